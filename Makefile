@@ -1,0 +1,58 @@
+# Needs make and Python 3.11 or newer, nothing else: no recipe calls a program that is not Python, /bin/sh or in .venv.
+
+PYTHON ?= python3
+ARGS ?=
+
+BOOTSTRAP = $(PYTHON) harness/bootstrap.py
+
+.PHONY: help demo test lint bench lock clean
+.DEFAULT_GOAL := help
+
+define HELP
+Tidegauge finds out whether a Kafka-protocol broker keeps its promises while things break.
+
+  make demo     start here: a real three-node Kafka cluster, put to the test
+  make test     all tests; those that need Docker are skipped without it
+                  make test ARGS="tests/unit -x"     some of them
+  make lint     what the code has to pass: ruff (rules and format) and mypy (strict)
+  make bench    benchmarks
+  make lock     pin the dependencies and Kafka's archives anew
+                  make lock ARGS=--upgrade           take newer versions of the dependencies
+  make clean    remove .venv
+
+The first one makes .venv (a minute or two, about 200 MB); after that it is there at once.
+Another Python than python3: make demo PYTHON=python3.12
+The command itself, with all it can do: .venv/bin/tidegauge --help
+endef
+
+help:
+	$(info $(HELP))
+	@:
+
+demo:
+	@$(BOOTSTRAP)
+	@.venv/bin/tidegauge demo $(ARGS)
+
+test:
+	@$(BOOTSTRAP)
+	@.venv/bin/python -m pytest $(ARGS)
+
+lint:
+	@$(BOOTSTRAP)
+	.venv/bin/python -m ruff check
+	.venv/bin/python -m ruff format --check
+	.venv/bin/python -m mypy
+
+bench:
+	$(info There are no benchmarks yet.)
+	@:
+
+lock:
+	@$(BOOTSTRAP)
+	.venv/bin/python -m uv pip compile pyproject.toml --group dev --group build --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \
+	    --output-file requirements.lock $(ARGS)
+	.venv/bin/python -m harness.lock_jars
+
+clean:
+	@$(PYTHON) -c "import shutil; shutil.rmtree('.venv', ignore_errors=True)"

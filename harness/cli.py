@@ -1,0 +1,257 @@
+"""The `tidegauge` command: one function per command, no logic. Exit codes are those of `harness.errors`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import click
+import typer
+from rich.console import Console
+
+import harness
+from harness import demo as demonstration
+from harness import detached, doctor, show
+from harness.clusters.images import Consent, build_for
+from harness.clusters.spec import ClusterSpec, Kind, make_cluster
+from harness.clusters.target import load_target
+from harness.config import parse
+from harness.errors import Exit, Interrupted, TidegaugeError, from_os_error
+from harness.guard import sweep
+from harness.progress import shown_on
+from harness.security import Mechanism
+
+out = Console()
+err = Console(stderr=True)
+
+EPILOG = (
+    "Exit codes: 0 valid or fine · 1 invalid · 2 interrupted, everything undone · 3 harness error · "
+    "4 usage or configuration · 5 unknown · 6 this machine cannot do that"
+)
+app = typer.Typer(
+    help="Finds out whether a Kafka-protocol broker keeps its promises while you break it.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+cluster_app = typer.Typer(
+    help="Start, look at and remove clusters: three real brokers as processes, containers, or somebody else's.",
+    no_args_is_help=True,
+)
+image_app = typer.Typer(help="Images for --cluster docker.", no_args_is_help=True)
+app.add_typer(cluster_app, name="cluster")
+app.add_typer(image_app, name="image")
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+NameArgument = Annotated[str | None, typer.Argument(help="The cluster's name; not needed when only one is up.")]
+KindOption = Annotated[
+    Kind, typer.Option("--cluster", help="local: processes on loopback · docker: containers · external: runs already.")
+]
+VersionOption = Annotated[
+    str | None, typer.Option("--kafka-version", help="4.3.1 unless given; 4.1 means the newest 4.1.x we know.")
+]
+TargetOption = Annotated[str, typer.Option(help="The product: a name we ship, or a target file (docs/targets.md).")]
+PortsOption = Annotated[
+    str, typer.Option(metavar="P1,P2,P3", help="Client ports, one per node; free ones are chosen unless given.")
+]
+NetnsOption = Annotated[bool, typer.Option("--netns", help="A network namespace per node (local, Linux, root).")]
+ImageOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--build-image/--no-build-image",
+        help="Build an image here when none can be pulled; asks on a terminal unless given.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def demo(
+    cluster: KindOption = "local",
+    kafka_version: VersionOption = None,
+    build_image: ImageOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Start three brokers, send 5,000 messages, read them back, show what arrived per partition."""
+    _sweep()
+    with shown_on(err) as progress:
+        spec = _spec(kind=cluster, version=kafka_version).with_image(_consent(build_image), progress)
+        outcome = demonstration.run(spec, progress)
+    show.demo(out, outcome, as_json=as_json)
+    raise typer.Exit(Exit.VALID if outcome.complete else Exit.INVALID)
+
+
+@app.command(name="doctor")
+def examine(as_json: JsonFlag = False) -> None:
+    """What this machine can do, and for each missing thing what it costs and how to get it."""
+    checks = doctor.examine()
+    show.checks(out, checks, as_json=as_json)
+    able = all(check.ok for check in checks if check.needed_for_local)
+    raise typer.Exit(Exit.VALID if able else Exit.CANNOT_HERE)
+
+
+@cluster_app.command()
+def up(
+    cluster: KindOption = "local",
+    kafka_version: VersionOption = None,
+    target: TargetOption = "kafka",
+    ports: PortsOption = "",
+    netns: NetnsOption = False,
+    build_image: ImageOption = None,
+    bootstrap: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of an external cluster.")] = "",
+    tls: Annotated[bool, typer.Option("--tls", help="External: connect with TLS; certificates are verified.")] = False,
+    tls_ca: Annotated[Path | None, typer.Option(help="External: certificate authority to trust (PEM).")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="External: client certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="External: client key (PEM).")] = None,
+    sasl: Annotated[
+        Mechanism | None,
+        typer.Option(help="External: SASL mechanism; TIDEGAUGE_SASL_USERNAME and _PASSWORD (or _PASSWORD_FILE) give the rest."),
+    ] = None,
+    foreground: Annotated[bool, typer.Option("--foreground", help="Stay until Ctrl-C, then remove the cluster.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Start a cluster and leave it up until `cluster down`.
+
+    With --json the cluster's id, nodes, addresses and the pid of the harness that holds it are printed; when that
+    process ends in any way, the cluster goes with it.
+    """
+    _sweep()
+    with shown_on(err) as progress:
+        spec = _spec(
+            kind=cluster,
+            version=kafka_version,
+            target=target,
+            netns=netns,
+            ports=[part.strip() for part in ports.split(",") if part.strip()],
+            bootstrap=[part.strip() for part in bootstrap.split(",") if part.strip()],
+            tls=tls,
+            ca_file=tls_ca,
+            certificate_file=tls_cert,
+            key_file=tls_key,
+            mechanism=sasl,
+        ).with_image(_consent(build_image), progress)
+        if not foreground:
+            description = detached.bring_up(spec, progress)
+    if not foreground:
+        show.cluster(out, description, as_json=as_json)
+        return
+    with shown_on(err) as progress:
+        held = make_cluster(spec, progress)
+        held.start()
+    try:
+        show.cluster(out, held.describe().as_json(), as_json=as_json)
+        err.print("up until Ctrl-C", style="dim")
+        while True:
+            time.sleep(0.5)
+            held.guard.keep_supervised()
+    finally:
+        held.stop()
+
+
+@cluster_app.command()
+def down(
+    name: NameArgument = None,
+    every: Annotated[bool, typer.Option("--all", help="Every cluster of this user.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Remove a cluster: its processes, containers, networks, ports and directory."""
+    chosen = detached.running() if every else [detached.find(name)]
+    for cluster in chosen:
+        detached.take_down(cluster)
+    show.removed(out, [cluster.name for cluster in chosen], as_json=as_json)
+
+
+@cluster_app.command()
+def status(name: NameArgument = None, as_json: JsonFlag = False) -> None:
+    """The clusters that are up, and how each node answers."""
+    clusters = [detached.find(name)] if name else detached.running()
+    show.status(out, [{**cluster.description, "nodes": detached.health(cluster)} for cluster in clusters], as_json=as_json)
+
+
+@cluster_app.command()
+def logs(
+    name: NameArgument = None,
+    node: Annotated[int | None, typer.Option(help="Only this node.")] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of the last lines.")] = 50,
+    as_json: JsonFlag = False,
+) -> None:
+    """The last lines of the nodes' logs."""
+    cluster = detached.find(name)
+    ids = [node] if node is not None else [each["id"] for each in cluster.description["nodes"]]
+    show.logs(out, {node_id: detached.log_lines(cluster, node_id, lines) for node_id in ids}, as_json=as_json)
+
+
+@image_app.command()
+def build(kafka_version: VersionOption = None, as_json: JsonFlag = False) -> None:
+    """Make an image of Apache Kafka on this machine, without a registry; compose and the harness use it."""
+    with shown_on(err) as progress:
+        name = build_for(load_target("kafka", kafka_version), progress)
+    show.image(out, name, as_json=as_json)
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Finds out whether a Kafka-protocol broker keeps its promises while you break it."""
+    if version:
+        out.print(f"tidegauge {harness.__version__}", highlight=False)
+        raise typer.Exit
+
+
+def main() -> NoReturn:
+    """Run a command; every way it can end is one of the exit codes."""
+    signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        outcome = app(standalone_mode=False)
+        sys.exit(outcome if isinstance(outcome, int) else Exit.VALID)
+    except click.exceptions.Abort:
+        _end(Interrupted("stopped by the user", "everything was undone"))
+    except KeyboardInterrupt:
+        _end(Interrupted("stopped by the user", "everything was undone"))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(Exit.USAGE)
+    except TidegaugeError as error:
+        _end(error)
+    except BrokenPipeError:
+        sys.exit(Exit.HARNESS_ERROR)
+    except OSError as error:
+        _end(from_os_error(error, "the command"))
+
+
+def _end(error: TidegaugeError) -> NoReturn:
+    show.error(err, error)
+    sys.exit(error.exit_code)
+
+
+def _interrupted(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _spec(**given: object) -> ClusterSpec:
+    return parse(ClusterSpec, given, "the command line").checked()
+
+
+def _consent(decided: bool | None) -> Consent:
+    def consent(question: str) -> bool:
+        if decided is not None:
+            return decided
+        if sys.stdin.isatty() and err.is_terminal:
+            return typer.confirm(question, default=True, err=True)
+        err.print(f"{question} Yes: not a terminal, and --no-build-image was not given.", highlight=False)
+        return True
+
+    return consent
+
+
+def _sweep() -> None:
+    for sentence in sweep():
+        err.print(f"a killed harness left this behind, and it cannot be removed: {sentence}", style="yellow")

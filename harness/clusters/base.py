@@ -1,0 +1,323 @@
+"""The one interface of all clusters, and what they share: waiting until ready, describing themselves, ending cleanly."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import shutil
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from harness import wire
+from harness.clusters.target import ReadyCheck
+from harness.errors import CannotHere, ClusterError, NodeDied, UsageError
+from harness.guard import Guard
+from harness.paths import clusters_dir, state_dir
+from harness.processes import mine
+from harness.progress import Progress, Silent
+from harness.security import Security
+
+DESCRIPTION_FILE = "cluster.json"
+FREE_DISK_BYTES = 300 * 1024 * 1024
+LOG_TAIL_LINES = 15
+PROBE_TIMEOUT_S = 2.0
+
+
+class Capability(StrEnum):
+    """What can be done to a cluster's nodes."""
+
+    KILL = "kill"
+    PAUSE = "pause"
+    RESTART = "restart"
+    PARTITION = "partition"  # each node has a network stack of its own, so traffic between nodes can be cut
+    LOGS = "logs"
+
+
+class NodeState(StrEnum):
+    """How a node is, from the outside."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One broker: its number and where it is reached, by listener."""
+
+    id: int
+    address: str
+    listeners: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Description:
+    """A cluster that is up, as other programs see it (`--json`)."""
+
+    name: str
+    kind: str
+    product: str
+    version: str
+    security: str
+    cluster_id: str
+    bootstrap: str
+    nodes: list[Node]
+    capabilities: list[str]
+    directory: str
+    harness_pid: int
+    ready_after_s: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+class Cluster(ABC):
+    """Three nodes that can be started, stopped, killed, paused, resumed and restarted, each by its number.
+
+    Used as a context manager it is up inside the block and gone, with everything it made, after it.
+    """
+
+    kind: str
+
+    def __init__(self, product: str, version: str, ready: ReadyCheck, progress: Progress | None = None) -> None:
+        self.product = product
+        self.version = version
+        self.security = Security()
+        self.progress: Progress = progress or Silent()
+        self._ready = ready
+        self.name = f"{self.kind}-{secrets.token_hex(4)}"
+        self.cluster_id = new_uuid()
+        self.nodes: tuple[Node, ...] = ()
+        self.ready_after_s = 0.0
+        self._guard: Guard | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # what each kind does in its own way
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> frozenset[Capability]:
+        """What can be done to the nodes of this cluster, on this machine."""
+
+    @abstractmethod
+    def _bring_up(self) -> None:
+        """Make everything and start every node; `nodes` is set afterwards."""
+
+    @abstractmethod
+    def stop_node(self, node_id: int) -> None:
+        """Stop a node in good order."""
+
+    @abstractmethod
+    def kill(self, node_id: int) -> None:
+        """SIGKILL a node."""
+
+    @abstractmethod
+    def pause(self, node_id: int) -> None:
+        """Freeze a node: it answers nothing, its connections stay open."""
+
+    @abstractmethod
+    def resume(self, node_id: int) -> None:
+        """Let a paused node go on."""
+
+    @abstractmethod
+    def start_node(self, node_id: int) -> None:
+        """Start a node that was stopped or killed, on its old data and addresses."""
+
+    @abstractmethod
+    def state(self, node_id: int) -> NodeState:
+        """How the node is now."""
+
+    @abstractmethod
+    def log_tail(self, node_id: int, lines: int = LOG_TAIL_LINES) -> list[str]:
+        """The last lines of the node's log."""
+
+    # what they share
+
+    @property
+    def bootstrap(self) -> str:
+        """All client addresses, comma-separated."""
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def directory(self) -> Path:
+        """Everything on disk that belongs to this cluster."""
+        return clusters_dir() / self.name
+
+    @property
+    def guard(self) -> Guard:
+        """Where everything is recorded before it is made."""
+        if self._guard is None:
+            raise ClusterError(f"the cluster {self.name} is not up", "call start() first")
+        return self._guard
+
+    def start(self) -> None:
+        """Bring the cluster up and wait until it is ready; when that fails, nothing of it is left."""
+        self.check_disk()
+        self._guard = Guard(self.directory)
+        began_at = time.monotonic()
+        try:
+            self._bring_up()
+            self.wait_until_ready()
+            self.ready_after_s = round(time.monotonic() - began_at, 1)
+            self._write_description()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Remove the cluster and all it made."""
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            self._let_go()
+            guard.release()
+
+    def restart(self, node_id: int) -> None:
+        """Stop a node in good order and start it again."""
+        self.stop_node(node_id)
+        self.start_node(node_id)
+
+    def describe(self) -> Description:
+        """The cluster as other programs see it."""
+        return Description(
+            name=self.name,
+            kind=self.kind,
+            product=self.product,
+            version=self.version,
+            security=self.security.protocol,
+            cluster_id=self.cluster_id,
+            bootstrap=self.bootstrap,
+            nodes=list(self.nodes),
+            capabilities=sorted(self.capabilities),
+            directory=str(self.directory),
+            harness_pid=os.getpid(),
+            ready_after_s=self.ready_after_s,
+        )
+
+    def node(self, node_id: int) -> Node:
+        """A node by its number."""
+        for node in self.nodes:
+            if node.id == node_id:
+                return node
+        known = ", ".join(str(node.id) for node in self.nodes)
+        raise UsageError(f"there is no node {node_id} in {self.name}", f"its nodes are {known}")
+
+    def wait_until_ready(self) -> None:
+        """Until the target's ready check holds on every node; a node that dies meanwhile ends the wait with its log."""
+        self.progress.step(f"waiting for {len(self.nodes)} nodes of {self.product} {self.version}")
+        missing: dict[int, str] = {}
+
+        def ready() -> bool:
+            self._fail_if_a_node_died()
+            missing.clear()
+            missing.update(self._not_ready())
+            self.progress.detail(f"{len(self.nodes) - len(missing)}/{len(self.nodes)} ready")
+            return not missing
+
+        try:
+            wait_until(ready, self._ready.timeout_s, "ready")
+        except TimeoutError:
+            first, why = next(iter(missing.items()))
+            raise NodeDied(
+                f"the cluster was not ready after {self._ready.timeout_s:.0f} s (node {first}: {why})",
+                "its last log lines are below; a busy machine may need a longer ready_timeout_s in the target",
+                log_tail=tuple(self.log_tail(first)),
+            ) from None
+
+    def check_disk(self) -> None:
+        """Refuse to start where brokers would die of a full disk within seconds."""
+        place = state_dir()
+        while not place.exists():
+            place = place.parent
+        free_bytes = shutil.disk_usage(place).free
+        if free_bytes < FREE_DISK_BYTES:
+            raise CannotHere(
+                f"the disk is full: {free_bytes // 2**20} MiB are free at {place} and a cluster needs "
+                f"{FREE_DISK_BYTES // 2**20}",
+                "free some space, or set TIDEGAUGE_HOME to a directory on another disk",
+            )
+
+    def _not_ready(self) -> dict[int, str]:
+        """The nodes for which the ready check does not hold yet, with the reason."""
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            reasons = pool.map(self._why_not_ready, self.nodes)
+        return {node.id: reason for node, reason in zip(self.nodes, reasons, strict=True) if reason}
+
+    def _why_not_ready(self, node: Node) -> str:
+        try:
+            if self._ready.kind == "port":
+                wire.Connection(node.address, PROBE_TIMEOUT_S).__exit__()
+                return ""
+            metadata = wire.ask_metadata(node.address, PROBE_TIMEOUT_S)
+        except wire.WireError as error:
+            return str(error)
+        if self._ready.kind == "answers":
+            return ""
+        if len(metadata.brokers) < len(self.nodes):
+            return f"its Metadata lists {len(metadata.brokers)} of {len(self.nodes)} brokers"
+        if metadata.controller_id < 0:
+            return "it knows of no controller"
+        # a stranger on the same port, or a product with an id of its own choosing
+        self.cluster_id = self._accepted(metadata.cluster_id or "")
+        return ""
+
+    def _accepted(self, cluster_id: str) -> str:
+        """The id that a node reports; where we gave the id, another one is refused."""
+        return cluster_id
+
+    def _only_ours(self, cluster_id: str) -> str:
+        if cluster_id != self.cluster_id:
+            raise ClusterError(
+                f"another cluster answers on our ports (id {cluster_id}, ours is {self.cluster_id})",
+                "stop it, or choose other ports",
+            )
+        return cluster_id
+
+    def _fail_if_a_node_died(self) -> None:
+        for node in self.nodes:
+            if self.state(node.id) is NodeState.DEAD:
+                raise NodeDied(
+                    f"node {node.id} of {self.name} died during start-up",
+                    "its last log lines are below",
+                    log_tail=tuple(self.log_tail(node.id)),
+                )
+
+    def _let_go(self) -> None:
+        """Give back what the guard does not know of."""
+
+    def _write_description(self) -> None:
+        text = json.dumps({**self.describe().as_json(), "owner": vars(mine())}, indent=2)
+        (self.directory / DESCRIPTION_FILE).write_text(text)
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, message: str, every_s: float = 0.2) -> None:
+    """Until the condition holds, or TimeoutError with the message."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(message)
+        time.sleep(every_s)
+
+
+def new_uuid() -> str:
+    """A random id as Kafka writes them: 22 characters of URL-safe base64, not starting with a dash."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,106 @@
+"""A cluster that runs already and that somebody else owns: looked at and used, never broken."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState
+from harness.clusters.target import ReadyCheck
+from harness.errors import CannotHere, ClusterError, UsageError
+from harness.progress import Progress
+from harness.security import Security
+
+CONNECT_TIMEOUT_MS = 15_000
+
+
+class ExternalCluster(Cluster):
+    """Known by its bootstrap addresses."""
+
+    kind = "external"
+
+    def __init__(self, bootstrap: tuple[str, ...], security: Security, progress: Progress | None = None) -> None:
+        super().__init__("external", "unknown", ReadyCheck("kafka", CONNECT_TIMEOUT_MS / 1000), progress)
+        if not bootstrap:
+            raise UsageError("an external cluster needs its addresses", "give --bootstrap HOST:PORT,HOST:PORT")
+        for address in bootstrap:
+            host, _, port = address.rpartition(":")
+            if not host or not port.isdigit() or not 0 < int(port) < 65536:
+                raise UsageError(f"'{address}' is not an address", "write it as HOST:PORT")
+        self.security = security
+        self._addresses = bootstrap
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """None: the harness breaks only what it started."""
+        return frozenset()
+
+    def _bring_up(self) -> None:
+        self.progress.step(f"connecting to {','.join(self._addresses)} ({self.security.protocol})")
+        try:
+            admin = KafkaAdminClient(
+                bootstrap_servers=list(self._addresses),
+                client_id="tidegauge",
+                request_timeout_ms=CONNECT_TIMEOUT_MS,
+                bootstrap_timeout_ms=CONNECT_TIMEOUT_MS,
+                **self.security.kafka_python(),
+            )
+        except (KafkaError, OSError, ValueError) as error:
+            raise self._unreachable(error) from error
+        try:
+            described = admin.describe_cluster()
+        except (KafkaError, OSError) as error:
+            raise self._unreachable(error) from error
+        finally:
+            admin.close()
+        self.cluster_id = described["cluster_id"]
+        brokers = sorted(described["brokers"], key=lambda broker: broker["broker_id"])
+        self.nodes = tuple(Node(b["broker_id"], f"{b['host']}:{b['port']}") for b in brokers)
+
+    def wait_until_ready(self) -> None:
+        """It answered, and whether it is well is for the run to find out."""
+
+    def stop_node(self, node_id: int) -> None:
+        """Refused."""
+        self._refuse(node_id, "stopped")
+
+    def kill(self, node_id: int) -> None:
+        """Refused."""
+        self._refuse(node_id, "killed")
+
+    def pause(self, node_id: int) -> None:
+        """Refused."""
+        self._refuse(node_id, "paused")
+
+    def resume(self, node_id: int) -> None:
+        """Refused."""
+        self._refuse(node_id, "resumed")
+
+    def start_node(self, node_id: int) -> None:
+        """Refused."""
+        self._refuse(node_id, "started")
+
+    def state(self, node_id: int) -> NodeState:
+        """Not ours to know."""
+        self.node(node_id)
+        return NodeState.UNKNOWN
+
+    def log_tail(self, node_id: int, lines: int = LOG_TAIL_LINES) -> list[str]:  # noqa: ARG002 - one interface
+        """Its logs are not ours to read."""
+        self.node(node_id)
+        return []
+
+    def _refuse(self, node_id: int, what: str) -> NoReturn:
+        raise CannotHere(
+            f"node {node_id} of the external cluster is not {what}: the harness did not start it",
+            "use --cluster local or docker for faults",
+        )
+
+    def _unreachable(self, error: Exception) -> ClusterError:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        return ClusterError(
+            f"no broker answers at {','.join(self._addresses)} with {self.security.protocol} ({said})",
+            "check the addresses, that the brokers run, and the TLS and SASL settings",
+        )

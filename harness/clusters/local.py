@@ -1,0 +1,273 @@
+"""A cluster of plain processes on loopback: no Docker, no root.
+
+As root on Linux each node can have a network namespace of its own (`netns=True`), so that traffic between nodes can be
+cut as between hosts.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections import deque
+from pathlib import Path
+
+import psutil
+
+from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState, new_uuid, wait_until
+from harness.clusters.netns import Network
+from harness.clusters.target import NodePlan, Target, placeholders, render
+from harness.errors import ClusterError, UsageError
+from harness.jars import ensure_jars
+from harness.java import find_java
+from harness.paths import cache_dir
+from harness.ports import PortLeases
+from harness.processes import TOKEN_VARIABLE
+from harness.progress import Progress
+
+STOP_TIMEOUT_S = 30.0
+LOG_FILE = "log"
+
+
+class LocalCluster(Cluster):
+    """Three processes of this machine."""
+
+    kind = "local"
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        netns: bool = False,
+        ports: tuple[int, ...] = (),
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(target.name, target.version, target.ready_check, progress)
+        self.target = target
+        if target.process is None:
+            raise UsageError(
+                f"the target '{target.name}' cannot run as local processes", "add a [process] table, or use docker"
+            )
+        if ports and len(ports) != target.nodes:
+            raise UsageError(f"{len(ports)} ports were given for {target.nodes} nodes", "give one port per node")
+        self._process = target.process
+        self._asked_ports = ports
+        self._leases = PortLeases()
+        self._network = Network(self.name) if netns else None
+        self._plans: list[NodePlan] = []
+        self._tools: dict[str, str] = {}
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Everything but partitions, and those too with network namespaces."""
+        able = {Capability.KILL, Capability.PAUSE, Capability.RESTART, Capability.LOGS}
+        return frozenset(able | {Capability.PARTITION} if self._network else able)
+
+    def node_dir(self, node_id: int) -> Path:
+        """The node's files, data and log."""
+        return self.directory / f"node-{node_id}"
+
+    def namespace(self, node_id: int) -> str | None:
+        """The network namespace the node lives in, if it has one of its own."""
+        return self._network.namespace(node_id) if self._network else None
+
+    def _bring_up(self) -> None:
+        self._tools = self._prepare_tools()
+        self.guard.record(kind="processes", value=self.name)
+        self._plans = self._plan()
+        self._run_once()
+        self.nodes = tuple(self._node(plan) for plan in self._plans)
+        self.progress.step(f"starting {len(self.nodes)} nodes")
+        for plan in self._plans:
+            self._write_files(plan.node_id)
+            self._spawn(plan.node_id)
+
+    def stop_node(self, node_id: int) -> None:
+        """SIGTERM, and SIGKILL for one that does not go."""
+        child = self._child(node_id)
+        child.terminate()
+        try:
+            child.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill(node_id)
+
+    def kill(self, node_id: int) -> None:
+        """SIGKILL the node and all it started, and wait until they are gone."""
+        child = self._child(node_id)
+        for process in self._tree(child):
+            process.kill()
+        child.wait()
+
+    def pause(self, node_id: int) -> None:
+        """SIGSTOP."""
+        self._signal(node_id, signal.SIGSTOP)
+
+    def resume(self, node_id: int) -> None:
+        """SIGCONT."""
+        self._signal(node_id, signal.SIGCONT)
+
+    def start_node(self, node_id: int) -> None:
+        """Start it again on its old directory and ports."""
+        if self._child(node_id).poll() is None:
+            raise UsageError(f"node {node_id} of {self.name} runs already", "stop or kill it first")
+        self._spawn(node_id)
+
+    def state(self, node_id: int) -> NodeState:
+        """By the process itself."""
+        child = self._child(node_id)
+        if child.poll() is not None:
+            return NodeState.DEAD
+        try:
+            stopped = psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
+        except psutil.NoSuchProcess:
+            return NodeState.DEAD
+        return NodeState.PAUSED if stopped else NodeState.RUNNING
+
+    def log_tail(self, node_id: int, lines: int = LOG_TAIL_LINES) -> list[str]:
+        """From the file that the node's output goes to."""
+        path = self.node_dir(node_id) / LOG_FILE
+        if not path.exists():
+            return []
+        with path.open(errors="replace") as file:
+            return [line.rstrip("\n") for line in deque(file, maxlen=lines)]
+
+    def _prepare_tools(self) -> dict[str, str]:
+        """Java and archives, when the target asks for them."""
+        part = self.target.java
+        if part is None:
+            return {}
+        java = find_java(part.minimum)
+        coordinates = self.target.coordinates()
+        classpath = ensure_jars(self.target.name, self.target.version, coordinates, part.exclude, self.progress)
+        return {"java": str(java.path), "classpath": os.pathsep.join(map(str, classpath))}
+
+    def _plan(self) -> list[NodePlan]:
+        """An address and ports for every node."""
+        plans = []
+        if self._network:
+            self._network.create(self.guard, self.target.nodes)
+        for index in range(self.target.nodes):
+            host = self._network.address(index + 1) if self._network else "127.0.0.1"
+            ports = dict(zip(self.target.ports, self._leases.take(len(self.target.ports)), strict=True))
+            if self._asked_ports:
+                ports[self.target.kafka_port] = self._leases.take_exactly(self._asked_ports[index])
+            plans.append(NodePlan(index + 1, host=host, bind=host, client_host=host, ports=ports))
+        return plans
+
+    def _node(self, plan: NodePlan) -> Node:
+        listeners = {name: f"{plan.host}:{port}" for name, port in plan.ports.items()}
+        return Node(plan.node_id, f"{plan.client_host}:{plan.ports[self.target.kafka_port]}", listeners)
+
+    def _values(self, node_id: int, node_dir: Path) -> dict[str, str]:
+        extra = {
+            "node_dir": str(node_dir),
+            "cluster_id": self.cluster_id,
+            "directory_id": new_uuid(),
+            "version": self.target.version,
+            **self._tools,
+        }
+        return placeholders(self._plans, node_id, extra)
+
+    def _write_files(self, node_id: int) -> None:
+        node_dir = self.node_dir(node_id)
+        node_dir.mkdir()
+        values = self._values(node_id, node_dir)
+        for name, text in self._process.files.items():
+            _write_inside(node_dir, name, render(text.lstrip("\n"), values, f"{self.target.name}: {name}"))
+        if self.target.once:
+            for name in self.target.once.keep:
+                _write_inside(node_dir, name, (self._once_dir() / name).read_bytes())
+
+    def _once_dir(self) -> Path:
+        return cache_dir() / "once" / f"{self.target.name}-{self.target.version}"
+
+    def _run_once(self) -> None:
+        """What a version needs one time only; an unfinished one is never seen by another harness."""
+        part = self.target.once
+        if part is None or all((self._once_dir() / name).exists() for name in part.keep):
+            return
+        self.progress.step(f"preparing {self.target.name} {self.target.version} (once)")
+        self._once_dir().parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.directory) as scratch:
+            values = self._values(1, Path(scratch))
+            for name, text in part.files.items():
+                _write_inside(Path(scratch), name, render(text.lstrip("\n"), values, f"{self.target.name}: {name}"))
+            command = [render(word, values, f"{self.target.name}: once.command") for word in part.command]
+            ran = subprocess.run(command, cwd=scratch, env=self._environment(1), capture_output=True, check=False)
+            if ran.returncode != 0 or not all(Path(scratch, name).exists() for name in part.keep):
+                said = (ran.stdout + ran.stderr).decode(errors="replace").splitlines()
+                raise ClusterError(
+                    f"preparing {self.target.name} {self.target.version} failed (exit code {ran.returncode})",
+                    "its output is below",
+                    log_tail=tuple(said[-LOG_TAIL_LINES:]),
+                )
+            for name in part.keep:
+                kept = self._once_dir() / name
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(Path(scratch, name), f"{kept}.{self.name}")
+                Path(f"{kept}.{self.name}").rename(kept)
+
+    def _environment(self, node_id: int) -> dict[str, str]:
+        values = self._values(node_id, self.node_dir(node_id))
+        own = {name: render(text, values, f"{self.target.name}: env") for name, text in self._process.env.items()}
+        return {**os.environ, **own, TOKEN_VARIABLE: self.name}
+
+    def _spawn(self, node_id: int) -> None:
+        node_dir = self.node_dir(node_id)
+        values = self._values(node_id, node_dir)
+        command = [render(word, values, f"{self.target.name}: command") for word in self._process.command]
+        if self._network:
+            command = self._network.inside(node_id, command)
+        self.guard.keep_supervised()
+        with (node_dir / LOG_FILE).open("ab") as log:
+            try:
+                self._children[node_id] = subprocess.Popen(
+                    command,
+                    cwd=node_dir,
+                    env=self._environment(node_id),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise ClusterError(
+                    f"node {node_id} cannot be started ({command[0]}: {error.strerror})",
+                    "check the command in the target",
+                ) from error
+
+    def _child(self, node_id: int) -> subprocess.Popen[bytes]:
+        self.node(node_id)
+        return self._children[node_id]
+
+    def _tree(self, child: subprocess.Popen[bytes]) -> list[psutil.Process]:
+        try:
+            process = psutil.Process(child.pid)
+            return [*process.children(recursive=True), process]
+        except psutil.NoSuchProcess:
+            return []
+
+    def _signal(self, node_id: int, signal_number: signal.Signals) -> None:
+        """To the node and all it started, and wait until it took effect."""
+        for process in self._tree(self._child(node_id)):
+            process.send_signal(signal_number)
+        wanted = NodeState.PAUSED if signal_number == signal.SIGSTOP else NodeState.RUNNING
+        wait_until(lambda: self.state(node_id) is wanted, STOP_TIMEOUT_S, f"node {node_id} is not {wanted}", 0.01)
+
+    def _accepted(self, cluster_id: str) -> str:
+        texts = [*self._process.files.values(), *self._process.command, *self._process.env.values()]
+        return self._only_ours(cluster_id) if any("{cluster_id}" in text for text in texts) else cluster_id
+
+    def _let_go(self) -> None:
+        self._leases.release()
+
+
+def _write_inside(directory: Path, name: str, content: str | bytes) -> None:
+    path = (directory / name).resolve()
+    if not path.is_relative_to(directory.resolve()):
+        raise UsageError(f"the file '{name}' of the target lies outside the node's directory", "use a relative name")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)

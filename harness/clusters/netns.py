@@ -1,0 +1,96 @@
+"""A network namespace for every node, joined by a switch, as if each were a host.
+
+The switch is a bridge in a namespace of its own and not on the host: packets between nodes then never cross the host's
+FORWARD chain, which Docker closes on many machines, and nothing host-wide has to be opened. The host itself is plugged
+in through one veth, so clients on the host reach every node.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+
+from harness.errors import CannotHere, ClusterError
+from harness.guard import Guard
+
+HOST_END = 254
+SWITCH = "br0"
+SUBNETS = [ipaddress.ip_network(f"10.{a}.{b}.0/24") for a in range(200, 255) for b in range(256)]
+
+
+class Network:
+    """The namespaces of one cluster."""
+
+    def __init__(self, cluster_name: str) -> None:
+        self._tag = f"tg{cluster_name.rpartition('-')[2]}"  # an interface name has at most 15 characters
+        missing = why_not()
+        if missing:
+            raise CannotHere(f"network namespaces are not possible here ({missing[0]})", missing[1])
+        self._subnet = _free_subnet()
+
+    def namespace(self, node_id: int) -> str:
+        """The namespace of a node."""
+        return f"{self._tag}-{node_id}"
+
+    def address(self, node_id: int) -> str:
+        """The address of a node, on the host as among the nodes."""
+        return str(self._subnet[node_id])
+
+    def inside(self, node_id: int, command: list[str]) -> list[str]:
+        """The command, run in the node's namespace."""
+        return ["ip", "netns", "exec", self.namespace(node_id), *command]
+
+    def create(self, guard: Guard, count: int) -> None:
+        """A switch, `count` namespaces plugged into it, and the host."""
+        switch = f"{self._tag}-sw"
+        for name in (switch, *(self.namespace(node_id) for node_id in range(1, count + 1))):
+            guard.record(kind="netns", value=name)
+            _ip(f"netns add {name}")
+            _ip(f"-n {name} link set lo up")
+        _ip(f"-n {switch} link add {SWITCH} type bridge forward_delay 0")
+        _ip(f"-n {switch} link set {SWITCH} up")
+        guard.record(kind="link", value=self._tag)
+        self._plug(self._tag, None, switch, "host", HOST_END)
+        for node_id in range(1, count + 1):
+            self._plug("eth0", self.namespace(node_id), switch, f"n{node_id}", node_id)
+
+    def _plug(self, end: str, namespace: str | None, switch: str, port: str, number: int) -> None:
+        where = f"netns {namespace}" if namespace else f"netns {os.getpid()}"
+        inside = f"-n {namespace} " if namespace else ""
+        _ip(f"-n {switch} link add {port} type veth peer name {end} {where}")
+        _ip(f"-n {switch} link set {port} master {SWITCH} up")
+        _ip(f"{inside}addr add {self._subnet[number]}/24 dev {end}")
+        _ip(f"{inside}link set {end} up")
+
+
+def why_not() -> tuple[str, str] | None:
+    """What is missing for network namespaces here and how to get it, or nothing."""
+    if sys.platform != "linux":
+        return "they exist on Linux only", "use --cluster docker for partitions"
+    if shutil.which("ip") is None:
+        return "the command `ip` is missing", "install iproute2"
+    if os.geteuid() != 0:
+        return "they need root", "run as root, or use --cluster docker for partitions"
+    return None
+
+
+def _free_subnet() -> ipaddress.IPv4Network:
+    """A private subnet that no route of this machine leads into."""
+    routes = json.loads(_ip("-j -4 route show table all") or "[]")
+    used = [ipaddress.ip_network(r["dst"], strict=False) for r in routes if r.get("dst", "default") != "default"]
+    candidates = [subnet for subnet in SUBNETS if not any(subnet.overlaps(other) for other in used)]
+    if not candidates:
+        raise CannotHere("no private subnet is free for network namespaces", "remove a route into 10.200.0.0/10")
+    return random.SystemRandom().choice(candidates)
+
+
+def _ip(arguments: str) -> str:
+    ran = subprocess.run(["ip", *arguments.split()], capture_output=True, text=True, timeout=10, check=False)
+    if ran.returncode != 0:
+        raise ClusterError(f"`ip {arguments}` failed ({ran.stderr.strip()})", "see `tidegauge doctor`")
+    return ran.stdout

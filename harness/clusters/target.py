@@ -1,0 +1,212 @@
+"""Targets: a product under test, described by a TOML file instead of code.
+
+A target says how one node is started, as a process (`[process]`) or as a container (`[container]`), which ports it
+needs, which files it reads, how we know that it is ready, and what its log lines mean. Apache Kafka is a target like
+any other (`harness/targets/kafka.toml`). `docs/targets.md` is the page for users.
+
+Text in a target may use placeholders. They are filled per node, and an unknown one is an error, never left standing:
+
+    {node_id} {node_dir} {cluster_id} {version}
+    {bind}              the address to listen on            {host}         the name other nodes reach this node by
+    {client_host}       the name clients reach it by        {port.NAME}    this node's port of that name
+    {peers.NAME}        ["host:port", ...] of the other nodes, as a JSON (and TOML) array
+    {nodes.NAME}        the same for all nodes
+    {nodes.NAME:csv}    host:port,host:port                 {nodes.NAME:voters}   1@host:port,2@host:port
+    {java} {classpath}  when the target has a [java] table
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from harness.config import Model, parse, read_toml, suggestion
+from harness.errors import UsageError
+from harness.jars import locked_versions
+from harness.paths import PACKAGE
+
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_]+(?:\.[a-z_]+(?::[a-z]+)?)?)\}")
+
+
+ReadyKind = Literal["kafka", "answers", "port"]
+
+
+@dataclass(frozen=True)
+class ReadyCheck:
+    """`kafka`: Metadata lists every node; `answers`: it answers Metadata at all; `port`: it accepts connections."""
+
+    kind: ReadyKind
+    timeout_s: float
+
+
+class JavaPart(Model):
+    """A product that runs on Java: its archives come from a Maven repository."""
+
+    minimum: int = 17
+    jars: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+
+
+class OncePart(Model):
+    """Run one time per version in an empty directory; the files it leaves are given to every node."""
+
+    command: tuple[str, ...]
+    files: dict[str, str] = {}
+    keep: tuple[str, ...]
+
+
+class ProcessPart(Model):
+    """One node as a plain process."""
+
+    command: tuple[str, ...] = Field(min_length=1)
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
+
+
+class ContainerPart(Model):
+    """One node as a container: `compose` names a compose file of ours, or `image` and its settings are given."""
+
+    compose: str | None = None
+    image: str | None = None
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ContainerPart:
+        if (self.compose is None) == (self.image is None):
+            raise ValueError("[container] needs either 'compose' or 'image', not both")
+        return self
+
+
+class Target(Model):
+    """A product under test."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")
+    version: str = "unknown"
+    nodes: int = Field(default=3, ge=1, le=9)
+    ports: tuple[str, ...] = ("kafka",)
+    client_port: str = ""
+    ready: ReadyKind = "kafka"
+    ready_timeout_s: float = Field(default=120, gt=0)
+    java: JavaPart | None = None
+    once: OncePart | None = None
+    process: ProcessPart | None = None
+    container: ContainerPart | None = None
+    logs: dict[str, str] = {}
+
+    @field_validator("logs")
+    @classmethod
+    def _logs_compile(cls, logs: dict[str, str]) -> dict[str, str]:
+        for name, pattern in logs.items():
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"the pattern of '{name}' is not a regular expression: {error}") from None
+        return logs
+
+    @model_validator(mode="after")
+    def _complete(self) -> Target:
+        if self.process is None and self.container is None:
+            raise ValueError("a target needs a [process] or a [container] table")
+        if self.client_port and self.client_port not in self.ports:
+            raise ValueError(f"client_port '{self.client_port}' is not one of the ports {list(self.ports)}")
+        return self
+
+    def coordinates(self) -> list[str]:
+        """The Maven coordinates of its archives, at its version."""
+        return [jar.replace("{version}", self.version) for jar in self.java.jars] if self.java else []
+
+    @property
+    def ready_check(self) -> ReadyCheck:
+        """How we know that a node is ready."""
+        return ReadyCheck(self.ready, self.ready_timeout_s)
+
+    @property
+    def kafka_port(self) -> str:
+        """The name of the port that clients use."""
+        return self.client_port or self.ports[0]
+
+
+def load_target(name_or_file: str, version: str | None = None) -> Target:
+    """A target by the name of one that we ship or by the path of a file; `version` overrides its version."""
+    shipped = {path.stem: path for path in (PACKAGE / "targets").glob("*.toml")}
+    if name_or_file in shipped:
+        path = shipped[name_or_file]
+    elif name_or_file.endswith(".toml") or "/" in name_or_file:
+        path = Path(name_or_file)
+    else:
+        raise UsageError(f"there is no target '{name_or_file}'", suggestion(name_or_file, list(shipped)))
+    target = parse(Target, read_toml(path), str(path))
+    if version is None:
+        return target
+    if target.java is None:
+        raise UsageError(f"--kafka-version does not apply to the target '{target.name}'", "change its file instead")
+    return target.model_copy(update={"version": _full_version(target.name, version)})
+
+
+def _full_version(name: str, asked: str) -> str:
+    """4.1 means the newest 4.1.x we know."""
+    if not re.fullmatch(r"\d+(\.\d+){1,3}", asked):
+        raise UsageError(f"'{asked}' is not a version", f"write it as {', '.join(locked_versions(name)[:2])}")
+    for known in locked_versions(name):
+        if known == asked or (asked.count(".") == 1 and known.startswith(f"{asked}.")):
+            return known
+    return asked
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """What the placeholders of one node mean."""
+
+    node_id: int
+    host: str
+    bind: str
+    client_host: str
+    ports: Mapping[str, int]
+
+
+def placeholders(plans: list[NodePlan], node_id: int, extra: Mapping[str, str]) -> dict[str, str]:
+    """Every placeholder of one node, by name."""
+    mine = next(plan for plan in plans if plan.node_id == node_id)
+    values = {
+        "node_id": str(node_id),
+        "host": mine.host,
+        "bind": mine.bind,
+        "client_host": mine.client_host,
+        **extra,
+    }
+    for name, port in mine.ports.items():
+        everyone = [(plan.node_id, f"{plan.host}:{plan.ports[name]}") for plan in plans]
+        addresses = [address for _, address in everyone]
+        peers = [address for other, address in everyone if other != node_id]
+        values[f"port.{name}"] = str(port)
+        values[f"nodes.{name}"] = json.dumps(addresses)
+        values[f"peers.{name}"] = json.dumps(peers)
+        values[f"nodes.{name}:csv"] = ",".join(addresses)
+        values[f"peers.{name}:csv"] = ",".join(peers)
+        values[f"nodes.{name}:voters"] = ",".join(f"{other}@{address}" for other, address in everyone)
+    return values
+
+
+def render(text: str, values: Mapping[str, str], source: str) -> str:
+    """`text` with its placeholders filled; `{{` and `}}` stand for plain braces."""
+
+    def fill(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name is None:
+            return match.group(0)[0]
+        if name not in values:
+            raise UsageError(
+                f"{source}: unknown placeholder {{{name}}}",
+                f"{suggestion(name, list(values))} (plain braces are written {{{{ and }}}})",
+            )
+        return values[name]
+
+    return _PLACEHOLDER.sub(fill, text)

@@ -1,0 +1,167 @@
+"""Clusters that outlive the command that started them: bring up, find, look at, take down."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from harness import wire
+from harness.clusters.base import DESCRIPTION_FILE, wait_until
+from harness.clusters.docker import SERVICE_LABEL, connect
+from harness.clusters.local import LOG_FILE
+from harness.clusters.spec import ClusterSpec
+from harness.errors import CannotHere, ClusterError, Exit, Interrupted, TidegaugeError, UsageError
+from harness.guard import owner_of, sweep
+from harness.keeper import KEEP
+from harness.paths import cluster_dirs, clusters_dir
+from harness.progress import Progress
+from harness.undo import COMPOSE_PROJECT_LABEL
+
+DOWN_TIMEOUT_S = 60.0
+ERRORS: dict[int, type[TidegaugeError]] = {Exit.USAGE: UsageError, Exit.CANNOT_HERE: CannotHere}
+
+
+def bring_up(spec: ClusterSpec, progress: Progress) -> dict[str, Any]:
+    """Start a cluster that stays; its description. Interrupted or failed, nothing of it is left."""
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", "harness.keeper", "tidegauge"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
+    name = ""
+    try:
+        keeper.stdin.write(spec.model_dump_json() + "\n")
+        keeper.stdin.flush()
+        for line in keeper.stdout:
+            message = json.loads(line)
+            if "step" in message:
+                progress.step(message["step"])
+            elif "detail" in message:
+                progress.detail(message["detail"])
+            elif "name" in message:
+                name = message["name"]
+            elif "error" in message:
+                _raise(message["error"])
+            elif "up" in message:
+                keeper.stdin.write(KEEP + "\n")
+                keeper.stdin.flush()
+                return dict(message["up"])
+    except KeyboardInterrupt:
+        keeper.stdin.close()
+        _wait_gone(clusters_dir() / name if name else None)
+        raise Interrupted("stopped before the cluster was up", "everything it had started is gone") from None
+    raise ClusterError("the harness of the cluster ended without a word", "run it again with --foreground to see why")
+
+
+@dataclass(frozen=True)
+class Detached:
+    """A cluster of some harness of this user."""
+
+    directory: Path
+    description: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """As `cluster down` takes it."""
+        return self.directory.name
+
+
+def running() -> list[Detached]:
+    """The clusters that are up now; what belonged to dead harnesses is removed on the way."""
+    left = sweep()
+    if left:
+        raise ClusterError(
+            f"leftovers of a killed harness could not be removed ({'; '.join(left)})", "mend what it names"
+        )
+    found = []
+    for directory in cluster_dirs():
+        try:
+            found.append(Detached(directory, json.loads((directory / DESCRIPTION_FILE).read_text())))
+        except (OSError, ValueError):
+            continue  # starting or stopping just now
+    return found
+
+
+def find(name: str | None) -> Detached:
+    """A cluster by its name, or the only one there is."""
+    clusters = running()
+    names = ", ".join(cluster.name for cluster in clusters)
+    if name is None:
+        if len(clusters) == 1:
+            return clusters[0]
+        if not clusters:
+            raise UsageError("no cluster is up", "start one with `tidegauge cluster up`")
+        raise UsageError(f"{len(clusters)} clusters are up", f"name one of {names}")
+    for cluster in clusters:
+        if cluster.name == name:
+            return cluster
+    raise UsageError(f"there is no cluster '{name}'", f"up are: {names}" if names else "none is up")
+
+
+def take_down(cluster: Detached) -> None:
+    """Ask its harness to end, and wait until all of it is gone."""
+    owner = owner_of(cluster.directory)
+    if owner:
+        os.kill(owner.pid, signal.SIGTERM)
+    _wait_gone(cluster.directory)
+
+
+def health(cluster: Detached) -> list[dict[str, Any]]:
+    """How each node answers, asked one by one."""
+    nodes = cluster.description["nodes"]
+    if cluster.description["security"] != "PLAINTEXT":
+        return [{**node, "answers": None, "lists_brokers": None} for node in nodes]
+    with ThreadPoolExecutor(max(1, len(nodes))) as pool:
+        return list(pool.map(_ask, nodes))
+
+
+def log_lines(cluster: Detached, node_id: int, lines: int) -> list[str]:
+    """The last lines of a node's log."""
+    known = [node["id"] for node in cluster.description["nodes"]]
+    if node_id not in known:
+        raise UsageError(f"there is no node {node_id} in {cluster.name}", f"its nodes are {known}")
+    if cluster.description["kind"] == "external":
+        raise CannotHere("the logs of an external cluster are not ours to read", "look on its hosts")
+    if cluster.description["kind"] == "docker":
+        labels = [f"{COMPOSE_PROJECT_LABEL}={cluster.name}", f"{SERVICE_LABEL}=node-{node_id}"]
+        containers = connect().containers.list(all=True, filters={"label": labels})
+        return [line for c in containers for line in c.logs(tail=lines).decode(errors="replace").splitlines()]
+    with (cluster.directory / f"node-{node_id}" / LOG_FILE).open(errors="replace") as file:
+        return [line.rstrip("\n") for line in deque(file, maxlen=lines)]
+
+
+def _ask(node: dict[str, Any]) -> dict[str, Any]:
+    try:
+        metadata = wire.ask_metadata(node["address"], timeout_s=3)
+    except wire.WireError as error:
+        return {**node, "answers": False, "why": str(error), "lists_brokers": 0}
+    return {**node, "answers": True, "lists_brokers": len(metadata.brokers)}
+
+
+def _raise(error: dict[str, Any]) -> NoReturn:
+    kind = ERRORS.get(error["exit_code"], ClusterError)
+    raise kind(error["message"], error["remedy"], tuple(error["log_tail"]))
+
+
+def _wait_gone(directory: Path | None) -> None:
+    if directory is None:
+        return
+    try:
+        wait_until(lambda: not directory.exists(), DOWN_TIMEOUT_S, "gone", every_s=0.05)
+    except TimeoutError:
+        raise ClusterError(
+            f"{directory.name} is still there after {DOWN_TIMEOUT_S:.0f} s", "run `tidegauge cluster down --all`"
+        ) from None

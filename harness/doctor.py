@@ -1,0 +1,134 @@
+"""What this machine can do: each thing Tidegauge uses, and for a missing one what that costs and how to get it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from harness.clusters import netns
+from harness.clusters.base import FREE_DISK_BYTES
+from harness.clusters.docker import compose_version, connect
+from harness.clusters.images import images_here
+from harness.clusters.target import load_target
+from harness.errors import TidegaugeError
+from harness.java import find_java
+from harness.jars import locked_versions
+from harness.paths import cache_dir, state_dir
+from harness.ports import PortLeases
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing this machine has or has not."""
+
+    name: str
+    ok: bool
+    found: str
+    costs: str = ""
+    remedy: str = ""
+    needed_for_local: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def examine() -> list[Check]:
+    """All checks; none starts or changes anything."""
+    return [
+        _try("java", "no local cluster and no locally built image", _java, needed=True),
+        _try("kafka", "the first start takes longer", _kafka),
+        _try("ports", "no cluster at all", _ports, needed=True),
+        _try("disk", "no cluster at all", _disk, needed=True),
+        _try("docker", "no --cluster docker", _docker),
+        _try("compose", "no --cluster docker", compose_version),
+        _try("image", "the first docker cluster pulls or builds one", _image),
+        _try("root", "no --netns, and no network faults on local clusters", _root),
+        _try("netns", "no --netns: local nodes share one network stack", _netns),
+        _try("iptables", "no partitions of local nodes", _iptables),
+    ]
+
+
+class _Missing(Exception):
+    def __init__(self, found: str, remedy: str) -> None:
+        super().__init__(found)
+        self.found = found
+        self.remedy = remedy
+
+
+def _try(name: str, costs: str, look: Callable[[], str], *, needed: bool = False) -> Check:
+    try:
+        return Check(name, ok=True, found=look(), needed_for_local=needed)
+    except _Missing as missing:
+        return Check(name, False, missing.found, costs, missing.remedy, needed)
+    except TidegaugeError as error:
+        return Check(name, False, error.message, costs, error.remedy, needed)
+
+
+def _java() -> str:
+    java = find_java()
+    return f"Java {java.major} from {java.origin} ({java.path})"
+
+
+def _kafka() -> str:
+    target = load_target("kafka")
+    fetched = [v for v in locked_versions("kafka") if (cache_dir() / "once" / f"kafka-{v}").exists()]
+    if target.version not in fetched:
+        raise _Missing("Apache Kafka is not downloaded yet", "the first `cluster up` does it by itself")
+    return f"Apache Kafka {', '.join(fetched)} in {cache_dir()}"
+
+
+def _ports() -> str:
+    leases = PortLeases()
+    try:
+        leases.take(9)
+    finally:
+        leases.release()
+    return "free ports on 127.0.0.1"
+
+
+def _disk() -> str:
+    place = state_dir()
+    while not place.exists():
+        place = place.parent
+    free_bytes = shutil.disk_usage(place).free
+    if free_bytes < FREE_DISK_BYTES:
+        raise _Missing(f"{free_bytes // 2**20} MiB free at {place}", "free some space, or set TIDEGAUGE_HOME")
+    return f"{free_bytes / 2**30:.1f} GiB free at {place}"
+
+
+def _docker() -> str:
+    return f"Docker {connect(timeout_s=5).version()['Version']}"
+
+
+def _image() -> str:
+    found = images_here(load_target("kafka"), connect(timeout_s=5))
+    if not found:
+        raise _Missing("no image of Apache Kafka is here", "run `tidegauge image build`, or pull apache/kafka")
+    return ", ".join(found)
+
+
+def _root() -> str:
+    if os.geteuid() != 0:
+        raise _Missing(f"user id {os.geteuid()}", "run as root for network faults on local clusters, or use docker")
+    return "root"
+
+
+def _netns() -> str:
+    missing = netns.why_not()
+    if missing:
+        raise _Missing(*missing)
+    return "network namespaces can be made"
+
+
+def _iptables() -> str:
+    path = shutil.which("iptables") or shutil.which("iptables", path="/usr/sbin:/sbin")
+    if sys.platform != "linux" or path is None:
+        raise _Missing("the command `iptables` is missing", "install iptables, or use --cluster docker")
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    return version.strip()

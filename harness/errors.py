@@ -1,0 +1,89 @@
+"""Everything that can go wrong, and the exit code it ends with.
+
+    TidegaugeError              3   the harness could not do its work
+    ├── ClusterError            3   a cluster did not start, answer or stop as it should
+    │   └── NodeDied            3   a node ended during start-up; carries its last log lines
+    ├── UsageError              4   a flag, a file or a value is wrong; nothing was started
+    ├── CannotHere              6   right as asked, but this machine cannot do it (now)
+    └── Interrupted             2   the user stopped it, and everything was undone
+
+Exit codes 0 (valid), 1 (invalid) and 5 (unknown) are verdicts, not errors.
+
+A message is one sentence that says what happened and where; the remedy says what to do next. Both are required: an
+error nobody can act on is a bug in the harness.
+"""
+
+from __future__ import annotations
+
+import errno
+from enum import IntEnum
+from typing import ClassVar
+
+
+class Exit(IntEnum):
+    """What the process returns, everywhere."""
+
+    VALID = 0
+    INVALID = 1
+    INTERRUPTED = 2
+    HARNESS_ERROR = 3
+    USAGE = 4
+    UNKNOWN = 5
+    CANNOT_HERE = 6
+
+
+class TidegaugeError(Exception):
+    """The harness could not do its work."""
+
+    exit_code: ClassVar[Exit] = Exit.HARNESS_ERROR
+
+    def __init__(self, message: str, remedy: str, log_tail: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.log_tail = log_tail
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.remedy}"
+
+
+class ClusterError(TidegaugeError):
+    """A cluster did not start, answer or stop as it should."""
+
+
+class NodeDied(ClusterError):
+    """A node ended during start-up; `log_tail` holds its last log lines."""
+
+
+class UsageError(TidegaugeError):
+    """A flag, a file or a value is wrong; nothing was started."""
+
+    exit_code = Exit.USAGE
+
+
+class CannotHere(TidegaugeError):
+    """Right as asked, but this machine cannot do it, or cannot do it now."""
+
+    exit_code = Exit.CANNOT_HERE
+
+
+class Interrupted(TidegaugeError):
+    """The user stopped it, and everything was undone."""
+
+    exit_code = Exit.INTERRUPTED
+
+
+def from_os_error(error: OSError, doing: str) -> TidegaugeError:
+    """The sentence for an operating-system error met while `doing` something."""
+    where = f" ({error.filename})" if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return CannotHere(
+            f"the disk is full: {doing} failed{where}",
+            "free some space, or set TIDEGAUGE_HOME to a directory on another disk",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return CannotHere(
+            f"{doing} is not permitted{where}",
+            "check the owner and mode, or set TIDEGAUGE_HOME to a directory you can write to",
+        )
+    return TidegaugeError(f"{doing} failed: {error.strerror or error}{where}", "see the path and try again")

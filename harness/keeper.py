@@ -1,0 +1,99 @@
+"""The harness of a detached cluster: brings it up, reports how that goes, then stays and holds it until told to stop.
+
+`tidegauge cluster up` starts this process, reads its reports from standard output, and says `keep` on its standard
+input when the cluster is up. If standard input ends before that, the command was killed: we end too, and the
+supervisor undoes everything. Standard error goes nowhere, so that whoever waits for the end of the command's output
+does not wait for us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from typing import Any
+
+from harness.clusters.spec import ClusterSpec, make_cluster
+from harness.errors import Exit, TidegaugeError, from_os_error
+
+KEEP = "keep"
+HEARTBEAT_S = 0.5
+
+
+class Reports:
+    """Progress, as JSON lines."""
+
+    def step(self, text: str) -> None:
+        """A step begins."""
+        say(step=text)
+
+    def detail(self, text: str) -> None:
+        """How far it has come."""
+        say(detail=text)
+
+
+def say(**message: Any) -> None:
+    """One line to the command that started us."""
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+
+
+def main() -> None:
+    """One cluster, from its specification to the signal that ends it."""
+    spec = ClusterSpec.model_validate_json(sys.stdin.readline())
+    stop_asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop_asked.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    kept = threading.Event()
+    threading.Thread(target=_watch_the_command, args=(kept,), daemon=True).start()
+    try:
+        cluster = make_cluster(spec, Reports())
+        say(name=cluster.name)
+        cluster.start()
+    except TidegaugeError as error:
+        _fail(error)
+    except OSError as error:
+        _fail(from_os_error(error, "starting the cluster"))
+    except Exception as error:  # noqa: BLE001 - nobody sees our standard error
+        _fail(
+            TidegaugeError(
+                f"the harness met an error it did not expect ({error!r})",
+                "please report it with the lines below",
+                tuple(traceback.format_exc().splitlines()),
+            )
+        )
+    say(up=cluster.describe().as_json())
+    while not stop_asked.wait(HEARTBEAT_S):
+        cluster.guard.keep_supervised()
+    cluster.stop()
+
+
+def _watch_the_command(kept: threading.Event) -> None:
+    if sys.stdin.readline().strip() == KEEP:
+        kept.set()
+        sink = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(sink, standard)
+        return
+    os._exit(Exit.INTERRUPTED)
+
+
+def _fail(error: TidegaugeError) -> None:
+    say(
+        error={
+            "message": error.message,
+            "remedy": error.remedy,
+            "log_tail": error.log_tail,
+            "exit_code": error.exit_code,
+        }
+    )
+    sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Where Tidegauge keeps things: downloads that last (cache) and what exists only while something runs (state).
+
+`TIDEGAUGE_HOME` moves both; otherwise the XDG directories are used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+PACKAGE = Path(str(files("harness")))
+
+
+def _base(xdg_variable: str, default: str, part: str) -> Path:
+    home = os.environ.get("TIDEGAUGE_HOME")
+    if home:
+        return Path(home).expanduser().absolute() / part
+    base = os.environ.get(xdg_variable) or str(Path.home() / default)
+    return Path(base) / "tidegauge"
+
+
+def cache_dir() -> Path:
+    """Jars and other downloads: kept between runs, safe to delete."""
+    return _base("XDG_CACHE_HOME", ".cache", "cache")
+
+
+def state_dir() -> Path:
+    """One directory per running cluster, and port leases: empty when nothing runs."""
+    return _base("XDG_STATE_HOME", ".local/state", "state")
+
+
+def clusters_dir() -> Path:
+    """The parent of every running cluster's directory."""
+    return state_dir() / "clusters"
+
+
+def cluster_dirs() -> Iterator[Path]:
+    """The directories of the clusters that exist now."""
+    parent = clusters_dir()
+    if parent.is_dir():
+        yield from sorted(p for p in parent.iterdir() if p.is_dir())
+
+
+def compose_file() -> Path:
+    """docker-compose.yml: at the top of a checkout, inside the package when installed from a wheel."""
+    packaged = PACKAGE / "clusters" / "docker-compose.yml"
+    return packaged if packaged.exists() else PACKAGE.parent / "docker-compose.yml"

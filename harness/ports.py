@@ -1,0 +1,90 @@
+"""Ports on loopback: below the ephemeral range, free now, and leased so that two harnesses do not choose the same one.
+
+A lease is a locked file; the kernel drops the lock when its holder dies, so no lease outlives its harness, and
+`sweep_leases` removes the files of dead ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import socket
+from pathlib import Path
+
+from harness.errors import CannotHere
+from harness.paths import state_dir
+
+FIRST, LAST = 20000, 32767  # 32768 and up is where the kernel takes ports for outgoing connections
+
+
+class PortLeases:
+    """The ports of one cluster, held until `release` or the end of this process."""
+
+    def __init__(self) -> None:
+        self._locks: list[tuple[int, Path]] = []
+
+    def take(self, count: int) -> list[int]:
+        """`count` ports that nobody listens on and no other harness holds."""
+        taken: list[int] = []
+        # not a matter of seeds: two harnesses with the same seed must still choose different ports
+        for port in random.SystemRandom().sample(range(FIRST, LAST + 1), LAST + 1 - FIRST):
+            if len(taken) == count:
+                return taken
+            if self._lease(port):
+                taken.append(port)
+        raise CannotHere(f"no {count} free ports between {FIRST} and {LAST}", "stop something that listens there")
+
+    def take_exactly(self, port: int) -> int:
+        """This very port, or an error that says who could have it."""
+        if not self._lease(port):
+            raise CannotHere(
+                f"port {port} on 127.0.0.1 is in use",
+                "stop what listens there, give other ports, or leave --ports out to have free ones chosen",
+            )
+        return port
+
+    def release(self) -> None:
+        """Give all of them back."""
+        for descriptor, path in self._locks:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+        self._locks.clear()
+        for empty in (_directory(), state_dir()):
+            with contextlib.suppress(OSError):  # others still hold ports, or a cluster is up
+                empty.rmdir()
+
+    def _lease(self, port: int) -> bool:
+        _directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = _directory() / str(port)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                # as a server does it: a connection of an earlier cluster in TIME_WAIT does not make the port taken
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
+                probe.listen(1)
+        except OSError:
+            os.close(descriptor)
+            return False
+        self._locks.append((descriptor, path))
+        return True
+
+
+def sweep_leases() -> None:
+    """Remove the lease files that no living harness holds."""
+    for path in _directory().glob("*"):
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(descriptor)
+
+
+def _directory() -> Path:
+    return state_dir() / "ports"

@@ -1,0 +1,78 @@
+"""Processes, known by more than their pid.
+
+A pid is reused; a pid together with the moment its process began is not. And whatever the harness starts carries a
+token in its environment, which its children inherit: that finds even a process that was started in the instant before
+the harness died and that nobody wrote down.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+TOKEN_VARIABLE = "TIDEGAUGE_TOKEN"  # noqa: S105 - marks processes, guards nothing
+_GONE = (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess, OSError)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One process, for all time."""
+
+    pid: int
+    began: str
+
+    @classmethod
+    def of(cls, pid: int) -> Identity | None:
+        """The process that has this pid now, if any."""
+        try:
+            if Path("/proc/self/stat").exists():
+                # ticks since boot: unlike a wall-clock time they do not move when the clock is set
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                return None if fields[0] == "Z" else cls(pid, fields[19])
+            return cls(pid, f"{psutil.Process(pid).create_time():.2f}")
+        except _GONE:
+            return None
+
+    def alive(self) -> bool:
+        """Whether that very process still runs."""
+        return Identity.of(self.pid) == self
+
+
+def mine() -> Identity:
+    """This process."""
+    identity = Identity.of(os.getpid())
+    assert identity is not None, "a running process has an identity"
+    return identity
+
+
+def marked(token: str) -> list[psutil.Process]:
+    """Every process that carries the token, and all their descendants."""
+    found: dict[int, psutil.Process] = {}
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(TOKEN_VARIABLE) == token:
+                for relative in (process, *process.children(recursive=True)):
+                    found[relative.pid] = relative
+        except _GONE:
+            continue
+    return list(found.values())
+
+
+def kill_marked(token: str, quiet_scans: int = 2, gap_s: float = 0.2) -> None:
+    """SIGKILL until nothing with the token turns up any more, not even what was just being started."""
+    quiet = 0
+    while quiet < quiet_scans:
+        processes = marked(token)
+        for process in processes:
+            try:
+                process.kill()
+            except _GONE:
+                continue
+        psutil.wait_procs(processes, timeout=1)
+        quiet = 0 if processes else quiet + 1
+        if quiet < quiet_scans:
+            time.sleep(gap_s)

@@ -1,0 +1,121 @@
+"""How clients prove who they are and check whom they talk to.
+
+Secrets come from the environment or from files. They are never arguments, never printed, never stored: descriptions and
+reports carry the protocol's name and nothing else. Verification of certificates and host names cannot be turned off.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import SecretStr
+
+from harness.config import Model
+from harness.errors import UsageError
+
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+USERNAME_VARIABLE = "TIDEGAUGE_SASL_USERNAME"
+PASSWORD_VARIABLE = "TIDEGAUGE_SASL_PASSWORD"  # noqa: S105 - the name of a variable
+KEY_PASSWORD_VARIABLE = "TIDEGAUGE_TLS_KEY_PASSWORD"  # noqa: S105 - the name of a variable
+
+
+class Security(Model):
+    """Plain text unless told otherwise."""
+
+    tls: bool = False
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    mechanism: Mechanism | None = None
+    username: str = ""
+    password: SecretStr = SecretStr("")
+    key_password: SecretStr = SecretStr("")
+
+    @property
+    def protocol(self) -> str:
+        """As Kafka calls it."""
+        return ("SASL_" if self.mechanism else "") + ("SSL" if self.tls else "PLAINTEXT")
+
+    def kafka_python(self) -> dict[str, Any]:
+        """Settings for kafka-python."""
+        settings: dict[str, Any] = {"security_protocol": self.protocol}
+        if self.tls:
+            settings |= {
+                "ssl_check_hostname": True,
+                "ssl_cafile": _text(self.ca_file),
+                "ssl_certfile": _text(self.certificate_file),
+                "ssl_keyfile": _text(self.key_file),
+                "ssl_password": self.key_password.get_secret_value() or None,
+            }
+        if self.mechanism:
+            settings |= {
+                "sasl_mechanism": self.mechanism,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password.get_secret_value(),
+            }
+        return settings
+
+    def confluent_kafka(self) -> dict[str, Any]:
+        """Settings for confluent-kafka."""
+        settings: dict[str, Any] = {"security.protocol": self.protocol}
+        if self.tls:
+            settings |= {
+                "ssl.ca.location": _text(self.ca_file),
+                "ssl.certificate.location": _text(self.certificate_file),
+                "ssl.key.location": _text(self.key_file),
+                "ssl.key.password": self.key_password.get_secret_value() or None,
+            }
+        if self.mechanism:
+            settings |= {
+                "sasl.mechanism": self.mechanism,
+                "sasl.username": self.username,
+                "sasl.password": self.password.get_secret_value(),
+            }
+        return {name: value for name, value in settings.items() if value is not None}
+
+
+def from_environment(
+    *,
+    tls: bool,
+    ca_file: Path | None,
+    certificate_file: Path | None,
+    key_file: Path | None,
+    mechanism: Mechanism | None,
+) -> Security:
+    """What the flags say, with the secrets that the environment or the files it names hold."""
+    for file in (ca_file, certificate_file, key_file):
+        if file is not None and not file.is_file():
+            raise UsageError(f"there is no file {file}", "check the path")
+    username = os.environ.get(USERNAME_VARIABLE, "")
+    password = _secret(PASSWORD_VARIABLE)
+    if mechanism and not (username and password):
+        raise UsageError(
+            f"SASL {mechanism} needs a user name and a password",
+            f"set {USERNAME_VARIABLE}, and {PASSWORD_VARIABLE} or {PASSWORD_VARIABLE}_FILE",
+        )
+    return Security(
+        tls=tls or any((ca_file, certificate_file, key_file)),
+        ca_file=ca_file,
+        certificate_file=certificate_file,
+        key_file=key_file,
+        mechanism=mechanism,
+        username=username,
+        password=SecretStr(password),
+        key_password=SecretStr(_secret(KEY_PASSWORD_VARIABLE)),
+    )
+
+
+def _secret(variable: str) -> str:
+    file = os.environ.get(f"{variable}_FILE")
+    if file is None:
+        return os.environ.get(variable, "")
+    try:
+        return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{variable}_FILE cannot be read ({error})", "check the path it holds") from error
+
+
+def _text(path: Path | None) -> str | None:
+    return str(path) if path else None

@@ -1,0 +1,134 @@
+"""What was made, written down before it is made, and how each kind is unmade.
+
+The journal of a cluster is a file of JSON lines in the cluster's directory. Its writer flushes a line to disk before
+the thing it names comes into being, so whoever reads it after a crash, at any moment, knows of everything that can
+exist. Undoing is idempotent: a thing that never came, or is gone already, is not an error. What cannot be undone now
+stays in the journal, with the directory, until somebody can.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from harness.processes import kill_marked
+
+JOURNAL = "journal.jsonl"
+COMPOSE_PROJECT_LABEL = "com.docker.compose.project"
+Entry = dict[str, str]
+
+
+def record(directory: Path, entry: Entry) -> None:
+    """Append to the journal, and return only when it is on disk."""
+    descriptor = os.open(directory / JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, (json.dumps(entry) + "\n").encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(directory: Path) -> list[Entry]:
+    """The journal; a torn last line names something that was never made."""
+    entries: list[Entry] = []
+    try:
+        lines = (directory / JOURNAL).read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return entries
+    for line in lines:
+        try:
+            entries.append(json.loads(line))
+        except ValueError:
+            continue
+    return entries
+
+
+def undo_all(directory: Path, patience_s: float = 60.0) -> list[str]:
+    """Unmake everything in the journal, then the directory; what is left is returned, one sentence each."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        left = _undo_once(read(directory))
+        if not left:
+            shutil.rmtree(directory, ignore_errors=True)
+            return [] if not directory.exists() else [f"the directory {directory} could not be removed"]
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(1)
+
+
+def _undo_once(entries: list[Entry]) -> list[str]:
+    left: list[str] = []
+    for kind, undo in _UNDO.items():  # in this order: what could still make something is stopped first
+        for value in dict.fromkeys(entry["value"] for entry in entries if entry.get("kind") == kind):
+            try:
+                undo(value)
+            except Exception as error:  # noqa: BLE001 - one thing that resists must not keep the others alive
+                left.append(f"{kind} {value}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    unknown = {entry.get("kind", "?") for entry in entries} - set(_UNDO)
+    return [*left, *(f"do not know how to undo '{kind}'" for kind in sorted(unknown))]
+
+
+def _remove_compose_project(project: str) -> None:
+    """Containers, networks and volumes with the label of the project, until none turns up any more."""
+    import docker
+
+    client = docker.from_env(timeout=20)
+    try:
+        mine = {"label": f"{COMPOSE_PROJECT_LABEL}={project}"}
+        quiet = 0
+        while quiet < 2:
+            containers = client.containers.list(all=True, filters=mine, ignore_removed=True)
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(_ignoring_absence(lambda container: container.remove(force=True, v=True)), containers))
+            rest = [*client.networks.list(filters=mine), *client.volumes.list(filters=mine)]
+            list(map(_ignoring_absence(lambda thing: thing.remove()), rest))
+            quiet = 0 if containers or rest else quiet + 1
+            time.sleep(0.3)
+    finally:
+        client.close()
+
+
+def _ignoring_absence(remove: Callable[[Any], None]) -> Callable[[Any], None]:
+    import docker.errors
+
+    def removed(thing: Any) -> None:
+        try:
+            remove(thing)
+        except docker.errors.NotFound:
+            return
+        except docker.errors.APIError as error:
+            if error.status_code != 409:  # 409: its removal is in progress already; the next look tells
+                raise
+
+    return removed
+
+
+def _delete_network_namespace(name: str) -> None:
+    if Path("/run/netns", name).exists():
+        _ip("netns", "delete", name)
+
+
+def _delete_link(name: str) -> None:
+    if Path("/sys/class/net", name).exists():
+        _ip("link", "delete", name)
+
+
+def _ip(*arguments: str) -> None:
+    ran = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=10, check=False)
+    if ran.returncode != 0:
+        raise OSError(ran.stderr.strip() or f"ip {' '.join(arguments)} failed")
+
+
+_UNDO: dict[str, Callable[[str], None]] = {
+    "processes": kill_marked,
+    "compose": _remove_compose_project,
+    "netns": _delete_network_namespace,
+    "link": _delete_link,
+}

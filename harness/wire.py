@@ -1,0 +1,85 @@
+"""One node asked directly: a blocking request and its response on a connection of its own.
+
+Client libraries spread requests over the cluster and hide which node said what. Here the answer is that node's own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+METADATA_VERSION = 5
+
+
+class WireError(Exception):
+    """The node did not answer, or not in the Kafka protocol."""
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What one node says about the cluster."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: dict[int, str]
+
+
+class Connection:
+    """A connection to one node, for as long as it is needed."""
+
+    def __init__(self, address: str, timeout_s: float = 5.0) -> None:
+        host, _, port = address.rpartition(":")
+        self.address = address
+        self._ids = itertools.count(1)
+        try:
+            self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s)
+        except OSError as error:
+            raise WireError(f"{address} refuses connections ({error})") from error
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, request: Any, response_class: Any, version: int) -> Any:
+        """Send one request, wait for its response."""
+        correlation_id = next(self._ids)
+        request.API_VERSION = version
+        request.with_header(correlation_id=correlation_id, client_id="tidegauge")
+        try:
+            self._socket.sendall(request.encode(header=True, framed=True))
+            (size,) = struct.unpack(">i", self._read(4))
+            if not 4 <= size <= MAX_RESPONSE_BYTES:
+                raise WireError(f"{self.address} does not speak the Kafka protocol (a frame of {size} bytes)")
+            return response_class.decode(self._read(size), version=version, header=True)
+        except OSError as error:
+            raise WireError(f"{self.address} does not answer ({error or 'time-out'})") from error
+        except (ValueError, struct.error, IndexError) as error:
+            raise WireError(f"{self.address} answers what cannot be understood ({error})") from error
+
+    def _read(self, size: int) -> bytes:
+        chunks = bytearray()
+        while len(chunks) < size:
+            chunk = self._socket.recv(min(size - len(chunks), 65536))
+            if not chunk:
+                raise WireError(f"{self.address} closed the connection")
+            chunks += chunk
+        return bytes(chunks)
+
+
+def ask_metadata(address: str, timeout_s: float = 5.0) -> Metadata:
+    """The brokers and the controller, as this one node sees them."""
+    with Connection(address, timeout_s) as connection:
+        answer = connection.ask(MetadataRequest(topics=[]), MetadataResponse, METADATA_VERSION)
+    return Metadata(
+        cluster_id=answer.cluster_id,
+        controller_id=answer.controller_id,
+        brokers={broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers},
+    )

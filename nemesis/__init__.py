@@ -1,0 +1,1 @@
+"""What breaks a cluster under test: one module per family of fault."""

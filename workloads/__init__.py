@@ -1,0 +1,1 @@
+"""What clients do to a cluster under test: one module per workload."""
