@@ -155,8 +155,7 @@ def pip(arguments: list[str], packages: int, mutex: int) -> None:
 
 def watch(process: "subprocess.Popen[bytes]", packages: int) -> list[str]:
     """Follow pip until it ends and return its last lines; on a terminal, one line shows how far it is."""
-    if process.stdout is None:
-        raise AssertionError("pip is always started with a pipe")
+    assert process.stdout is not None
     started = time.monotonic()
     last_lines = collections.deque([""], maxlen=PIP_LINES_SHOWN)
     unfinished, seen, doing = b"", 0, "starting"

@@ -185,8 +185,10 @@ class Cluster(ABC):
         """Remove the cluster and all it made."""
         guard, self._guard = self._guard, None
         if guard is not None:
-            self._let_go()
-            guard.release()
+            try:
+                guard.release()
+            finally:
+                self._let_go()
 
     def restart(self, node_id: int) -> None:
         """Stop a node in good order and start it again."""
@@ -299,7 +301,7 @@ class Cluster(ABC):
                 )
 
     def _let_go(self) -> None:
-        """Give back what the guard does not know of."""
+        """Give back what belongs to this process alone, when the rest is gone."""
 
     def _write_description(self) -> None:
         text = json.dumps({**self.describe().as_json(), "owner": vars(mine())}, indent=2)

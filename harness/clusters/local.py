@@ -262,6 +262,8 @@ class LocalCluster(Cluster):
         return self._only_ours(cluster_id) if any("{cluster_id}" in text for text in texts) else cluster_id
 
     def _let_go(self) -> None:
+        for child in self._children.values():
+            child.wait(STOP_TIMEOUT_S)
         self._leases.release()
 
 

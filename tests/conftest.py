@@ -1,0 +1,36 @@
+"""Fixtures: a state directory of the tests' own, and Docker where a test is marked with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import docker_or_skip
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Clusters of the tests never mix with those of the user; downloads are shared."""
+    with pytest.MonkeyPatch.context() as patch:
+        if home := os.environ.get("TIDEGAUGE_HOME"):
+            patch.setenv("XDG_CACHE_HOME", home)
+            patch.delenv("TIDEGAUGE_HOME")
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state directory for this test alone, so that it can check that nothing is left in it."""
+    home = tmp_path / "state-home"
+    monkeypatch.setenv("XDG_STATE_HOME", str(home))
+    return home
+
+
+@pytest.fixture(autouse=True)
+def _docker_marker(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("docker"):
+        docker_or_skip()

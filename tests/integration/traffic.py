@@ -1,0 +1,70 @@
+"""Messages through a cluster and back, with both clients, as any user would send them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import NewTopic as ConfluentTopic
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
+
+from harness.security import Security
+from tests.support import PATIENCE_S, unique
+
+COUNT = 100
+PLAIN = Security()
+
+
+def kafka_python_round_trip(bootstrap: str, security: Security = PLAIN) -> list[bytes]:
+    """What comes back of COUNT messages sent with acks=all to three replicas."""
+    settings: dict[str, Any] = {"bootstrap_servers": bootstrap.split(","), **security.kafka_python()}
+    topic = unique("kafka-python")
+    admin = KafkaAdminClient(**settings)
+    admin.create_topics([NewTopic(topic, 1, 3)])
+    admin.wait_for_topics([topic])
+    admin.close()
+    producer = KafkaProducer(**settings, acks="all")
+    sent = [producer.send(topic, value=b"%d" % number) for number in range(COUNT)]
+    producer.flush(timeout=PATIENCE_S)
+    producer.close(timeout=10)
+    assert all(future.succeeded() for future in sent)
+    consumer = KafkaConsumer(**settings, enable_auto_commit=False)
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek_to_beginning(partition)
+    received: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(received) < COUNT and time.monotonic() < deadline:
+        received += [record.value for records in consumer.poll(timeout_ms=500).values() for record in records]
+    consumer.close(autocommit=False)
+    return received
+
+
+def confluent_round_trip(bootstrap: str, security: Security = PLAIN) -> list[bytes]:
+    """The same with confluent-kafka."""
+    settings = {"bootstrap.servers": bootstrap, **security.confluent_kafka()}
+    topic = unique("confluent-kafka")
+    admin = AdminClient(settings)
+    for future in admin.create_topics([ConfluentTopic(topic, 1, 3)]).values():
+        future.result(timeout=PATIENCE_S)
+    errors: list[Any] = []
+    producer = confluent_kafka.Producer({**settings, "acks": "all"})
+    for number in range(COUNT):
+        producer.produce(topic, value=b"%d" % number, on_delivery=lambda error, _: error and errors.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert not errors
+    consumer = confluent_kafka.Consumer({**settings, "group.id": topic, "enable.auto.commit": False})
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
+    received: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(received) < COUNT and time.monotonic() < deadline:
+        messages = consumer.consume(COUNT, timeout=0.5)
+        received += [value for message in messages if not message.error() and (value := message.value()) is not None]
+    consumer.close()
+    return received
+
+
+EXPECTED = [b"%d" % number for number in range(COUNT)]

@@ -1,0 +1,84 @@
+"""What tests share: the command line as a function, patience, names, and whether Docker is here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.clusters.base import wait_until
+from harness.clusters.docker import compose_version, connect
+from harness.errors import CannotHere
+from harness.processes import marked
+from harness.undo import COMPOSE_PROJECT_LABEL
+
+REPOSITORY = Path(__file__).parent.parent
+PATIENCE_S = 60  # a limit for things that take a second or two, on a machine that may be busy
+
+
+def command(*arguments: str) -> list[str]:
+    """The `tidegauge` command, without depending on PATH."""
+    return [sys.executable, "-m", "harness", *arguments]
+
+
+def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        command(*arguments),
+        cwd=REPOSITORY,
+        env={**os.environ, "COLUMNS": "200", **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def up(*arguments: str, **environment: str) -> dict[str, Any]:
+    """`cluster up --json`, which must work."""
+    ran = cli("cluster", "up", *arguments, "--json", **environment)
+    assert ran.returncode == 0, ran.stderr
+    return dict(json.loads(ran.stdout))
+
+
+def eventually(condition: Callable[[], bool], message: str) -> None:
+    """The condition holds sooner or later."""
+    wait_until(condition, PATIENCE_S, message, every_s=0.1)
+
+
+def unique(prefix: str) -> str:
+    """A name nobody else uses."""
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+def docker_or_skip() -> None:
+    """Skip without Docker, unless it is required."""
+    try:
+        connect(timeout_s=5)
+        compose_version()
+    except CannotHere as error:
+        if os.environ.get("TIDEGAUGE_REQUIRE_DOCKER"):
+            pytest.fail(f"Docker is required here: {error}")
+        pytest.skip(str(error))
+
+
+def remains(name: str, state_home: Path) -> list[str]:
+    """Whatever is left of a cluster: processes, containers, networks, namespaces, links, files."""
+    left = [f"process {process.pid}" for process in marked(name)]
+    tag = f"tg{name.rpartition('-')[2]}"
+    for place in (Path("/run/netns"), Path("/sys/class/net")):
+        left += [str(path) for path in place.glob(f"{tag}*")]
+    left += [str(path) for path in state_home.rglob("*")]
+    if name.startswith("docker-"):
+        client, mine = connect(), {"label": f"{COMPOSE_PROJECT_LABEL}={name}"}
+        left += [f"container {c.name}" for c in client.containers.list(all=True, filters=mine, ignore_removed=True)]
+        left += [f"network {n.name}" for n in client.networks.list(filters=mine)]
+        client.close()
+    return left
