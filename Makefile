@@ -20,7 +20,7 @@ Tidegauge finds out whether a Kafka-protocol broker keeps its promises while thi
                   make lock ARGS=--upgrade           take newer versions of the dependencies
   make clean    remove .venv
 
-The first one makes .venv (a minute or two, about 200 MB); after that it is there at once.
+The first one makes .venv (under a minute, about 100 MB to download); after that it is there at once.
 Another Python than python3: make demo PYTHON=python3.12
 The command itself, with all it can do: .venv/bin/tidegauge --help
 endef
@@ -50,8 +50,8 @@ bench:
 lock:
 	@$(BOOTSTRAP)
 	.venv/bin/python -m uv pip compile pyproject.toml --group dev --group build --universal --python-version 3.11 \
-	    --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \
-	    --output-file requirements.lock $(ARGS)
+	    --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	    --system-certs --quiet --output-file requirements.lock $(ARGS)
 	.venv/bin/python -m harness.lock_jars
 
 clean:

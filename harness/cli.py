@@ -16,9 +16,9 @@ from rich.console import Console
 import harness
 from harness import demo as demonstration
 from harness import detached, doctor, show
-from harness.clusters.images import Consent, build_for
 from harness.clusters.spec import ClusterSpec, Kind, make_cluster
 from harness.clusters.target import load_target
+from harness.clusters.which_image import Consent, build_for
 from harness.config import parse
 from harness.errors import Exit, Interrupted, TidegaugeError, from_os_error
 from harness.guard import sweep
@@ -28,6 +28,7 @@ from harness.security import Mechanism
 out = Console()
 err = Console(stderr=True)
 
+INTERRUPTED_BY_CLICK = 130  # what it makes of Ctrl-C inside a command
 EPILOG = (
     "Exit codes: 0 valid or fine · 1 invalid · 2 interrupted, everything undone · 3 harness error · "
     "4 usage or configuration · 5 unknown · 6 this machine cannot do that"
@@ -112,9 +113,13 @@ def up(
     tls_key: Annotated[Path | None, typer.Option(help="External: client key (PEM).")] = None,
     sasl: Annotated[
         Mechanism | None,
-        typer.Option(help="External: SASL mechanism; TIDEGAUGE_SASL_USERNAME and _PASSWORD (or _PASSWORD_FILE) give the rest."),
+        typer.Option(
+            help="External: SASL; TIDEGAUGE_SASL_USERNAME and TIDEGAUGE_SASL_PASSWORD (or ..._PASSWORD_FILE) say who."
+        ),
     ] = None,
-    foreground: Annotated[bool, typer.Option("--foreground", help="Stay until Ctrl-C, then remove the cluster.")] = False,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay until Ctrl-C, then remove the cluster.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Start a cluster and leave it up until `cluster down`.
@@ -172,7 +177,9 @@ def down(
 def status(name: NameArgument = None, as_json: JsonFlag = False) -> None:
     """The clusters that are up, and how each node answers."""
     clusters = [detached.find(name)] if name else detached.running()
-    show.status(out, [{**cluster.description, "nodes": detached.health(cluster)} for cluster in clusters], as_json=as_json)
+    show.status(
+        out, [{**cluster.description, "nodes": detached.health(cluster)} for cluster in clusters], as_json=as_json
+    )
 
 
 @cluster_app.command()
@@ -211,11 +218,8 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _interrupted)
     try:
         outcome = app(standalone_mode=False)
-        sys.exit(outcome if isinstance(outcome, int) else Exit.VALID)
-    except click.exceptions.Abort:
-        _end(Interrupted("stopped by the user", "everything was undone"))
-    except KeyboardInterrupt:
-        _end(Interrupted("stopped by the user", "everything was undone"))
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        outcome = INTERRUPTED_BY_CLICK
     except click.ClickException as error:
         error.show()
         sys.exit(Exit.USAGE)
@@ -225,6 +229,9 @@ def main() -> NoReturn:
         sys.exit(Exit.HARNESS_ERROR)
     except OSError as error:
         _end(from_os_error(error, "the command"))
+    if outcome == INTERRUPTED_BY_CLICK:
+        _end(Interrupted("stopped by the user", "everything was undone"))
+    sys.exit(outcome if isinstance(outcome, int) else Exit.VALID)
 
 
 def _end(error: TidegaugeError) -> NoReturn:

@@ -1,4 +1,4 @@
-"""TOML in, checked frozen models out; every mistake is a sentence with the place and, where one is near, the right name."""
+"""TOML in, frozen models out; every mistake is a sentence with its place and, where one is near, the right name."""
 
 from __future__ import annotations
 

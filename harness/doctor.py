@@ -13,11 +13,11 @@ from typing import Any
 from harness.clusters import netns
 from harness.clusters.base import FREE_DISK_BYTES
 from harness.clusters.docker import compose_version, connect
-from harness.clusters.images import images_here
 from harness.clusters.target import load_target
+from harness.clusters.which_image import images_here
 from harness.errors import TidegaugeError
-from harness.java import find_java
 from harness.jars import locked_versions
+from harness.java import find_java
 from harness.paths import cache_dir, state_dir
 from harness.ports import PortLeases
 
@@ -65,9 +65,10 @@ def _try(name: str, costs: str, look: Callable[[], str], *, needed: bool = False
     try:
         return Check(name, ok=True, found=look(), needed_for_local=needed)
     except _Missing as missing:
-        return Check(name, False, missing.found, costs, missing.remedy, needed)
+        found, remedy = missing.found, missing.remedy
     except TidegaugeError as error:
-        return Check(name, False, error.message, costs, error.remedy, needed)
+        found, remedy = error.message, error.remedy
+    return Check(name, ok=False, found=found, costs=costs, remedy=remedy, needed_for_local=needed)
 
 
 def _java() -> str:

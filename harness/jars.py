@@ -11,12 +11,14 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import requests
+import truststore
 from jgo.maven import Dependency, MavenContext, PythonResolver
 
 from harness.errors import CannotHere, TidegaugeError, UsageError
@@ -81,10 +83,11 @@ def ensure_jars(
         missing = [jar for jar, intact in zip(jars, pool.map(_intact, jars), strict=True) if not intact]
         if missing:
             progress.step(f"fetching {name} {version} ({len(missing)} archives)")
-            downloads = [pool.submit(_fetch, jar) for jar in missing]
-            for done, download in enumerate(as_completed(downloads), start=1):
-                download.result()
-                progress.detail(f"{done}/{len(missing)}")
+            with _trusting_this_machine():
+                downloads = [pool.submit(_fetch, jar) for jar in missing]
+                for done, download in enumerate(as_completed(downloads), start=1):
+                    download.result()
+                    progress.detail(f"{done}/{len(missing)}")
     return [jar.path for jar in jars]
 
 
@@ -97,8 +100,8 @@ def resolve(name: str, version: str, coordinates: Iterable[str], exclude: Iterab
         for group, artifact, wanted_version in (coordinate.split(":") for coordinate in coordinates)
     ]
     try:
-        inputs, transitive = context.resolver.resolve(wanted)
-        with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
+        with _trusting_this_machine(), ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
+            inputs, transitive = context.resolver.resolve(wanted)
             jars = list(pool.map(_pin, [dependency.artifact for dependency in [*inputs, *transitive]]))
     except (requests.RequestException, ConnectionError) as error:
         raise _unreachable(f"{name} {version}", error) from error
@@ -116,6 +119,7 @@ def write_lock(path: Path, jars: Iterable[Jar]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         file.writelines(f"{jar.line()}\n" for jar in jars)
+    Path(file.name).chmod(0o644)
     Path(file.name).rename(path)
 
 
@@ -135,6 +139,16 @@ def _context(repository: Path | None = None) -> MavenContext:
         remote_repos={"mirror": mirror.rstrip("/")} if mirror else None,
         timeout=TIMEOUT_S,
     )
+
+
+@contextmanager
+def _trusting_this_machine() -> Iterator[None]:
+    """Certificates are checked against the system's authorities, a company's own among them, and not a bundled list."""
+    truststore.inject_into_ssl()
+    try:
+        yield
+    finally:
+        truststore.extract_from_ssl()
 
 
 def _digest(path: Path, algorithm: str) -> str:

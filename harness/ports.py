@@ -51,9 +51,7 @@ class PortLeases:
             path.unlink(missing_ok=True)
             os.close(descriptor)
         self._locks.clear()
-        for empty in (_directory(), state_dir()):
-            with contextlib.suppress(OSError):  # others still hold ports, or a cluster is up
-                empty.rmdir()
+        _remove_if_empty()
 
     def _lease(self, port: int) -> bool:
         _directory().mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,6 +82,13 @@ def sweep_leases() -> None:
             continue
         finally:
             os.close(descriptor)
+    _remove_if_empty()
+
+
+def _remove_if_empty() -> None:
+    for empty in (_directory(), state_dir()):
+        with contextlib.suppress(OSError):  # others still hold ports, or a cluster is up
+            empty.rmdir()
 
 
 def _directory() -> Path:

@@ -33,7 +33,9 @@ def cluster(console: Console, description: dict[str, Any], *, as_json: bool) -> 
     if as_json:
         as_json_text(console, description)
         return
-    title = f"{description['product']} {description['version']}, {len(description['nodes'])} nodes, {description['kind']}"
+    title = (
+        f"{description['product']} {description['version']}, {len(description['nodes'])} nodes, {description['kind']}"
+    )
     console.print(f"[bold]{description['name']}[/bold]  {title}, ready after {description['ready_after_s']} s")
     console.print(f"  cluster id  {description['cluster_id']}", highlight=False)
     console.print(f"  bootstrap   {description['bootstrap']}", highlight=False, soft_wrap=True)
@@ -134,7 +136,9 @@ def demo(console: Console, outcome: Outcome, *, as_json: bool) -> None:
         table.add_row(*_cells(row))
     console.print(table)
     total, widest = settings.messages, max(row.expected for row in rows)
-    console.print(f"imbalance: {outcome.imbalance()} messages (expected at most {widest - min(r.expected for r in rows)})")
+    console.print(
+        f"imbalance: {outcome.imbalance()} messages (expected at most {widest - min(r.expected for r in rows)})"
+    )
     for stall_s in outcome.stalls_s:
         console.print(f"[yellow]stall: nothing arrived for {stall_s:.1f} s[/yellow]")
     for name, count in outcome.send_errors.items():
@@ -145,7 +149,10 @@ def demo(console: Console, outcome: Outcome, *, as_json: bool) -> None:
     rates += f"consumed at {_rate(outcome.distinct, outcome.consume_s)}"
     colour = "green" if outcome.complete else "red"
     percent = f"{100 * outcome.distinct / total:.1f} %"
-    console.print(f"[bold {colour}]{outcome.distinct:,} of {total:,}[/bold {colour}] messages arrived ({percent}); {rates}", highlight=False)
+    console.print(
+        f"[bold {colour}]{outcome.distinct:,} of {total:,}[/bold {colour}] messages arrived ({percent}); {rates}",
+        highlight=False,
+    )
 
 
 def _cells(row: PartitionRow) -> tuple[str, ...]:

@@ -7,15 +7,12 @@ both are answered in the same way, so the way out after a crash is the one that 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import sys
 from pathlib import Path
 
-from harness.paths import clusters_dir, state_dir
-from harness.ports import sweep_leases
 from harness.processes import mine
 from harness.undo import undo_all
 
@@ -36,12 +33,7 @@ def main() -> None:
     _say("ready")
     while os.read(sys.stdin.fileno(), 4096):
         pass
-    left = undo_all(directory)
-    sweep_leases()
-    for empty in (clusters_dir(), state_dir() / "ports", state_dir()):
-        with contextlib.suppress(OSError):  # another cluster still lives there
-            empty.rmdir()
-    _say(json.dumps(left))
+    _say(json.dumps(undo_all(directory)))
 
 
 def _say(line: str) -> None:

@@ -8,6 +8,7 @@ stays in the journal, with the directory, until somebody can.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -18,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from harness.paths import clusters_dir, state_dir
+from harness.ports import sweep_leases
 from harness.processes import kill_marked
 
 JOURNAL = "journal.jsonl"
@@ -57,10 +60,19 @@ def undo_all(directory: Path, patience_s: float = 60.0) -> list[str]:
         left = _undo_once(read(directory))
         if not left:
             shutil.rmtree(directory, ignore_errors=True)
+            _tidy()
             return [] if not directory.exists() else [f"the directory {directory} could not be removed"]
         if time.monotonic() > deadline:
             return left
         time.sleep(1)
+
+
+def _tidy() -> None:
+    """Leases of the dead, and directories that are empty now."""
+    sweep_leases()
+    for empty in (clusters_dir(), state_dir()):
+        with contextlib.suppress(OSError):  # another cluster still lives there
+            empty.rmdir()
 
 
 def _undo_once(entries: list[Entry]) -> list[str]:
@@ -75,13 +87,18 @@ def _undo_once(entries: list[Entry]) -> list[str]:
     return [*left, *(f"do not know how to undo '{kind}'" for kind in sorted(unknown))]
 
 
+def of_project(name: str) -> dict[str, str | list[str] | bool]:
+    """Docker's filter for what compose made for one cluster."""
+    return {"label": f"{COMPOSE_PROJECT_LABEL}={name}"}
+
+
 def _remove_compose_project(project: str) -> None:
     """Containers, networks and volumes with the label of the project, until none turns up any more."""
     import docker
 
     client = docker.from_env(timeout=20)
     try:
-        mine = {"label": f"{COMPOSE_PROJECT_LABEL}={project}"}
+        mine = of_project(project)
         quiet = 0
         while quiet < 2:
             containers = client.containers.list(all=True, filters=mine, ignore_removed=True)

@@ -9,7 +9,7 @@ import itertools
 import socket
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
@@ -42,7 +42,7 @@ class Connection:
         except OSError as error:
             raise WireError(f"{address} refuses connections ({error})") from error
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -60,7 +60,7 @@ class Connection:
                 raise WireError(f"{self.address} does not speak the Kafka protocol (a frame of {size} bytes)")
             return response_class.decode(self._read(size), version=version, header=True)
         except OSError as error:
-            raise WireError(f"{self.address} does not answer ({error or 'time-out'})") from error
+            raise WireError(f"{self.address} does not answer ({error})") from error
         except (ValueError, struct.error, IndexError) as error:
             raise WireError(f"{self.address} answers what cannot be understood ({error})") from error
 

@@ -17,7 +17,7 @@ from harness.clusters.base import wait_until
 from harness.clusters.docker import compose_version, connect
 from harness.errors import CannotHere
 from harness.processes import marked
-from harness.undo import COMPOSE_PROJECT_LABEL
+from harness.undo import of_project
 
 REPOSITORY = Path(__file__).parent.parent
 PATIENCE_S = 60  # a limit for things that take a second or two, on a machine that may be busy
@@ -77,7 +77,7 @@ def remains(name: str, state_home: Path) -> list[str]:
         left += [str(path) for path in place.glob(f"{tag}*")]
     left += [str(path) for path in state_home.rglob("*")]
     if name.startswith("docker-"):
-        client, mine = connect(), {"label": f"{COMPOSE_PROJECT_LABEL}={name}"}
+        client, mine = connect(), of_project(name)
         left += [f"container {c.name}" for c in client.containers.list(all=True, filters=mine, ignore_removed=True)]
         left += [f"network {n.name}" for n in client.networks.list(filters=mine)]
         client.close()

@@ -1,8 +1,8 @@
 """The large batch: 5,000 messages as fast as possible into three partitions, then everything read back.
 
-This is the test of the investigation notes, with their settings as defaults (acks=1, a consumer that gives up after 60 s
-without a message, 500 records a poll), and its outcome is their table: per partition how many messages arrived, their
-share, how far that is from what was sent there, the range of offsets and the gaps in it; and every stall of 5 s or more.
+This is the test of the investigation notes, with their settings as defaults: acks=1, a consumer that gives up after
+60 s without a message, 500 records a poll. Its outcome is their table: per partition how many messages arrived, their
+share, how far that is from what was sent there, the range of offsets and the gaps in it; and stalls of 5 s or more.
 
 Each message carries its own number and goes to partition `number % partitions`, so that what should have arrived where
 is known exactly and not estimated.

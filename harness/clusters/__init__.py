@@ -1,1 +1,1 @@
-"""Clusters under test: one interface (`base`), three kinds (`local`, `docker`, `external`), products as target files."""
+"""Clusters: one interface (`base`), three kinds (`local`, `docker`, `external`), products as target files."""

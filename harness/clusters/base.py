@@ -1,4 +1,4 @@
-"""The one interface of all clusters, and what they share: waiting until ready, describing themselves, ending cleanly."""
+"""The one interface of all clusters, and what they share: getting ready, describing themselves, ending cleanly."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ class Cluster(ABC):
                     log_tail=tuple(self.log_tail(node.id)),
                 )
 
-    def _let_go(self) -> None:
+    def _let_go(self) -> None:  # noqa: B027 - most kinds have something, none has to
         """Give back what belongs to this process alone, when the rest is gone."""
 
     def _write_description(self) -> None:

@@ -25,7 +25,7 @@ from harness.paths import compose_file
 from harness.ports import PortLeases
 from harness.processes import TOKEN_VARIABLE
 from harness.progress import Progress
-from harness.undo import COMPOSE_PROJECT_LABEL
+from harness.undo import of_project
 
 SERVICE_LABEL = "com.docker.compose.service"
 STOP_TIMEOUT_S = 30
@@ -38,7 +38,7 @@ _STATES = {
 }
 
 
-def connect(timeout_s: float = 60) -> docker.DockerClient:
+def connect(timeout_s: int = 60) -> docker.DockerClient:
     """The Docker engine of this machine, or why it cannot be used."""
     try:
         client = docker.from_env(timeout=timeout_s)
@@ -111,8 +111,7 @@ class DockerCluster(Cluster):
         self.guard.record(kind="compose", value=self.name)
         self.progress.step(f"starting {len(self.nodes)} containers of {self.image}")
         self._compose_up(definition, ports)
-        mine = {"label": f"{COMPOSE_PROJECT_LABEL}={self.name}"}
-        for container in client.containers.list(all=True, filters=mine):
+        for container in client.containers.list(all=True, filters=of_project(self.name)):
             self._containers[int(container.labels[SERVICE_LABEL].rpartition("-")[2])] = container
         if sorted(self._containers) != [node.id for node in self.nodes]:
             raise ClusterError(

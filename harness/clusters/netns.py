@@ -20,7 +20,7 @@ from harness.guard import Guard
 
 HOST_END = 254
 SWITCH = "br0"
-SUBNETS = [ipaddress.ip_network(f"10.{a}.{b}.0/24") for a in range(200, 255) for b in range(256)]
+SUBNETS = [ipaddress.IPv4Network(f"10.{a}.{b}.0/24") for a in range(200, 255) for b in range(256)]
 
 
 class Network:
@@ -82,7 +82,7 @@ def why_not() -> tuple[str, str] | None:
 def _free_subnet() -> ipaddress.IPv4Network:
     """A private subnet that no route of this machine leads into."""
     routes = json.loads(_ip("-j -4 route show table all") or "[]")
-    used = [ipaddress.ip_network(r["dst"], strict=False) for r in routes if r.get("dst", "default") != "default"]
+    used = [ipaddress.IPv4Network(r["dst"], strict=False) for r in routes if r.get("dst", "default") != "default"]
     candidates = [subnet for subnet in SUBNETS if not any(subnet.overlaps(other) for other in used)]
     if not candidates:
         raise CannotHere("no private subnet is free for network namespaces", "remove a route into 10.200.0.0/10")

@@ -8,9 +8,9 @@ from typing import Literal
 from harness.clusters.base import Cluster
 from harness.clusters.docker import DockerCluster
 from harness.clusters.external import ExternalCluster
-from harness.clusters.images import Consent, ensure_image
 from harness.clusters.local import LocalCluster
 from harness.clusters.target import load_target
+from harness.clusters.which_image import Consent, ensure_image
 from harness.config import Model
 from harness.errors import UsageError
 from harness.progress import Progress
@@ -50,6 +50,8 @@ class ClusterSpec(Model):
                 raise UsageError(f"{port} is not a port brokers can use", "choose ports from 1024 to 65535")
         if len(set(self.ports)) != len(self.ports):
             raise UsageError("--ports names a port twice", "give every node a port of its own")
+        if self.kind != "external":
+            load_target(self.target, self.version)
         return self
 
     def with_image(self, consent: Consent, progress: Progress) -> ClusterSpec:

@@ -13,8 +13,8 @@ from harness.clusters.base import Capability, Cluster, NodeState
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import UsageError
 from harness.progress import Silent
-from tests.support import docker_or_skip, eventually
 from tests.integration.traffic import EXPECTED, confluent_round_trip, kafka_python_round_trip
+from tests.support import docker_or_skip, eventually
 
 pytestmark = pytest.mark.cluster
 

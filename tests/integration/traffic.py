@@ -7,7 +7,7 @@ from typing import Any
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin import NewTopic as ConfluentTopic
+from confluent_kafka.cimpl import NewTopic as ConfluentTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
@@ -50,10 +50,15 @@ def confluent_round_trip(bootstrap: str, security: Security = PLAIN) -> list[byt
     admin = AdminClient(settings)
     for future in admin.create_topics([ConfluentTopic(topic, 1, 3)]).values():
         future.result(timeout=PATIENCE_S)
-    errors: list[Any] = []
+    errors: list[confluent_kafka.KafkaError] = []
+
+    def delivered(error: confluent_kafka.KafkaError | None, _: object) -> None:
+        if error is not None:
+            errors.append(error)
+
     producer = confluent_kafka.Producer({**settings, "acks": "all"})
     for number in range(COUNT):
-        producer.produce(topic, value=b"%d" % number, on_delivery=lambda error, _: error and errors.append(error))
+        producer.produce(topic, value=b"%d" % number, on_delivery=delivered)
     assert producer.flush(PATIENCE_S) == 0
     assert not errors
     consumer = confluent_kafka.Consumer({**settings, "group.id": topic, "enable.auto.commit": False})

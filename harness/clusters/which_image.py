@@ -1,4 +1,4 @@
-"""Which image a containerised cluster runs: the one asked for, one that is here, one that can be pulled, or one we build.
+"""Which image a cluster of containers runs: the one asked for, one that is here, one to pull, or one to build.
 
 `image.py` knows how an image is built without a registry; this module decides when.
 """

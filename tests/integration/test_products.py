@@ -1,0 +1,218 @@
+"""Other versions, other products, and clusters that run already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+import trustme
+
+from harness.clusters.external import ExternalCluster
+from harness.clusters.local import LocalCluster
+from harness.clusters.target import load_target
+from harness.clusters.which_image import ensure_image
+from harness.errors import CannotHere, ClusterError
+from harness.jars import locked_versions
+from harness.paths import PACKAGE
+from harness.progress import Silent
+from harness.security import Security, from_environment
+from tests.integration.traffic import EXPECTED, confluent_round_trip, kafka_python_round_trip
+from tests.support import cli, eventually, remains, up
+
+pytestmark = pytest.mark.cluster
+
+PASSWORD = "tell-nobody-8c1f"
+
+
+@pytest.mark.parametrize("version", [v for v in locked_versions("kafka") if v != load_target("kafka").version])
+def test_other_versions_of_kafka(state_home: Path, version: str) -> None:
+    """Each that we ship a lock for comes up and carries messages; so does its short name."""
+    cluster = up("--kafka-version", version.rpartition(".")[0])
+    assert cluster["version"] == version
+    assert kafka_python_round_trip(cluster["bootstrap"]) == EXPECTED
+    assert confluent_round_trip(cluster["bootstrap"]) == EXPECTED
+    assert cli("cluster", "down").returncode == 0
+    assert remains(cluster["name"], state_home) == []
+
+
+def test_the_demonstration(state_home: Path) -> None:
+    """5,000 of 5,000, evenly over three partitions, without gaps; for people and for scripts."""
+    shown = cli("demo")
+    assert shown.returncode == 0, shown.stderr
+    assert "5,000 of 5,000" in shown.stdout
+    assert "per partition" in shown.stdout
+    told = json.loads(cli("demo", "--json").stdout)
+    assert told["received"] == told["acknowledged"] == 5000
+    assert [row["messages"] for row in told["partitions"]] == [1667, 1667, 1666]
+    assert all(row["gaps"] == 0 and row["deviation"] == 0 for row in told["partitions"])
+    assert remains("local-none", state_home) == []
+
+
+def test_another_product_as_processes(state_home: Path, tmp_path: Path) -> None:
+    """A target file alone brings up three processes; here the product is Kafka under another name and layout."""
+    text = (PACKAGE / "targets" / "kafka.toml").read_text()
+    text = text.replace('name        = "kafka"', 'name = "my-broker"').replace("client_port = ", "client_port = ")
+    file = tmp_path / "my-broker.toml"
+    file.write_text(text.replace("server.properties", "conf/node.properties"))
+    cluster = up("--target", str(file))
+    assert cluster["product"] == "my-broker"
+    assert (Path(cluster["directory"]) / "node-2" / "conf" / "node.properties").exists()
+    assert kafka_python_round_trip(cluster["bootstrap"]) == EXPECTED
+    assert cli("cluster", "down").returncode == 0
+    assert remains(cluster["name"], state_home) == []
+
+
+@pytest.mark.docker
+def test_another_product_as_containers(state_home: Path, tmp_path: Path) -> None:
+    """A target that names an image and its settings needs no compose file of its own."""
+    image = ensure_image(load_target("kafka"), lambda _: True, Silent())
+    file = tmp_path / "my-broker.toml"
+    file.write_text(f"""
+name = "my-broker"
+version = "1"
+ports = ["kafka", "raft", "internal"]
+
+[container]
+image = "{image}"
+
+[container.env]
+CLUSTER_ID = "{{cluster_id}}"
+KAFKA_NODE_ID = "{{node_id}}"
+KAFKA_PROCESS_ROLES = "broker,controller"
+KAFKA_CONTROLLER_QUORUM_VOTERS = "{{nodes.raft:voters}}"
+KAFKA_CONTROLLER_LISTENER_NAMES = "RAFT"
+KAFKA_INTER_BROKER_LISTENER_NAME = "INTERNAL"
+KAFKA_LISTENERS = "KAFKA://{{bind}}:{{port.kafka}},RAFT://{{bind}}:{{port.raft}},INTERNAL://{{bind}}:{{port.internal}}"
+KAFKA_ADVERTISED_LISTENERS = "KAFKA://{{client_host}}:{{port.kafka}},INTERNAL://{{host}}:{{port.internal}}"
+KAFKA_LISTENER_SECURITY_PROTOCOL_MAP = "KAFKA:PLAINTEXT,RAFT:PLAINTEXT,INTERNAL:PLAINTEXT"
+KAFKA_LOG_DIRS = "/tmp/data"
+""")
+    cluster = up("--cluster", "docker", "--target", str(file))
+    assert cluster["product"] == "my-broker"
+    assert confluent_round_trip(cluster["bootstrap"]) == EXPECTED
+    assert cli("cluster", "down").returncode == 0
+    assert remains(cluster["name"], state_home) == []
+
+
+def test_a_cluster_that_runs_already_is_used_and_left_as_it_is(state_home: Path) -> None:
+    """Given by one address: all nodes are found, nothing can be broken, and `down` only forgets it."""
+    ours = up()
+    external = up("--cluster", "external", "--bootstrap", ours["nodes"][1]["address"])
+    assert external["cluster_id"] == ours["cluster_id"]
+    assert [n["address"] for n in external["nodes"]] == [n["address"] for n in ours["nodes"]]
+    assert external["capabilities"] == []
+    assert kafka_python_round_trip(external["bootstrap"]) == EXPECTED
+    assert cli("cluster", "down", external["name"]).returncode == 0
+    assert kafka_python_round_trip(ours["bootstrap"]) == EXPECTED
+    with ExternalCluster((ours["nodes"][0]["address"],), Security()) as cluster:
+        for act in (cluster.kill, cluster.pause, cluster.resume, cluster.stop_node, cluster.start_node):
+            with pytest.raises(CannotHere, match="did not start it"):
+                act(1)
+    assert cli("cluster", "down").returncode == 0
+    assert remains(ours["name"], state_home) == []
+
+
+class Secured(NamedTuple):
+    """A cluster that takes TLS and SASL only."""
+
+    bootstrap: str
+    ca_file: Path
+    stranger_ca_file: Path
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """Real Kafka with certificates of an authority of our own and one user."""
+    directory = tmp_path_factory.mktemp("tls")
+    authority, stranger = trustme.CA(), trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(directory / "node.pem"))
+    authority.cert_pem.write_to_path(str(directory / "ca.pem"))
+    stranger.cert_pem.write_to_path(str(directory / "stranger.pem"))
+    target = load_target("kafka")
+    assert target.process is not None
+    files = dict(target.process.files)
+    files["server.properties"] = files["server.properties"].replace("CLIENT:PLAINTEXT", "CLIENT:SASL_SSL") + (
+        "ssl.keystore.type=PEM\n"
+        f"ssl.keystore.location={directory}/node.pem\n"
+        "sasl.enabled.mechanisms=PLAIN\n"
+        "listener.name.client.plain.sasl.jaas.config="
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'user_tester="{PASSWORD}";\n'
+    )
+    process = target.process.model_copy(update={"files": files})
+    with LocalCluster(target.model_copy(update={"process": process, "ready": "port"})) as cluster:
+        yield Secured(cluster.bootstrap, directory / "ca.pem", directory / "stranger.pem")
+
+
+def security(monkeypatch: pytest.MonkeyPatch, ca_file: Path, password: str = PASSWORD) -> Security:
+    """As the command line makes it."""
+    monkeypatch.setenv("TIDEGAUGE_SASL_USERNAME", "tester")
+    monkeypatch.setenv("TIDEGAUGE_SASL_PASSWORD", password)
+    return from_environment(tls=True, ca_file=ca_file, certificate_file=None, key_file=None, mechanism="PLAIN")
+
+
+def all_nodes(secured: Secured, how: Security) -> str:
+    """The bootstrap addresses, once every broker has registered."""
+    found: list[str] = []
+
+    def three() -> bool:
+        with ExternalCluster(tuple(secured.bootstrap.split(",")), how) as cluster:
+            found[:] = [cluster.bootstrap]
+            return len(cluster.nodes) == 3
+
+    eventually(three, "three brokers")
+    return found[0]
+
+
+def test_tls_and_sasl_with_both_clients(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verified certificates and a password, and messages go through."""
+    how = security(monkeypatch, secured.ca_file)
+    bootstrap = all_nodes(secured, how)
+    assert kafka_python_round_trip(bootstrap, how) == EXPECTED
+    assert confluent_round_trip(bootstrap, how) == EXPECTED
+
+
+def test_a_certificate_of_a_stranger_is_refused(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verification is on."""
+    with (
+        pytest.raises(ClusterError, match="SASL_SSL"),
+        ExternalCluster((secured.bootstrap.split(",")[0],), security(monkeypatch, secured.stranger_ca_file)),
+    ):
+        pass
+
+
+def test_secrets_are_in_no_argument_output_or_file(
+    secured: Secured, state_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither when it works nor when it fails."""
+    all_nodes(secured, security(monkeypatch, secured.ca_file))
+    monkeypatch.delenv("TIDEGAUGE_SASL_PASSWORD")
+    (tmp_path / "password").write_text(PASSWORD + "\n")
+    flags = (
+        "--cluster",
+        "external",
+        "--bootstrap",
+        secured.bootstrap,
+        "--tls-ca",
+        str(secured.ca_file),
+        "--sasl",
+        "PLAIN",
+    )
+    environment = {"TIDEGAUGE_SASL_USERNAME": "tester", "TIDEGAUGE_SASL_PASSWORD_FILE": str(tmp_path / "password")}
+    ran = cli("cluster", "up", *flags, "--json", **environment)
+    assert ran.returncode == 0, ran.stderr
+    cluster = json.loads(ran.stdout)
+    assert cluster["security"] == "SASL_SSL"
+    assert PASSWORD not in ran.stdout + ran.stderr
+    assert PASSWORD not in " ".join(psutil.Process(cluster["harness_pid"]).cmdline())
+    for file in Path(cluster["directory"]).rglob("*"):
+        assert not file.is_file() or PASSWORD not in file.read_text(errors="replace")
+    assert cli("cluster", "down", cluster["name"]).returncode == 0
+    (tmp_path / "password").write_text(f"not-{PASSWORD}")
+    failed = cli("cluster", "up", *flags, **environment)
+    assert failed.returncode == 3, failed.stderr
+    assert PASSWORD not in failed.stdout + failed.stderr
