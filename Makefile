@@ -15,7 +15,7 @@ Tidegauge finds out whether a Kafka-protocol broker keeps its promises while thi
   make test     all tests; those that need Docker are skipped without it
                   make test ARGS="tests/unit -x"     some of them
   make lint     what the code has to pass: ruff (rules and format) and mypy (strict)
-  make bench    benchmarks
+  make bench    how fast clusters start and end, each kind in turn
   make lock     pin the dependencies and Kafka's archives anew
                   make lock ARGS=--upgrade           take newer versions of the dependencies
   make clean    remove .venv
@@ -44,8 +44,8 @@ lint:
 	.venv/bin/python -m mypy
 
 bench:
-	$(info There are no benchmarks yet.)
-	@:
+	@$(BOOTSTRAP)
+	@.venv/bin/python -m bench
 
 lock:
 	@$(BOOTSTRAP)

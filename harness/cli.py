@@ -20,7 +20,7 @@ from harness.clusters.spec import ClusterSpec, Kind, make_cluster
 from harness.clusters.target import load_target
 from harness.clusters.which_image import Consent, build_for
 from harness.config import parse
-from harness.errors import Exit, Interrupted, TidegaugeError, from_os_error
+from harness.errors import ClusterError, Exit, Interrupted, TidegaugeError, from_os_error
 from harness.guard import sweep
 from harness.progress import shown_on
 from harness.security import Mechanism
@@ -167,15 +167,19 @@ def down(
     as_json: JsonFlag = False,
 ) -> None:
     """Remove a cluster: its processes, containers, networks, ports and directory."""
+    left = sweep()
     chosen = detached.running() if every else [detached.find(name)]
     for cluster in chosen:
         detached.take_down(cluster)
     show.removed(out, [cluster.name for cluster in chosen], as_json=as_json)
+    if left:
+        raise ClusterError(f"a killed harness left more behind ({'; '.join(left)})", "mend what it names, try again")
 
 
 @cluster_app.command()
 def status(name: NameArgument = None, as_json: JsonFlag = False) -> None:
     """The clusters that are up, and how each node answers."""
+    _sweep()
     clusters = [detached.find(name)] if name else detached.running()
     show.status(
         out, [{**cluster.description, "nodes": detached.health(cluster)} for cluster in clusters], as_json=as_json

@@ -19,7 +19,7 @@ from harness.clusters.docker import SERVICE_LABEL, connect
 from harness.clusters.local import LOG_FILE
 from harness.clusters.spec import ClusterSpec
 from harness.errors import CannotHere, ClusterError, Exit, Interrupted, TidegaugeError, UsageError
-from harness.guard import owner_of, sweep
+from harness.guard import owner_of
 from harness.keeper import KEEP
 from harness.paths import cluster_dirs, clusters_dir
 from harness.progress import Progress
@@ -63,7 +63,8 @@ def bring_up(spec: ClusterSpec, progress: Progress) -> dict[str, Any]:
         keeper.stdin.close()
         _wait_gone(clusters_dir() / name if name else None)
         raise Interrupted("stopped before the cluster was up", "everything it had started is gone") from None
-    raise ClusterError("the harness of the cluster ended without a word", "run it again with --foreground to see why")
+    _wait_gone(clusters_dir() / name if name else None)
+    raise ClusterError("the harness of the cluster was killed", "everything it had started is gone; start it again")
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,7 @@ class Detached:
 
 
 def running() -> list[Detached]:
-    """The clusters that are up now; what belonged to dead harnesses is removed on the way."""
-    left = sweep()
-    if left:
-        raise ClusterError(
-            f"leftovers of a killed harness could not be removed ({'; '.join(left)})", "mend what it names"
-        )
+    """The clusters that are up now."""
     found = []
     for directory in cluster_dirs():
         try:

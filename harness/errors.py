@@ -42,6 +42,8 @@ class TidegaugeError(Exception):
         self.message = message
         self.remedy = remedy
         self.log_tail = log_tail
+        if log_tail:
+            self.add_note("\n".join(log_tail))  # who meets it as an exception sees the log as well
 
     def __str__(self) -> str:
         return f"{self.message}: {self.remedy}"

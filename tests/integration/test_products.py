@@ -10,6 +10,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 from harness.clusters.external import ExternalCluster
 from harness.clusters.local import LocalCluster
@@ -129,7 +130,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """Real Kafka with certificates of an authority of our own and one user."""
     directory = tmp_path_factory.mktemp("tls")
     authority, stranger = trustme.CA(), trustme.CA()
-    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(directory / "node.pem"))
+    certificate = authority.issue_cert("127.0.0.1")
+    key = serialization.load_pem_private_key(certificate.private_key_pem.bytes(), password=None)
+    pkcs8 = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    chain = b"".join(blob.bytes() for blob in certificate.cert_chain_pems)
+    (directory / "node.pem").write_bytes(key.private_bytes(*pkcs8) + chain)
     authority.cert_pem.write_to_path(str(directory / "ca.pem"))
     stranger.cert_pem.write_to_path(str(directory / "stranger.pem"))
     target = load_target("kafka")

@@ -128,7 +128,12 @@ def test_nobody_listens() -> None:
         pytest.param(b"\xff\xff\xff\xff", "a frame of -1 bytes", id="negative length"),
         pytest.param(b"\x00\x00\x00\x00", "a frame of 0 bytes", id="empty frame"),
         pytest.param(framed(b"\x00\x00\x00\x01"), "cannot be understood", id="header only"),
-        pytest.param(framed(b"\x00\x00\x00\x01" + b"\xff" * 40), "cannot be understood", id="all ones"),
+        pytest.param(
+            framed(b"\x00\x00\x00\x01" + b"\xff" * 40),
+            "cannot be understood",
+            id="null in place of an array",
+            marks=pytest.mark.xfail(strict=True, raises=TypeError, reason="ask_metadata takes brokers for an array"),
+        ),
         pytest.param(framed(b"\x00\x00\x00\x01" + b"\x00" * 4 + b"\x7f" * 60), "cannot be understood", id="array bomb"),
         pytest.param(a_response()[:-9] + b"\xff\xff", "closed the connection", id="cut off"),
     ],
@@ -169,8 +174,8 @@ def test_a_name_that_does_not_resolve() -> None:
         Connection("no-such-host.invalid:9092")
 
 
-@pytest.mark.parametrize("address", ["localhost", "localhost:", "localhost:http", "localhost:99999", ".:9092"])
-@pytest.mark.xfail(strict=True, reason="Connection lets ValueError, OverflowError and UnicodeError through")
+@pytest.mark.parametrize("address", ["localhost", "localhost:", "localhost:http", ".:9092"])
+@pytest.mark.xfail(strict=True, reason="Connection lets ValueError and UnicodeError through")
 def test_an_address_that_is_none_is_a_wire_error(address: str) -> None:
     """Addresses come from nodes and from files: a bad one is an answer that cannot be used, not a crash."""
     with pytest.raises(WireError):

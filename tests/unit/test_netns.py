@@ -1,0 +1,134 @@
+"""Network namespaces: names, addresses and what is missing; nothing is created here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from ipaddress import ip_network
+
+import pytest
+
+from harness.clusters import netns
+from harness.clusters.netns import SUBNETS, Network
+from harness.errors import CannotHere, ClusterError
+
+
+class Journal:
+    """A guard that only remembers, together with the `ip` commands."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def record(self, **entry: str) -> None:
+        """What a guard would write down."""
+        self.events.append(f"record {entry['kind']} {entry['value']}")
+
+
+@pytest.fixture
+def able(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that can do everything."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/sbin/{name}")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+
+def routes(monkeypatch: pytest.MonkeyPatch, *destinations: str) -> None:
+    """What `ip route` says."""
+    said = json.dumps([{"dst": destination} for destination in destinations])
+    monkeypatch.setattr(netns, "_ip", lambda arguments: said)
+
+
+@pytest.mark.usefixtures("able")
+def test_nothing_is_missing_on_an_able_machine() -> None:
+    """Linux, root and `ip` are all it takes."""
+    assert netns.why_not() is None
+
+
+@pytest.mark.usefixtures("able")
+@pytest.mark.parametrize(
+    ("module", "name", "value", "said"),
+    [
+        (sys, "platform", "darwin", "Linux only"),
+        (shutil, "which", lambda name: None, "`ip` is missing"),
+        (os, "geteuid", lambda: 1000, "need root"),
+    ],
+)
+def test_what_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, module: object, name: str, value: object, said: str
+) -> None:
+    """Each missing thing with a remedy, and a cluster is refused with both."""
+    monkeypatch.setattr(module, name, value)
+    missing = netns.why_not()
+    assert missing
+    assert said in missing[0]
+    assert missing[1]
+    with pytest.raises(CannotHere, match=f"not possible here .*{said}"):
+        Network("local-0123abcd")
+
+
+@pytest.mark.usefixtures("able")
+def test_names_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Namespaces carry the cluster's random part, names fit an interface, nodes count from .1."""
+    routes(monkeypatch)
+    network = Network("local-0123abcd")
+    assert [network.namespace(n) for n in (1, 9)] == ["tg0123abcd-1", "tg0123abcd-9"]
+    assert len(network._tag) <= 15
+    assert network.address(3) == str(network._subnet[3])
+    assert network.address(3).endswith(".3")
+    assert network.inside(2, ["java", "-x"]) == ["ip", "netns", "exec", "tg0123abcd-2", "java", "-x"]
+
+
+def test_a_subnet_in_use_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a route leads into, whole or in part, is left alone; the default route leads everywhere and nowhere."""
+    free = SUBNETS[77]
+    others = [str(subnet) for subnet in SUBNETS if subnet != free]
+    others[5] = str(ip_network(others[5])[9])
+    routes(monkeypatch, "default", "127.0.0.0/8", *others)
+    assert netns._free_subnet() == free
+
+
+@pytest.mark.parametrize("destination", ["10.0.0.0/8", "10.192.0.0/10"])
+def test_no_free_subnet_is_an_error(monkeypatch: pytest.MonkeyPatch, destination: str) -> None:
+    """A route that covers all our subnets, as some VPNs have, leaves nothing to choose."""
+    routes(monkeypatch, destination)
+    with pytest.raises(CannotHere, match="no private subnet is free"):
+        netns._free_subnet()
+
+
+def test_no_routes_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ip` prints nothing where there are none."""
+    monkeypatch.setattr(netns, "_ip", lambda arguments: "")
+    assert netns._free_subnet() in SUBNETS
+
+
+def test_subnets_are_private_and_large_enough() -> None:
+    """All in 10/8, each with room for nine nodes and the host."""
+    assert all(subnet.subnet_of(ip_network("10.0.0.0/8")) and subnet.num_addresses == 256 for subnet in SUBNETS)
+
+
+@pytest.mark.usefixtures("able")
+def test_everything_is_recorded_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every namespace and the link on the host are in the journal before the command that makes them."""
+    routes(monkeypatch)
+    network, journal = Network("local-0123abcd"), Journal()
+    monkeypatch.setattr(netns, "_ip", lambda arguments: journal.events.append(f"ip {arguments}") or "")
+    network.create(journal, 3)  # type: ignore[arg-type]
+    for name in ("tg0123abcd-sw", "tg0123abcd-1", "tg0123abcd-2", "tg0123abcd-3"):
+        assert journal.events.index(f"record netns {name}") < journal.events.index(f"ip netns add {name}")
+    made = next(n for n, event in enumerate(journal.events) if "peer name tg0123abcd " in event)
+    assert journal.events.index("record link tg0123abcd") < made
+    addresses = [event for event in journal.events if " addr add " in event]
+    assert len(addresses) == len({event.split("addr add ")[1].split()[0] for event in addresses}) == 4
+
+
+def test_a_failing_command_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    """What `ip` says becomes the error."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    script = f"{tmp_path}/ip"
+    with open(script, "w", encoding="utf-8") as file:  # noqa: PTH123 - a script of two lines
+        file.write("#!/bin/sh\necho Operation not permitted >&2; exit 2\n")
+    os.chmod(script, 0o755)  # noqa: PTH101
+    with pytest.raises(ClusterError, match=r"`ip netns add x` failed \(Operation not permitted\)"):
+        netns._ip("netns add x")
