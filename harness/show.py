@@ -152,6 +152,7 @@ def demo(console: Console, outcome: Outcome, *, as_json: bool) -> None:
     console.print(
         f"[bold {colour}]{outcome.distinct:,} of {total:,}[/bold {colour}] messages arrived ({percent}); {rates}",
         highlight=False,
+        soft_wrap=True,
     )
 
 

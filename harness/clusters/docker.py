@@ -45,9 +45,11 @@ def connect(timeout_s: int = 60) -> docker.DockerClient:
         client.ping()
     except DockerException as error:
         where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+        reason = _reason(error)
+        get = "join the group that owns the socket" if "Permission denied" in reason else "start the Docker engine"
         raise CannotHere(
-            f"Docker does not answer at {where} ({_reason(error)})",
-            "start the Docker engine, set DOCKER_HOST, or use --cluster local, which needs no Docker",
+            f"Docker does not answer at {where} ({reason})",
+            f"{get}, set DOCKER_HOST, or use --cluster local, which needs no Docker",
         ) from error
     return client
 
@@ -79,8 +81,7 @@ class DockerCluster(Cluster):
             raise UsageError(
                 f"the target '{target.name}' cannot run in containers", "add a [container] table, or use local"
             )
-        if ports and len(ports) != target.nodes:
-            raise UsageError(f"{len(ports)} ports were given for {target.nodes} nodes", "give one port per node")
+        target.check_ports(ports)
         self.image = image
         self._part = target.container
         self._asked_ports = ports

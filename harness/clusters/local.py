@@ -50,8 +50,7 @@ class LocalCluster(Cluster):
             raise UsageError(
                 f"the target '{target.name}' cannot run as local processes", "add a [process] table, or use docker"
             )
-        if ports and len(ports) != target.nodes:
-            raise UsageError(f"{len(ports)} ports were given for {target.nodes} nodes", "give one port per node")
+        target.check_ports(ports)
         self._process = target.process
         self._asked_ports = ports
         self._leases = PortLeases()
@@ -140,6 +139,8 @@ class LocalCluster(Cluster):
         if part is None:
             return {}
         java = find_java(part.minimum)
+        if java.passed_over:
+            self.progress.step(f"using Java {java.major} from {java.origin} ({'; '.join(java.passed_over)})")
         coordinates = self.target.coordinates()
         classpath = ensure_jars(self.target.name, self.target.version, coordinates, part.exclude, self.progress)
         return {"java": str(java.path), "classpath": os.pathsep.join(map(str, classpath))}

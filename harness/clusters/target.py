@@ -119,6 +119,11 @@ class Target(Model):
             raise ValueError(f"client_port '{self.client_port}' is not one of the ports {list(self.ports)}")
         return self
 
+    def check_ports(self, ports: tuple[int, ...]) -> None:
+        """Refuse client ports that are not one per node."""
+        if ports and len(ports) != self.nodes:
+            raise UsageError(f"{len(ports)} ports were given for {self.nodes} nodes", "give one port per node")
+
     def coordinates(self) -> list[str]:
         """The Maven coordinates of its archives, at its version."""
         return [jar.replace("{version}", self.version) for jar in self.java.jars] if self.java else []

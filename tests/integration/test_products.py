@@ -40,13 +40,13 @@ def test_other_versions_of_kafka(state_home: Path, version: str) -> None:
     assert remains(cluster["name"], state_home) == []
 
 
-def test_the_demonstration(state_home: Path) -> None:
-    """5,000 of 5,000, evenly over three partitions, without gaps; for people and for scripts."""
+def test_the_demonstration(state_home: Path, tmp_path: Path) -> None:
+    """5,000 of 5,000, evenly over three partitions, without gaps; as a table, and as JSON without Java on PATH."""
     shown = cli("demo")
     assert shown.returncode == 0, shown.stderr
     assert "5,000 of 5,000" in shown.stdout
     assert "per partition" in shown.stdout
-    told = json.loads(cli("demo", "--json").stdout)
+    told = json.loads(cli("demo", "--json", PATH=str(tmp_path), JAVA_HOME="").stdout)
     assert told["received"] == told["acknowledged"] == 5000
     assert [row["messages"] for row in told["partitions"]] == [1667, 1667, 1666]
     assert all(row["gaps"] == 0 and row["deviation"] == 0 for row in told["partitions"])
