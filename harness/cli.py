@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
-import click
 import typer
 from rich.console import Console
 
@@ -20,7 +21,7 @@ from harness.clusters.spec import ClusterSpec, Kind, make_cluster
 from harness.clusters.target import load_target
 from harness.clusters.which_image import Consent, build_for
 from harness.config import parse
-from harness.errors import ClusterError, Exit, Interrupted, TidegaugeError, from_os_error
+from harness.errors import ClusterError, Exit, Interrupted, TidegaugeError, from_os_error, unexpected
 from harness.guard import sweep
 from harness.progress import shown_on
 from harness.security import Mechanism
@@ -28,6 +29,8 @@ from harness.security import Mechanism
 out = Console()
 err = Console(stderr=True)
 
+# typer carries a copy of click, or depends on it, by version; this is the base of its errors either way
+ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 INTERRUPTED_BY_CLICK = 130  # what it makes of Ctrl-C inside a command
 EPILOG = (
     "Exit codes: 0 valid or fine · 1 invalid · 2 interrupted, everything undone · 3 harness error · "
@@ -222,17 +225,21 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _interrupted)
     try:
         outcome = app(standalone_mode=False)
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         outcome = INTERRUPTED_BY_CLICK
-    except click.ClickException as error:
+    except ClickException as error:
         error.show()
         sys.exit(Exit.USAGE)
     except TidegaugeError as error:
         _end(error)
     except BrokenPipeError:
+        with suppress(OSError):  # nobody reads what is still to be flushed
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.HARNESS_ERROR)
     except OSError as error:
         _end(from_os_error(error, "the command"))
+    except Exception as error:  # noqa: BLE001 - exit code 1 is a verdict, and this is none
+        _end(unexpected(error))
     if outcome == INTERRUPTED_BY_CLICK:
         _end(Interrupted("stopped by the user", "everything was undone"))
     sys.exit(outcome if isinstance(outcome, int) else Exit.VALID)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -30,6 +30,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"there is no file {path}", "check the path") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read ({error})", "check that it is a readable UTF-8 file") from error
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply", "no configuration needs that") from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not valid TOML ({error})", "mend the line it names") from error
 
@@ -66,13 +68,20 @@ def _explain(model: type[Model], error: ValidationError, source: str) -> tuple[s
 
 def _keys_at(model: type[Model], place: tuple[int | str, ...]) -> list[str]:
     """The keys a table of the file may have."""
-    for part in place:
-        field = model.model_fields.get(str(part))
+    for part in (part for part in place if isinstance(part, str)):
+        field = model.model_fields.get(part)
         if field is None:
             return []
-        candidates = [field.annotation, *get_args(field.annotation)]
-        inner = [c for c in candidates if isinstance(c, type) and issubclass(c, Model)]
-        if not inner:
+        inner = next(_models_in(field.annotation), None)
+        if inner is None:
             return []
-        model = inner[0]
+        model = inner
     return list(model.model_fields)
+
+
+def _models_in(annotation: Any) -> Iterator[type[Model]]:
+    """The models in a type: itself, one of a union, the items of a tuple."""
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)

@@ -15,7 +15,7 @@ from harness.clusters.base import FREE_DISK_BYTES
 from harness.clusters.docker import compose_version, connect
 from harness.clusters.target import load_target
 from harness.clusters.which_image import images_here
-from harness.errors import TidegaugeError
+from harness.errors import TidegaugeError, from_os_error
 from harness.jars import locked_versions
 from harness.java import find_java
 from harness.paths import cache_dir, state_dir
@@ -68,6 +68,9 @@ def _try(name: str, costs: str, look: Callable[[], str], *, needed: bool = False
         found, remedy = missing.found, missing.remedy
     except TidegaugeError as error:
         found, remedy = error.message, error.remedy
+    except OSError as error:
+        problem = from_os_error(error, "looking")
+        found, remedy = problem.message, problem.remedy
     return Check(name, ok=False, found=found, costs=costs, remedy=remedy, needed_for_local=needed)
 
 

@@ -16,6 +16,7 @@ error nobody can act on is a bug in the harness.
 from __future__ import annotations
 
 import errno
+import traceback
 from enum import IntEnum
 from typing import ClassVar
 
@@ -73,6 +74,15 @@ class Interrupted(TidegaugeError):
     """The user stopped it, and everything was undone."""
 
     exit_code = Exit.INTERRUPTED
+
+
+def unexpected(error: Exception) -> TidegaugeError:
+    """What nobody foresaw, with its traceback: a bug in the harness."""
+    return TidegaugeError(
+        f"the harness met an error it did not expect ({type(error).__name__}: {error})",
+        "please report it with the lines below",
+        tuple("".join(traceback.format_exception(error)).splitlines()),
+    )
 
 
 def from_os_error(error: OSError, doing: str) -> TidegaugeError:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import requests
 import truststore
-from jgo.maven import Dependency, MavenContext, PythonResolver
+from jgo.maven import Artifact, Component, Dependency, MavenContext, PythonResolver
 
 from harness.errors import CannotHere, TidegaugeError, UsageError
 from harness.paths import PACKAGE, cache_dir
@@ -92,25 +92,32 @@ def ensure_jars(
 
 
 def resolve(name: str, version: str, coordinates: Iterable[str], exclude: Iterable[str]) -> list[Jar]:
-    """The transitive closure of `coordinates`, downloaded and verified against the repository's own checksums."""
-    context = _context()
-    excluded = [context.project(*coordinate.split(":")) for coordinate in exclude]
-    wanted = [
-        Dependency(context.project(group, artifact).at_version(wanted_version).artifact(), exclusions=excluded)
-        for group, artifact, wanted_version in (coordinate.split(":") for coordinate in coordinates)
-    ]
-    try:
-        with _trusting_this_machine(), ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
+    """The transitive closure of `coordinates`, downloaded and verified against the repository's own checksums.
+
+    Done in a scratch directory: half a file that an earlier attempt left must not decide what is resolved.
+    """
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_dir()) as scratch, _trusting_this_machine():
+        context = _context(Path(scratch))
+        excluded = [context.project(*coordinate.split(":")) for coordinate in exclude]
+        wanted = [
+            Dependency(context.project(group, artifact).at_version(wanted_version).artifact(), exclusions=excluded)
+            for group, artifact, wanted_version in (coordinate.split(":") for coordinate in coordinates)
+        ]
+        try:
             inputs, transitive = context.resolver.resolve(wanted)
-            jars = list(pool.map(_pin, [dependency.artifact for dependency in [*inputs, *transitive]]))
-    except (requests.RequestException, ConnectionError) as error:
-        raise _unreachable(f"{name} {version}", error) from error
-    except RuntimeError as error:
-        known = ", ".join(locked_versions(name))
-        raise UsageError(
-            f"{name} {version} is not in the Maven repository",
-            f"choose a version that exists; these are tested: {known}" if known else "check the coordinates",
-        ) from error
+            with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
+                jars = list(pool.map(_pin, [dependency.artifact for dependency in [*inputs, *transitive]]))
+        except (requests.RequestException, ConnectionError) as error:
+            raise _unreachable(f"{name} {version}", error) from error
+        except RuntimeError as error:
+            if not any(_is_absent(dependency.artifact.component) for dependency in wanted):
+                raise _unreachable(f"{name} {version}", None) from error
+            known = ", ".join(locked_versions(name))
+            raise UsageError(
+                f"{name} {version} is not in the Maven repository",
+                f"choose a version that exists; these are tested: {known}" if known else "check the coordinates",
+            ) from error
     return sorted(jars, key=lambda jar: jar.file_name)
 
 
@@ -131,11 +138,11 @@ def _repository() -> Path:
     return cache_dir() / "maven"
 
 
-def _context(repository: Path | None = None) -> MavenContext:
+def _context(repository: Path) -> MavenContext:
     mirror = os.environ.get("TIDEGAUGE_MAVEN_REPOSITORY")
     return MavenContext(
         resolver=PythonResolver(),
-        repo_cache=repository or _repository(),
+        repo_cache=repository,
         remote_repos={"mirror": mirror.rstrip("/")} if mirror else None,
         timeout=TIMEOUT_S,
     )
@@ -184,19 +191,32 @@ def _fetch(jar: Jar) -> None:
     raise _unreachable(jar.file_name, last)
 
 
-def _pin(artifact: object) -> Jar:
-    """Download one resolved artifact and verify it against the SHA-1 its repository publishes beside it."""
-    path: Path = artifact.resolve()  # type: ignore[attr-defined]
-    component = artifact.component  # type: ignore[attr-defined]
-    classifier: str = artifact.classifier or ""  # type: ignore[attr-defined]
+def _pin(artifact: Artifact) -> Jar:
+    """Download one resolved artifact, verify it against the SHA-1 its repository publishes beside it, and keep it."""
+    path = artifact.resolve()
+    component, classifier = artifact.component, artifact.classifier or ""
     published = component.artifact(classifier, "jar.sha1").resolve().read_text().split()[0]
     if _digest(path, "sha1") != published:
-        path.unlink()
         raise TidegaugeError(
             f"{path.name} does not have the checksum its repository publishes",
             "try again; if it stays so, do not trust the mirror in between",
         )
-    return Jar(component.groupId, component.artifactId, component.version, classifier, _digest(path, "sha256"))
+    version = component.resolved_version
+    jar = Jar(component.groupId, component.artifactId, version, classifier, _digest(path, "sha256"))
+    jar.path.parent.mkdir(parents=True, exist_ok=True)
+    path.replace(jar.path)
+    return jar
+
+
+def _is_absent(component: Component) -> bool:
+    """Whether every repository says that there is no such version, instead of failing to say anything."""
+    place = f"{component.path_prefix.as_posix()}/{component.artifactId}-{component.version}.pom"
+    repositories = component.context.remote_repos.values()
+    try:
+        codes = [requests.get(f"{base}/{place}", timeout=TIMEOUT_S).status_code for base in repositories]
+    except requests.RequestException:
+        return False
+    return all(code == 404 for code in codes)
 
 
 def _unreachable(what: str, error: Exception | None) -> CannotHere:
@@ -207,4 +227,6 @@ def _unreachable(what: str, error: Exception | None) -> CannotHere:
 
 
 def _first_line(error: Exception | None) -> str:
+    if error is None:
+        return "the repository does not answer as it should"
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

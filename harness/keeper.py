@@ -14,11 +14,10 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from typing import Any
 
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.errors import Exit, TidegaugeError, from_os_error
+from harness.errors import Exit, TidegaugeError, from_os_error, unexpected
 
 KEEP = "keep"
 HEARTBEAT_S = 0.5
@@ -60,13 +59,7 @@ def main() -> None:
     except OSError as error:
         _fail(from_os_error(error, "starting the cluster"))
     except Exception as error:  # noqa: BLE001 - nobody sees our standard error
-        _fail(
-            TidegaugeError(
-                f"the harness met an error it did not expect ({error!r})",
-                "please report it with the lines below",
-                tuple(traceback.format_exc().splitlines()),
-            )
-        )
+        _fail(unexpected(error))
     say(up=cluster.describe().as_json())
     while not stop_asked.wait(HEARTBEAT_S):
         cluster.guard.keep_supervised()

@@ -30,10 +30,10 @@ class PortLeases:
         taken: list[int] = []
         # not a matter of seeds: two harnesses with the same seed must still choose different ports
         for port in random.SystemRandom().sample(range(FIRST, LAST + 1), LAST + 1 - FIRST):
-            if len(taken) == count:
-                return taken
             if self._lease(port):
                 taken.append(port)
+            if len(taken) == count:
+                return taken
         raise CannotHere(f"no {count} free ports between {FIRST} and {LAST}", "stop something that listens there")
 
     def take_exactly(self, port: int) -> int:
@@ -48,40 +48,58 @@ class PortLeases:
     def release(self) -> None:
         """Give all of them back."""
         for descriptor, path in self._locks:
-            path.unlink(missing_ok=True)
-            os.close(descriptor)
+            _unlock(descriptor, path)
         self._locks.clear()
         _remove_if_empty()
 
     def _lease(self, port: int) -> bool:
-        _directory().mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = _directory() / str(port)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        locked = _lock(port)
+        if locked is None:
+            return False
+        self._locks.append(locked)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with socket.socket() as probe:
                 # as a server does it: a connection of an earlier cluster in TIME_WAIT does not make the port taken
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(("127.0.0.1", port))
                 probe.listen(1)
         except OSError:
-            os.close(descriptor)
+            _unlock(*self._locks.pop())
             return False
-        self._locks.append((descriptor, path))
         return True
+
+
+def _lock(port: int) -> tuple[int, Path] | None:
+    """The lease file of a port, locked, or nothing when another harness has it."""
+    path = _directory() / str(port)
+    while True:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError:  # the last one out removed the directory meanwhile
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino:
+                return descriptor, path
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)  # the file was removed before we had the lock: a lock on it would tell nobody
+
+
+def _unlock(descriptor: int, path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.close(descriptor)
 
 
 def sweep_leases() -> None:
     """Remove the lease files that no living harness holds."""
     for path in _directory().glob("*"):
-        descriptor = os.open(path, os.O_RDWR)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)
-        except BlockingIOError:
-            continue
-        finally:
-            os.close(descriptor)
+        if path.name.isdecimal() and (locked := _lock(int(path.name))):
+            _unlock(*locked)
     _remove_if_empty()
 
 

@@ -59,6 +59,7 @@ def marked(token: str) -> list[psutil.Process]:
                     found[relative.pid] = relative
         except _GONE:
             continue
+    found.pop(os.getpid(), None)
     return list(found.values())
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
+from rich.text import Text
 
 
 class Progress(Protocol):
@@ -54,7 +55,7 @@ class Lines:
     def _print(self, text: str) -> None:
         self._last_line_at = time.monotonic()
         elapsed_s = self._last_line_at - self._started_at
-        self._console.print(f"{elapsed_s:5.1f} s  {text}", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(Text(f"{elapsed_s:5.1f} s  {text}"), highlight=False, soft_wrap=True)
 
 
 class Spinner:
@@ -71,19 +72,24 @@ class Spinner:
         self.settle()
         self._text = text
         self._step_started_at = time.monotonic()
-        self._status.update(text)
+        self._status.update(Text(text))
         self._status.start()
 
     def detail(self, text: str) -> None:
         """Show the detail beside the step."""
-        self._status.update(f"{self._text} [dim]{text}[/dim]")
+        self._status.update(Text.assemble(self._text, " ", (text, "dim")))
+
+    def drop(self) -> None:
+        """Stop turning; the unfinished step is not shown as done."""
+        self._status.stop()
 
     def settle(self) -> None:
         """Stop turning and leave the finished step on the screen."""
         self._status.stop()
         if self._text:
             took_s = time.monotonic() - self._step_started_at
-            self._console.print(f"[green]✓[/green] {self._text} [dim]{took_s:.1f} s[/dim]", highlight=False)
+            done = Text.assemble(("✓", "green"), f" {self._text} ", (f"{took_s:.1f} s", "dim"))
+            self._console.print(done, highlight=False)
             self._text = ""
 
 
@@ -98,4 +104,4 @@ def shown_on(console: Console) -> Iterator[Progress]:
         yield spinner
         spinner.settle()
     finally:
-        spinner._status.stop()  # noqa: SLF001 - on an error the unfinished step must not be shown as done
+        spinner.drop()

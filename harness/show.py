@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from harness.doctor import Check
 from harness.errors import TidegaugeError
@@ -21,11 +21,18 @@ def as_json_text(console: Console, data: object) -> None:
     console.file.flush()
 
 
+def line(console: Console, *parts: str | tuple[str, str]) -> None:
+    """One line of plain text, some of it styled; whatever the text holds, it is shown as it is written."""
+    text = Text.assemble(*parts)
+    text.plain = text.plain.replace("\x1b", "␛")  # a log line must not steer the terminal
+    console.print(text, highlight=False, soft_wrap=True)
+
+
 def error(console: Console, failure: TidegaugeError) -> None:
     """One sentence, and below it what a log has to say."""
-    console.print(f"[bold red]error[/bold red]  {escape(str(failure))}", highlight=False, soft_wrap=True)
-    for line in failure.log_tail:
-        console.print(f"  │ {line}", markup=False, highlight=False, soft_wrap=True)
+    line(console, ("error", "bold red"), f"  {failure}")
+    for each in failure.log_tail:
+        line(console, f"  │ {each}")
 
 
 def cluster(console: Console, description: dict[str, Any], *, as_json: bool) -> None:
@@ -33,13 +40,12 @@ def cluster(console: Console, description: dict[str, Any], *, as_json: bool) -> 
     if as_json:
         as_json_text(console, description)
         return
-    title = (
-        f"{description['product']} {description['version']}, {len(description['nodes'])} nodes, {description['kind']}"
-    )
-    console.print(f"[bold]{description['name']}[/bold]  {title}, ready after {description['ready_after_s']} s")
-    console.print(f"  cluster id  {description['cluster_id']}", highlight=False)
-    console.print(f"  bootstrap   {description['bootstrap']}", highlight=False, soft_wrap=True)
-    console.print(f"  remove      tidegauge cluster down {description['name']}", highlight=False)
+    name, nodes = description["name"], len(description["nodes"])
+    what = f"{description['product']} {description['version']}, {nodes} nodes, {description['kind']}"
+    line(console, (name, "bold"), f"  {what}, ready after {description['ready_after_s']} s")
+    line(console, f"  cluster id  {description['cluster_id']}")
+    line(console, f"  bootstrap   {description['bootstrap']}")
+    line(console, f"  remove      tidegauge cluster down {name}")
 
 
 def removed(console: Console, names: list[str], *, as_json: bool) -> None:
@@ -47,7 +53,7 @@ def removed(console: Console, names: list[str], *, as_json: bool) -> None:
     if as_json:
         as_json_text(console, {"removed": names})
     else:
-        console.print(f"removed {', '.join(names)}" if names else "no cluster is up", highlight=False)
+        line(console, f"removed {', '.join(names)}" if names else "no cluster is up")
 
 
 def status(console: Console, clusters: list[dict[str, Any]], *, as_json: bool) -> None:
@@ -56,24 +62,18 @@ def status(console: Console, clusters: list[dict[str, Any]], *, as_json: bool) -
         as_json_text(console, clusters)
         return
     if not clusters:
-        console.print("no cluster is up")
+        line(console, "no cluster is up")
     for each in clusters:
-        console.print(
-            f"[bold]{each['name']}[/bold]  {each['product']} {each['version']}, {each['kind']}, "
-            f"harness {each['harness_pid']}, cluster id {each['cluster_id']}",
-            highlight=False,
-        )
+        what = f"{each['product']} {each['version']}, {each['kind']}"
+        owner = f"harness {each['harness_pid']}, cluster id {each['cluster_id']}"
+        line(console, (each["name"], "bold"), f"  {what}, {owner}")
         table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
         for title in ("  node", "address", "answers", "lists brokers"):
             table.add_column(title)
         for node in each["nodes"]:
-            words = {None: "not asked", True: "yes", False: "no"}
-            table.add_row(
-                f"  {node['id']}",
-                node["address"],
-                words[node["answers"]],
-                str(node["lists_brokers"]) if node["answers"] else "",
-            )
+            answers = {None: "not asked", True: "yes", False: "no"}[node["answers"]]
+            brokers = str(node["lists_brokers"]) if node["answers"] else ""
+            table.add_row(*map(Text, (f"  {node['id']}", node["address"], answers, brokers)))
         console.print(table)
 
 
@@ -83,8 +83,8 @@ def logs(console: Console, lines_by_node: dict[int, list[str]], *, as_json: bool
         as_json_text(console, {str(node): lines for node, lines in lines_by_node.items()})
         return
     for node, lines in lines_by_node.items():
-        for line in lines:
-            console.print(f"node {node} │ {line}", markup=False, highlight=False, soft_wrap=True)
+        for each in lines:
+            line(console, f"node {node} │ {each}")
 
 
 def image(console: Console, name: str, *, as_json: bool) -> None:
@@ -92,7 +92,7 @@ def image(console: Console, name: str, *, as_json: bool) -> None:
     if as_json:
         as_json_text(console, {"image": name})
     else:
-        console.print(f"built {name}", highlight=False)
+        line(console, f"built {name}")
 
 
 def checks(console: Console, found: list[Check], *, as_json: bool) -> None:
@@ -101,11 +101,11 @@ def checks(console: Console, found: list[Check], *, as_json: bool) -> None:
         as_json_text(console, [check.as_json() for check in found])
         return
     for check in found:
-        mark = "[green]✓[/green]" if check.ok else "[yellow]✗[/yellow]"
-        console.print(f"{mark} {check.name:<9} {escape(check.found)}", highlight=False, soft_wrap=True)
+        mark = ("✓", "green") if check.ok else ("✗", "yellow")
+        line(console, mark, f" {check.name:<9} {check.found}")
         if not check.ok:
-            console.print(f"            costs: {check.costs}", markup=False, highlight=False, soft_wrap=True)
-            console.print(f"            remedy: {check.remedy}", markup=False, highlight=False, soft_wrap=True)
+            line(console, f"            costs: {check.costs}")
+            line(console, f"            remedy: {check.remedy}")
 
 
 def demo(console: Console, outcome: Outcome, *, as_json: bool) -> None:
@@ -119,6 +119,7 @@ def demo(console: Console, outcome: Outcome, *, as_json: bool) -> None:
                 "acknowledged": outcome.acknowledged,
                 "received": outcome.distinct,
                 "duplicates": outcome.duplicates,
+                "foreign": outcome.foreign,
                 "send_errors": dict(outcome.send_errors),
                 "produce_s": round(outcome.produce_s, 3),
                 "consume_s": round(outcome.consume_s, 3),
@@ -135,25 +136,21 @@ def demo(console: Console, outcome: Outcome, *, as_json: bool) -> None:
     for row in rows:
         table.add_row(*_cells(row))
     console.print(table)
-    total, widest = settings.messages, max(row.expected for row in rows)
-    console.print(
-        f"imbalance: {outcome.imbalance()} messages (expected at most {widest - min(r.expected for r in rows)})"
-    )
+    expected = [row.expected for row in rows]
+    line(console, f"imbalance: {outcome.imbalance()} messages (expected at most {max(expected) - min(expected)})")
     for stall_s in outcome.stalls_s:
-        console.print(f"[yellow]stall: nothing arrived for {stall_s:.1f} s[/yellow]")
+        line(console, (f"stall: nothing arrived for {stall_s:.1f} s", "yellow"))
     for name, count in outcome.send_errors.items():
-        console.print(f"[yellow]{count:,} sends ended with {name}[/yellow]")
+        line(console, (f"{count:,} sends ended with {name}", "yellow"))
     if outcome.duplicates:
-        console.print(f"[yellow]{outcome.duplicates:,} duplicates[/yellow]")
-    rates = f"produced at {_rate(outcome.acknowledged, outcome.produce_s)}, "
-    rates += f"consumed at {_rate(outcome.distinct, outcome.consume_s)}"
-    colour = "green" if outcome.complete else "red"
-    percent = f"{100 * outcome.distinct / total:.1f} %"
-    console.print(
-        f"[bold {colour}]{outcome.distinct:,} of {total:,}[/bold {colour}] messages arrived ({percent}); {rates}",
-        highlight=False,
-        soft_wrap=True,
-    )
+        line(console, (f"{outcome.duplicates:,} duplicates", "yellow"))
+    if outcome.foreign:
+        line(console, (f"{outcome.foreign:,} records that nobody sent", "yellow"))
+    produced, consumed = _rate(outcome.acknowledged, outcome.produce_s), _rate(outcome.distinct, outcome.consume_s)
+    colour = "bold green" if outcome.complete else "bold red"
+    share = f" ({100 * outcome.distinct / settings.messages:.1f} %)" if settings.messages else ""
+    arrived = (f"{outcome.distinct:,} of {settings.messages:,}", colour)
+    line(console, arrived, f" messages arrived{share}; produced at {produced}, consumed at {consumed}")
 
 
 def _cells(row: PartitionRow) -> tuple[str, ...]:

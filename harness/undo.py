@@ -16,6 +16,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,14 @@ Entry = dict[str, str]
 
 def record(directory: Path, entry: Entry) -> None:
     """Append to the journal, and return only when it is on disk."""
-    descriptor = os.open(directory / JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        os.write(descriptor, (json.dumps(entry) + "\n").encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with open(directory / JOURNAL, "a+b", opener=partial(os.open, mode=0o600)) as journal:
+        if journal.tell():
+            journal.seek(-1, os.SEEK_END)
+            if journal.read() != b"\n":  # a full disk tore the line before; it must not swallow this one
+                journal.write(b"\n")
+        journal.write(f"{json.dumps(entry)}\n".encode())
+        journal.flush()
+        os.fsync(journal.fileno())
 
 
 def read(directory: Path) -> list[Entry]:
@@ -47,9 +50,11 @@ def read(directory: Path) -> list[Entry]:
         return entries
     for line in lines:
         try:
-            entries.append(json.loads(line))
+            entry = json.loads(line)
         except ValueError:
             continue
+        if isinstance(entry, dict) and isinstance(entry.get("kind"), str) and isinstance(entry.get("value"), str):
+            entries.append(entry)
     return entries
 
 
@@ -78,12 +83,12 @@ def _tidy() -> None:
 def _undo_once(entries: list[Entry]) -> list[str]:
     left: list[str] = []
     for kind, undo in _UNDO.items():  # in this order: what could still make something is stopped first
-        for value in dict.fromkeys(entry["value"] for entry in entries if entry.get("kind") == kind):
+        for value in dict.fromkeys(entry["value"] for entry in entries if entry["kind"] == kind):
             try:
                 undo(value)
             except Exception as error:  # noqa: BLE001 - one thing that resists must not keep the others alive
                 left.append(f"{kind} {value}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
-    unknown = {entry.get("kind", "?") for entry in entries} - set(_UNDO)
+    unknown = {entry["kind"] for entry in entries} - set(_UNDO)
     return [*left, *(f"do not know how to undo '{kind}'" for kind in sorted(unknown))]
 
 

@@ -41,6 +41,8 @@ class Connection:
             self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s)
         except OSError as error:
             raise WireError(f"{address} refuses connections ({error})") from error
+        except ValueError as error:
+            raise WireError(f"'{address}' is not an address ({error})") from error
 
     def __enter__(self) -> Self:
         return self
@@ -78,6 +80,8 @@ def ask_metadata(address: str, timeout_s: float = 5.0) -> Metadata:
     """The brokers and the controller, as this one node sees them."""
     with Connection(address, timeout_s) as connection:
         answer = connection.ask(MetadataRequest(topics=[]), MetadataResponse, METADATA_VERSION)
+    if answer.brokers is None:
+        raise WireError(f"{address} answers what cannot be understood (no list of brokers)")
     return Metadata(
         cluster_id=answer.cluster_id,
         controller_id=answer.controller_id,

@@ -79,18 +79,24 @@ class Outcome:
     @property
     def distinct(self) -> int:
         """Different messages that arrived, of those that were sent."""
-        numbers = {number for records in self.received.values() for _, number in records}
-        return len(numbers & set(range(self.settings.messages)))
+        return len(set(self._ours()))
 
     @property
     def duplicates(self) -> int:
         """Records beyond the first with the same number."""
-        return sum(map(len, self.received.values())) - self.distinct
+        ours = self._ours()
+        return len(ours) - len(set(ours))
+
+    @property
+    def foreign(self) -> int:
+        """Records that nobody sent."""
+        return sum(map(len, self.received.values())) - len(self._ours())
 
     @property
     def complete(self) -> bool:
-        """Everything was acknowledged and arrived once."""
-        return self.acknowledged == self.distinct == self.settings.messages and not self.duplicates
+        """Everything was acknowledged and arrived once, and nothing else did."""
+        exact = not self.duplicates and not self.foreign
+        return exact and self.acknowledged == self.distinct == self.settings.messages
 
     def rows(self) -> list[PartitionRow]:
         """The table."""
@@ -100,6 +106,10 @@ class Outcome:
         """The fullest partition minus the emptiest."""
         counts = [row.messages for row in self.rows()]
         return max(counts) - min(counts)
+
+    def _ours(self) -> list[int]:
+        numbers = (number for records in self.received.values() for _, number in records)
+        return [number for number in numbers if 0 <= number < self.settings.messages]
 
     def _row(self, partition: int) -> PartitionRow:
         offsets = {offset for offset, _ in self.received.get(partition, [])}
@@ -161,9 +171,10 @@ def _consume(connection: dict[str, Any], topic: str, outcome: Outcome, progress:
     consumer.assign(partitions)
     consumer.seek_to_beginning(*partitions)
     began_at = last_at = time.monotonic()
-    count = 0
+    ends = consumer.end_offsets(partitions)
     try:
-        while count < outcome.acknowledged:
+        # to the end of every partition, and beyond an end that the broker showed too early
+        while outcome.distinct < outcome.acknowledged or any(consumer.position(p) < ends[p] for p in partitions):
             batches = consumer.poll(timeout_ms=POLL_MS)
             now = time.monotonic()
             silent_s = now - last_at
@@ -177,8 +188,7 @@ def _consume(connection: dict[str, Any], topic: str, outcome: Outcome, progress:
             for tp, records in batches.items():
                 arrived = outcome.received.setdefault(tp.partition, [])
                 arrived.extend((record.offset, _number(record.value)) for record in records)
-                count += len(records)
-            progress.detail(f"{count:,} of {settings.messages:,}")
+            progress.detail(f"{outcome.distinct:,} of {settings.messages:,}")
     finally:
         outcome.consume_s = last_at - began_at
         consumer.close(autocommit=False)

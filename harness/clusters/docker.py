@@ -82,6 +82,8 @@ class DockerCluster(Cluster):
                 f"the target '{target.name}' cannot run in containers", "add a [container] table, or use local"
             )
         target.check_ports(ports)
+        if target.container.compose:  # KAFKA_IMAGE may name another version than the target
+            self.version = image.rpartition("/")[2].partition(":")[2] or "unknown"
         self.image = image
         self._part = target.container
         self._asked_ports = ports

@@ -27,7 +27,7 @@ class ExternalCluster(Cluster):
             raise UsageError("an external cluster needs its addresses", "give --bootstrap HOST:PORT,HOST:PORT")
         for address in bootstrap:
             host, _, port = address.rpartition(":")
-            if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
                 raise UsageError(f"'{address}' is not an address", "write it as HOST:PORT")
         self.security = security
         self._addresses = bootstrap

@@ -85,7 +85,7 @@ def _free_subnet() -> ipaddress.IPv4Network:
     used = [ipaddress.IPv4Network(r["dst"], strict=False) for r in routes if r.get("dst", "default") != "default"]
     candidates = [subnet for subnet in SUBNETS if not any(subnet.overlaps(other) for other in used)]
     if not candidates:
-        raise CannotHere("no private subnet is free for network namespaces", "remove a route into 10.200.0.0/10")
+        raise CannotHere("no private subnet is free for network namespaces", "remove a route into 10.192.0.0/10")
     return random.SystemRandom().choice(candidates)
 
 

@@ -43,7 +43,8 @@ class ClusterSpec(Model):
             raise UsageError(f"--bootstrap does not apply to --cluster {self.kind}", "add --cluster external")
         if self.kind == "external" and (self.ports or self.version or self.target != "kafka"):
             raise UsageError("an external cluster is used as it is", "leave --ports, --kafka-version, --target out")
-        if (self.tls or self.ca_file or self.mechanism) and self.kind != "external":
+        secured = any((self.tls, self.ca_file, self.certificate_file, self.key_file, self.mechanism))
+        if secured and self.kind != "external":
             raise UsageError(f"TLS and SASL flags do not apply to --cluster {self.kind}", "use --cluster external")
         for port in self.ports:
             if not 1024 <= port <= 65535:

@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -31,7 +31,7 @@ from harness.errors import UsageError
 from harness.jars import locked_versions
 from harness.paths import PACKAGE
 
-_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_]+(?:\.[a-z_]+(?::[a-z]+)?)?)\}")
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_]+(?:\.[a-z0-9_-]+(?::[a-z]+)?)?)\}")
 
 
 ReadyKind = Literal["kafka", "answers", "port"]
@@ -49,8 +49,8 @@ class JavaPart(Model):
     """A product that runs on Java: its archives come from a Maven repository."""
 
     minimum: int = 17
-    jars: tuple[str, ...]
-    exclude: tuple[str, ...] = ()
+    jars: tuple[Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+:[^:\s]+$")], ...] = Field(min_length=1)
+    exclude: tuple[Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+$")], ...] = ()
 
 
 class OncePart(Model):
@@ -91,7 +91,7 @@ class Target(Model):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")
     version: str = "unknown"
     nodes: int = Field(default=3, ge=1, le=9)
-    ports: tuple[str, ...] = ("kafka",)
+    ports: tuple[Annotated[str, Field(pattern=r"^[a-z0-9_-]+$")], ...] = Field(default=("kafka",), min_length=1)
     client_port: str = ""
     ready: ReadyKind = "kafka"
     ready_timeout_s: float = Field(default=120, gt=0)
@@ -158,8 +158,9 @@ def load_target(name_or_file: str, version: str | None = None) -> Target:
 
 def _full_version(name: str, asked: str) -> str:
     """4.1 means the newest 4.1.x we know."""
-    if not re.fullmatch(r"\d+(\.\d+){1,3}", asked):
-        raise UsageError(f"'{asked}' is not a version", f"write it as {', '.join(locked_versions(name)[:2])}")
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+){1,3}", asked):
+        examples = locked_versions(name) or ["1.2.3"]
+        raise UsageError(f"'{asked}' is not a version", f"write it like {examples[0]}")
     for known in locked_versions(name):
         if known == asked or (asked.count(".") == 1 and known.startswith(f"{asked}.")):
             return known

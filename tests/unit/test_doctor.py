@@ -115,7 +115,6 @@ def test_everything_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("healthy")
 @pytest.mark.parametrize("name", ["docker", "ports", "compose"])
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), TimeoutError("slow")])
-@pytest.mark.xfail(strict=True, reason="doctor._try catches errors of the harness only")
 def test_an_unexpected_error_is_a_finding(monkeypatch: pytest.MonkeyPatch, name: str, error: OSError) -> None:
     """The doctor is what one runs when things are broken: no broken thing may stop it."""
 

@@ -139,7 +139,11 @@ def test_sweep_removes_what_nobody_owns(abandoned: Path) -> None:
     assert not abandoned.exists()
 
 
-@pytest.mark.parametrize("content", [json.dumps(NOBODY), "{", "[]", '{"pid": 1}', "null", ""])
+@pytest.mark.parametrize(
+    "content",
+    [json.dumps(NOBODY), "{", "[]", '{"pid": 1}', "null", ""],
+    ids=["reused pid", "torn", "array", "no beginning", "null", "empty"],
+)
 def test_sweep_removes_what_the_dead_owned(abandoned: Path, content: str) -> None:
     """A reused pid, a torn or a senseless file are no owner."""
     (abandoned / OWNER_FILE).write_text(content)

@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import sys
-from ipaddress import ip_network
+from ipaddress import IPv4Network
+from pathlib import Path
 
 import pytest
 
@@ -82,10 +83,9 @@ def test_names_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_subnet_in_use_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a route leads into, whole or in part, is left alone; the default route leads everywhere and nowhere."""
-    free = SUBNETS[77]
-    others = [str(subnet) for subnet in SUBNETS if subnet != free]
-    others[5] = str(ip_network(others[5])[9])
-    routes(monkeypatch, "default", "127.0.0.0/8", *others)
+    whole, part, inside, free = SUBNETS[0], SUBNETS[10], SUBNETS[20], SUBNETS[30]
+    monkeypatch.setattr(netns, "SUBNETS", [whole, part, inside, free])
+    routes(monkeypatch, "default", "127.0.0.0/8", str(whole), str(part[9]), str(inside.supernet()))
     assert netns._free_subnet() == free
 
 
@@ -105,7 +105,7 @@ def test_no_routes_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_subnets_are_private_and_large_enough() -> None:
     """All in 10/8, each with room for nine nodes and the host."""
-    assert all(subnet.subnet_of(ip_network("10.0.0.0/8")) and subnet.num_addresses == 256 for subnet in SUBNETS)
+    assert all(subnet.subnet_of(IPv4Network("10.0.0.0/8")) and subnet.num_addresses == 256 for subnet in SUBNETS)
 
 
 @pytest.mark.usefixtures("able")
@@ -113,7 +113,7 @@ def test_everything_is_recorded_before_it_is_made(monkeypatch: pytest.MonkeyPatc
     """Every namespace and the link on the host are in the journal before the command that makes them."""
     routes(monkeypatch)
     network, journal = Network("local-0123abcd"), Journal()
-    monkeypatch.setattr(netns, "_ip", lambda arguments: journal.events.append(f"ip {arguments}") or "")
+    monkeypatch.setattr(netns, "_ip", lambda arguments: journal.events.append(f"ip {arguments}"))
     network.create(journal, 3)  # type: ignore[arg-type]
     for name in ("tg0123abcd-sw", "tg0123abcd-1", "tg0123abcd-2", "tg0123abcd-3"):
         assert journal.events.index(f"record netns {name}") < journal.events.index(f"ip netns add {name}")
@@ -123,12 +123,11 @@ def test_everything_is_recorded_before_it_is_made(monkeypatch: pytest.MonkeyPatc
     assert len(addresses) == len({event.split("addr add ")[1].split()[0] for event in addresses}) == 4
 
 
-def test_a_failing_command_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_a_failing_command_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What `ip` says becomes the error."""
+    script = tmp_path / "ip"
+    script.write_text("#!/bin/sh\necho Operation not permitted >&2; exit 2\n")
+    script.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    script = f"{tmp_path}/ip"
-    with open(script, "w", encoding="utf-8") as file:  # noqa: PTH123 - a script of two lines
-        file.write("#!/bin/sh\necho Operation not permitted >&2; exit 2\n")
-    os.chmod(script, 0o755)  # noqa: PTH101
     with pytest.raises(ClusterError, match=r"`ip netns add x` failed \(Operation not permitted\)"):
         netns._ip("netns add x")

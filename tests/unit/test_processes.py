@@ -127,7 +127,6 @@ def test_a_marked_process_does_not_kill_itself(start: Start) -> None:
     assert line(start(sys.executable, "-c", script, token=unique("t"))) == "ok"
 
 
-@pytest.mark.xfail(strict=True, reason="marked() takes in all children of a marked process, the caller among them")
 def test_a_child_of_a_marked_process_does_not_kill_itself(start: Start) -> None:
     """Who asks is spared as a descendant, too: a harness inside a harness has no token but a marked parent."""
     token = unique("t")

@@ -133,7 +133,7 @@ def test_sasl_without_both_is_an_error(monkeypatch: pytest.MonkeyPatch, given: d
     """A missing user name or password is found before anything is started, and names all variables."""
     for name, value in given.items():
         monkeypatch.setenv(f"TIDEGAUGE_SASL_{name}", value)
-    with pytest.raises(UsageError, match="SASL PLAIN needs a user name and a password.*PASSWORD_FILE") as caught:
+    with pytest.raises(UsageError, match=r"SASL PLAIN needs a user name and a password.*PASSWORD_FILE") as caught:
         chosen(mechanism="PLAIN")
     assert PASSWORD not in str(caught.value)
 

@@ -1,0 +1,212 @@
+"""The command line: every way it can end is one of the exit codes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import typer
+
+import harness
+from harness import cli
+from harness.doctor import Check
+from harness.errors import CannotHere, Exit, NodeDied
+from tests.support import cli as run_process
+from workloads.large_batch import Outcome, Settings
+
+Run = Callable[..., tuple[int, str, str]]
+COMMANDS = [
+    [],
+    ["demo"],
+    ["doctor"],
+    ["cluster"],
+    ["cluster", "up"],
+    ["cluster", "down"],
+    ["cluster", "status"],
+    ["cluster", "logs"],
+    ["image"],
+    ["image", "build"],
+]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state_home: Path) -> Run:
+    """The command in this process: exit code, standard output, standard error."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tidegauge", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, said.out, said.err
+
+    return command
+
+
+def failing(error: BaseException) -> Callable[..., NoReturn]:
+    """A function that only fails."""
+
+    def fail(*_: Any, **__: Any) -> NoReturn:
+        raise error
+
+    return fail
+
+
+def test_every_command_is_tested() -> None:
+    """The list above is complete."""
+
+    def below(command: Any, path: list[str]) -> list[list[str]]:
+        found = [path]
+        for name, each in getattr(command, "commands", {}).items():
+            found += below(each, [*path, name])
+        return found
+
+    assert sorted(below(typer.main.get_command(cli.app), [])) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help(run: Run, command: list[str], flag: str) -> None:
+    """Every command explains itself, with both spellings."""
+    code, out, err = run(*command, flag)
+    assert (code, err) == (Exit.VALID, "")
+    assert " ".join(["tidegauge", *command]) in " ".join(out.split())
+
+
+def test_help_names_the_exit_codes(run: Run) -> None:
+    """All seven, at the top."""
+    text = " ".join(run("--help")[1].split())
+    assert "Exit codes: " in text
+    assert all(f"{int(code)} " in text.partition("Exit codes: ")[2] for code in Exit)
+
+
+def test_version(run: Run) -> None:
+    """One line."""
+    assert run("--version") == (Exit.VALID, f"tidegauge {harness.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--nope"],
+        ["frob"],
+        ["cluster", "frob"],
+        ["cluster", "up", "--nope"],
+        ["cluster", "up", "--cluster", "cloud"],
+        ["cluster", "up", "--sasl", "GSSAPI"],
+        ["cluster", "up", "--ports"],
+        ["cluster", "logs", "-n", "0"],
+        ["cluster", "logs", "-n", "many"],
+        ["cluster", "down", "a", "b"],
+        ["doctor", "extra"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_is_a_usage_error(run: Run, arguments: list[str]) -> None:
+    """Whatever is misspelled, missing or too much: exit code 4, and words on standard error."""
+    code, out, err = run(*arguments)
+    assert code == Exit.USAGE
+    assert err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_a_wrong_command_line_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """The same from the outside: no traceback, and not the exit code of an invalid history."""
+    ran = run_process("cluster", "up", "--nope", XDG_STATE_HOME=str(tmp_path))
+    assert ran.returncode == Exit.USAGE
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("cluster up --ports one", "'ports.0' is wrong"),
+        ("cluster up --ports 80,81,82", "80 is not a port brokers can use"),
+        ("cluster up --bootstrap h:1", "--bootstrap does not apply to --cluster local"),
+        ("cluster up --cluster docker --netns", "--netns does not apply to --cluster docker"),
+        ("cluster up --tls", "TLS and SASL flags do not apply"),
+        ("image build --kafka-version four", "'four' is not a version"),
+        ("cluster down", "no cluster is up"),
+        ("cluster down nope", "there is no cluster 'nope'"),
+        ("cluster status nope", "there is no cluster 'nope'"),
+        ("cluster logs", "no cluster is up"),
+    ],
+)
+def test_what_was_asked_for_wrongly_is_a_usage_error(run: Run, arguments: str, said: str, state_home: Path) -> None:
+    """Exit code 4, one sentence, and nothing was started."""
+    code, out, err = run(*arguments.split())
+    assert (code, out) == (Exit.USAGE, "")
+    assert err.startswith("error  ")
+    assert said in err
+    assert not state_home.exists()
+
+
+def test_no_cluster_is_no_error_where_all_are_meant(run: Run) -> None:
+    """Status and `down --all` of nothing are fine."""
+    assert json.loads(run("cluster", "status", "--json")[1]) == []
+    assert run("cluster", "status")[:2] == (Exit.VALID, "no cluster is up\n")
+    assert json.loads(run("cluster", "down", "--all", "--json")[1]) == {"removed": []}
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (NodeDied("node 1 died", "see below", ("[last] words",)), Exit.HARNESS_ERROR, "│ [last] words"),
+        (CannotHere("no", "go elsewhere"), Exit.CANNOT_HERE, "no: go elsewhere"),
+        (OSError(errno.ENOSPC, "full", "/x"), Exit.CANNOT_HERE, "the disk is full"),
+        (PermissionError(errno.EACCES, "no", "/x"), Exit.CANNOT_HERE, "not permitted"),
+        (OSError(errno.EIO, "broken"), Exit.HARNESS_ERROR, "failed: broken"),
+        (KeyboardInterrupt(), Exit.INTERRUPTED, "stopped by the user"),
+        pytest.param(typer.Abort(), Exit.INTERRUPTED, "stopped by the user"),
+        pytest.param(
+            ValueError("odd"),
+            Exit.HARNESS_ERROR,
+            "odd",
+        ),
+    ],
+)
+def test_every_error_ends_with_its_exit_code(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: Exit, said: str
+) -> None:
+    """On standard error, while standard output stays empty for whoever parses it."""
+    monkeypatch.setattr("harness.demo.run", failing(error))
+    ended, out, err = run("demo", "--json")
+    assert (ended, out) == (code, "")
+    assert said in err
+
+
+def test_a_reader_that_went_away(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tidegauge ... | head` ends without a word."""
+    monkeypatch.setattr("harness.doctor.examine", failing(BrokenPipeError()))
+    assert run("doctor") == (Exit.HARNESS_ERROR, "", "")
+
+
+@pytest.mark.parametrize(("received", "code"), [([0, 1, 2], Exit.VALID), ([0, 1], Exit.INVALID)])
+def test_the_demo_ends_with_a_verdict(
+    run: Run, monkeypatch: pytest.MonkeyPatch, received: list[int], code: Exit
+) -> None:
+    """0 when everything arrived once, 1 when not."""
+    outcome = Outcome(Settings(messages=3), 3, received={0: list(enumerate(received))})
+    monkeypatch.setattr("harness.demo.run", lambda spec, progress: outcome)
+    ended, out, _ = run("demo", "--json")
+    assert ended == code
+    assert json.loads(out)["received"] == len(received)
+
+
+@pytest.mark.parametrize(("needed", "code"), [(True, Exit.CANNOT_HERE), (False, Exit.VALID)])
+def test_the_doctor_ends_with_a_verdict(run: Run, monkeypatch: pytest.MonkeyPatch, needed: bool, code: Exit) -> None:  # noqa: FBT001
+    """6 when local clusters lack something, 0 when only other things are missing."""
+    check = Check("x", ok=False, found="y", costs="z", remedy="w", needed_for_local=needed)
+    monkeypatch.setattr("harness.doctor.examine", lambda: [check])
+    ended, out, _ = run("doctor", "--json")
+    assert (ended, json.loads(out)) == (code, [check.as_json()])
