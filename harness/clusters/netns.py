@@ -20,7 +20,9 @@ from harness.guard import Guard
 
 HOST_END = 254
 SWITCH = "br0"
-SUBNETS = [ipaddress.IPv4Network(f"10.{a}.{b}.0/24") for a in range(200, 255) for b in range(256)]
+# set aside for testing networks, so neither a company's routes nor Docker's own subnets lie in it
+RANGE = ipaddress.IPv4Network("198.18.0.0/15")
+SUBNETS = list(RANGE.subnets(new_prefix=24))
 
 
 class Network:
@@ -80,12 +82,12 @@ def why_not() -> tuple[str, str] | None:
 
 
 def _free_subnet() -> ipaddress.IPv4Network:
-    """A private subnet that no route of this machine leads into."""
+    """A subnet that no route of this machine leads into."""
     routes = json.loads(_ip("-j -4 route show table all") or "[]")
     used = [ipaddress.IPv4Network(r["dst"], strict=False) for r in routes if r.get("dst", "default") != "default"]
     candidates = [subnet for subnet in SUBNETS if not any(subnet.overlaps(other) for other in used)]
     if not candidates:
-        raise CannotHere("no private subnet is free for network namespaces", "remove a route into 10.192.0.0/10")
+        raise CannotHere(f"no subnet of {RANGE} is free for network namespaces", f"remove a route into {RANGE}")
     return random.SystemRandom().choice(candidates)
 
 
