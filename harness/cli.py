@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -78,7 +78,9 @@ ImageOption = Annotated[
 
 @app.command()
 def demo(
-    cluster: KindOption = "local",
+    cluster: Annotated[
+        Literal["local", "docker"], typer.Option("--cluster", help="Processes or containers.")
+    ] = "local",
     kafka_version: VersionOption = None,
     build_image: ImageOption = None,
     as_json: JsonFlag = False,
@@ -148,10 +150,15 @@ def up(
         if not foreground:
             description = detached.bring_up(spec, progress)
     if not foreground:
-        show.cluster(out, description, as_json=as_json)
+        try:
+            show.cluster(out, description, as_json=as_json)
+        except OSError:  # a cluster that nobody was told of must not stay
+            detached.take_down(detached.find(description["name"]))
+            raise
         return
     with shown_on(err) as progress:
         held = make_cluster(spec, progress)
+        held.held_by_tidegauge = True
         held.start()
     try:
         show.cluster(out, held.describe().as_json(), as_json=as_json)
@@ -166,12 +173,12 @@ def up(
 @cluster_app.command()
 def down(
     name: NameArgument = None,
-    every: Annotated[bool, typer.Option("--all", help="Every cluster of this user.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every cluster that `cluster up` left up.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Remove a cluster: its processes, containers, networks, ports and directory."""
     left = sweep()
-    chosen = detached.running() if every else [detached.find(name)]
+    chosen = [c for c in detached.running() if c.description["held_by_tidegauge"]] if every else [detached.find(name)]
     for cluster in chosen:
         detached.take_down(cluster)
     show.removed(out, [cluster.name for cluster in chosen], as_json=as_json)
@@ -241,7 +248,7 @@ def main() -> NoReturn:
     except Exception as error:  # noqa: BLE001 - exit code 1 is a verdict, and this is none
         _end(unexpected(error))
     if outcome == INTERRUPTED_BY_CLICK:
-        _end(Interrupted("stopped by the user", "everything was undone"))
+        _end(Interrupted("stopped by the user", "nothing that this command started is left"))
     sys.exit(outcome if isinstance(outcome, int) else Exit.VALID)
 
 

@@ -14,28 +14,29 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness import wire
-from harness.clusters.base import DESCRIPTION_FILE, wait_until
+from harness.clusters.base import DESCRIPTION_FILE, LOG_TAIL_LINES, wait_until
 from harness.clusters.docker import SERVICE_LABEL, connect
 from harness.clusters.local import LOG_FILE
 from harness.clusters.spec import ClusterSpec
 from harness.errors import CannotHere, ClusterError, Exit, Interrupted, TidegaugeError, UsageError
-from harness.guard import owner_of
+from harness.guard import is_watched, owner_of
 from harness.keeper import KEEP
 from harness.paths import cluster_dirs, clusters_dir
 from harness.progress import Progress
 from harness.undo import COMPOSE_PROJECT_LABEL
 
-DOWN_TIMEOUT_S = 60.0
+DOWN_TIMEOUT_S = 90.0
+OBEY_TIMEOUT_S = 10.0
 ERRORS: dict[int, type[TidegaugeError]] = {Exit.USAGE: UsageError, Exit.CANNOT_HERE: CannotHere}
 
 
 def bring_up(spec: ClusterSpec, progress: Progress) -> dict[str, Any]:
     """Start a cluster that stays; its description. Interrupted or failed, nothing of it is left."""
     keeper = subprocess.Popen(
-        [sys.executable, "-m", "harness.keeper", "tidegauge"],
+        [sys.executable, "-P", "-m", "harness.keeper", "tidegauge"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
@@ -63,8 +64,16 @@ def bring_up(spec: ClusterSpec, progress: Progress) -> dict[str, Any]:
         keeper.stdin.close()
         _wait_gone(clusters_dir() / name if name else None)
         raise Interrupted("stopped before the cluster was up", "everything it had started is gone") from None
+    said = keeper.stderr.read().splitlines() if keeper.stderr else []
+    code = keeper.wait()
     _wait_gone(clusters_dir() / name if name else None)
-    raise ClusterError("the harness of the cluster was killed", "everything it had started is gone; start it again")
+    if code == -signal.SIGKILL:
+        raise ClusterError("the harness of the cluster was killed", "everything it had started is gone; start it again")
+    raise ClusterError(
+        f"the harness of the cluster ended before the cluster was up (exit code {code})",
+        "please report it with the lines below",
+        tuple(said[-LOG_TAIL_LINES:]),
+    )
 
 
 @dataclass(frozen=True)
@@ -108,10 +117,22 @@ def find(name: str | None) -> Detached:
 
 
 def take_down(cluster: Detached) -> None:
-    """Ask its harness to end, and wait until all of it is gone."""
+    """Ask its harness to end, and wait until all of it is gone; one that does not obey is killed."""
+    if not cluster.description.get("held_by_tidegauge"):
+        raise UsageError(
+            f"{cluster.name} belongs to the program with pid {cluster.description['harness_pid']}",
+            "it is removed when that program ends",
+        )
     owner = owner_of(cluster.directory)
+    if owner is None and is_watched(cluster.directory):
+        raise CannotHere(f"the harness of {cluster.name} runs in another container", "run this command there")
     if owner:
         os.kill(owner.pid, signal.SIGTERM)
+        try:
+            _wait_gone(cluster.directory, OBEY_TIMEOUT_S)
+        except ClusterError:
+            if owner.alive():  # stopped or hung; its supervisor does the rest
+                os.kill(owner.pid, signal.SIGKILL)
     _wait_gone(cluster.directory)
 
 
@@ -149,15 +170,15 @@ def _ask(node: dict[str, Any]) -> dict[str, Any]:
 
 def _raise(error: dict[str, Any]) -> NoReturn:
     kind = ERRORS.get(error["exit_code"], ClusterError)
-    raise kind(error["message"], error["remedy"], tuple(error["log_tail"]))
+    raise kind(error["message"], error["remedy"], tuple(line for note in error["notes"] for line in note.splitlines()))
 
 
-def _wait_gone(directory: Path | None) -> None:
+def _wait_gone(directory: Path | None, timeout_s: float = DOWN_TIMEOUT_S) -> None:
     if directory is None:
         return
     try:
-        wait_until(lambda: not directory.exists(), DOWN_TIMEOUT_S, "gone", every_s=0.05)
+        wait_until(lambda: not directory.exists(), timeout_s, "gone", every_s=0.05)
     except TimeoutError:
         raise ClusterError(
-            f"{directory.name} is still there after {DOWN_TIMEOUT_S:.0f} s", "run `tidegauge cluster down --all`"
+            f"{directory.name} is still there after {timeout_s:.0f} s", "try `cluster down` again"
         ) from None

@@ -13,6 +13,7 @@ from typing import Any
 from harness.clusters import netns
 from harness.clusters.base import FREE_DISK_BYTES
 from harness.clusters.docker import compose_version, connect
+from harness.clusters.once import is_kept
 from harness.clusters.target import load_target
 from harness.clusters.which_image import images_here
 from harness.errors import TidegaugeError, from_os_error
@@ -81,7 +82,7 @@ def _java() -> str:
 
 def _kafka() -> str:
     target = load_target("kafka")
-    fetched = [v for v in locked_versions("kafka") if (cache_dir() / "once" / f"kafka-{v}").exists()]
+    fetched = [v for v in locked_versions("kafka") if is_kept(load_target("kafka", v))]
     if target.version not in fetched:
         raise _Missing("Apache Kafka is not downloaded yet", "the first `cluster up` does it by itself")
     return f"Apache Kafka {', '.join(fetched)} in {cache_dir()}"

@@ -12,15 +12,17 @@ import select
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 
-from harness.errors import ClusterError, TidegaugeError
-from harness.paths import cluster_dirs
-from harness.processes import TOKEN_VARIABLE, Identity, mine
-from harness.supervisor import DIRECTORY_VARIABLE, IDENTITY_FILE
+from harness.errors import ClusterError, TidegaugeError, from_os_error
+from harness.paths import HOME_VARIABLE, cluster_dirs
+from harness.processes import TOKEN_VARIABLE, Identity, claim, claimant, is_claimed
+from harness.supervisor import DIRECTORY_VARIABLE, IDENTITY_FILE, READY
 from harness.undo import Entry, record, undo_all
 
 OWNER_FILE = "owner.json"
+NONE = -1
 START_TIMEOUT_S = 30.0
 UNDO_TIMEOUT_S = 90.0
 YOUNG_S = 30.0
@@ -31,8 +33,14 @@ class Guard:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._lifeline = self._report = self._claim = NONE
         self._start_supervisor()
-        (directory / OWNER_FILE).write_text(json.dumps(vars(mine())))
+        try:
+            self._claim = claim(directory / OWNER_FILE)
+        except BaseException:
+            self.let_go()
+            raise
+        _guards.add(self)
 
     def record(self, **entry: str) -> None:
         """Write down what is about to be made: call this first, make it then."""
@@ -42,16 +50,14 @@ class Guard:
     def keep_supervised(self) -> None:
         """Start another supervisor if somebody killed ours."""
         if select.select([self._report], [], [], 0)[0] and not os.read(self._report, 4096):
-            os.close(self._report)
-            os.close(self._lifeline)
             self._start_supervisor()
 
     def release(self) -> None:
         """Have everything undone and wait for it; what could not be undone is an error that names it."""
         self.keep_supervised()
-        os.close(self._lifeline)
+        self._lifeline = _closed(self._lifeline)
         said = self._read_line(UNDO_TIMEOUT_S)
-        os.close(self._report)
+        self.let_go()
         left = json.loads(said) if said else undo_all(self.directory)
         if left:
             raise ClusterError(
@@ -59,14 +65,22 @@ class Guard:
                 "mend what it names, then run `tidegauge cluster down --all`",
             )
 
+    def let_go(self) -> None:
+        """Close what ties the supervisor to this process; it takes that for our end."""
+        self._lifeline, self._report = _closed(self._lifeline), _closed(self._report)
+        self._claim = _closed(self._claim)
+
     def _start_supervisor(self) -> None:
+        self._lifeline, self._report = _closed(self._lifeline), _closed(self._report)
         stdin, self._lifeline = os.pipe()
         self._report, stdout = os.pipe()
-        environment = {**os.environ, DIRECTORY_VARIABLE: str(self.directory)}
+        environment = {**os.environ, DIRECTORY_VARIABLE: str(self.directory.absolute())}
         environment.pop(TOKEN_VARIABLE, None)  # else the supervisor of a harness inside a harness would kill itself
+        if home := environment.get(HOME_VARIABLE):
+            environment[HOME_VARIABLE] = str(Path(home).expanduser().absolute())  # it leaves our working directory
         try:
             subprocess.run(
-                [sys.executable, "-m", "harness.supervisor"],
+                [sys.executable, "-P", "-m", "harness.supervisor"],
                 stdin=stdin,
                 stdout=stdout,
                 stderr=subprocess.DEVNULL,
@@ -77,7 +91,11 @@ class Guard:
         finally:
             os.close(stdin)
             os.close(stdout)
-        if self._read_line(START_TIMEOUT_S) != "ready":
+        said = self._read_line(START_TIMEOUT_S)
+        if said != READY:
+            self._lifeline, self._report = _closed(self._lifeline), _closed(self._report)
+            if said:
+                raise from_os_error(OSError(*json.loads(said)), "making the cluster's directory")
             raise TidegaugeError(
                 f"the supervisor could not be started for {self.directory}",
                 "check that this directory can be written to, or set TIDEGAUGE_HOME",
@@ -97,28 +115,47 @@ class Guard:
 
 
 def owner_of(directory: Path) -> Identity | None:
-    """The harness that a cluster's directory belongs to, if it lives."""
-    return _living(directory / OWNER_FILE)
+    """The harness that a cluster's directory belongs to, if it lives and can be seen from here."""
+    return claimant(directory / OWNER_FILE)
+
+
+def is_watched(directory: Path) -> bool:
+    """Whether the cluster's harness or its supervisor lives, be it in another container that shares this directory."""
+    return is_claimed(directory / OWNER_FILE) or is_claimed(directory / IDENTITY_FILE)
 
 
 def sweep() -> list[str]:
     """Undo what belongs to nobody any more; what could not be undone is returned, one sentence each."""
     left: list[str] = []
     for directory in cluster_dirs():
-        if owner_of(directory) or _living(directory / IDENTITY_FILE):
-            continue
-        try:
-            young = time.time() - directory.stat().st_mtime < YOUNG_S and not (directory / IDENTITY_FILE).exists()
-        except FileNotFoundError:
-            continue
-        if not young:  # a directory that is just being made has no owner written down yet
+        if not is_watched(directory) and not _is_being_made(directory):
             left += undo_all(directory, patience_s=0)
     return left
 
 
-def _living(file: Path) -> Identity | None:
+def _is_being_made(directory: Path) -> bool:
+    """A new directory in which harness or supervisor have not written themselves down yet."""
     try:
-        identity = Identity(**json.loads(file.read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
-    return identity if identity.alive() else None
+        written = all((directory / name).stat().st_size for name in (OWNER_FILE, IDENTITY_FILE))
+    except FileNotFoundError:
+        written = False
+    try:
+        return not written and time.time() - directory.stat().st_mtime < YOUNG_S
+    except FileNotFoundError:
+        return True
+
+
+def _closed(descriptor: int) -> int:
+    if descriptor != NONE:
+        os.close(descriptor)
+    return NONE
+
+
+def _forget_in_a_forked_child() -> None:
+    """A child without exec holds copies of our pipes: as long as it lives, our end would not be seen."""
+    for guard in list(_guards):
+        guard.let_go()
+
+
+_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_forget_in_a_forked_child)

@@ -9,6 +9,7 @@ use: a truncated or altered file in the cache is fetched anew.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -72,12 +73,14 @@ def ensure_jars(
     name: str, version: str, coordinates: Iterable[str], exclude: Iterable[str], progress: Progress
 ) -> list[Path]:
     """All archives of a product, downloaded when missing and verified in any case, in a stable order."""
+    coordinates, exclude = list(coordinates), list(exclude)
+    inputs = inputs_line(coordinates, exclude)
     lock = _shipped_locks() / f"{name}-{version}.lock"
-    if not lock.exists():
+    if not _is_made_from(lock, inputs):
         lock = cache_dir() / "locks" / f"{name}-{version}.lock"
-    if not lock.exists():
+    if not _is_made_from(lock, inputs):
         progress.step(f"resolving {name} {version}")
-        write_lock(lock, resolve(name, version, coordinates, exclude))
+        write_lock(lock, inputs, resolve(name, version, coordinates, exclude))
     jars = [Jar.from_line(line) for line in lock.read_text().splitlines() if line and not line.startswith("#")]
     with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
         missing = [jar for jar, intact in zip(jars, pool.map(_intact, jars), strict=True) if not intact]
@@ -121,13 +124,28 @@ def resolve(name: str, version: str, coordinates: Iterable[str], exclude: Iterab
     return sorted(jars, key=lambda jar: jar.file_name)
 
 
-def write_lock(path: Path, jars: Iterable[Jar]) -> None:
+def inputs_line(coordinates: Iterable[str], exclude: Iterable[str]) -> str:
+    """The first line of a lock: what it was resolved from, so that a changed target does not get another's archives."""
+    text = json.dumps([sorted(coordinates), sorted(exclude)])
+    return f"# resolved from sha256={hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def write_lock(path: Path, inputs: str, jars: Iterable[Jar]) -> None:
     """Keep the outcome of a resolution; appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(f"{inputs}\n")
         file.writelines(f"{jar.line()}\n" for jar in jars)
     Path(file.name).chmod(0o644)
     Path(file.name).rename(path)
+
+
+def _is_made_from(lock: Path, inputs: str) -> bool:
+    try:
+        with lock.open() as file:
+            return file.readline().strip() == inputs
+    except FileNotFoundError:
+        return False
 
 
 def _shipped_locks() -> Path:

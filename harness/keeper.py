@@ -52,6 +52,7 @@ def main() -> None:
     threading.Thread(target=_watch_the_command, args=(kept,), daemon=True).start()
     try:
         cluster = make_cluster(spec, Reports())
+        cluster.held_by_tidegauge = True
         say(name=cluster.name)
         cluster.start()
     except TidegaugeError as error:
@@ -81,7 +82,7 @@ def _fail(error: TidegaugeError) -> None:
         error={
             "message": error.message,
             "remedy": error.remedy,
-            "log_tail": error.log_tail,
+            "notes": getattr(error, "__notes__", []),
             "exit_code": error.exit_code,
         }
     )

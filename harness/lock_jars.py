@@ -10,7 +10,7 @@ import sys
 
 from harness.clusters.target import load_target
 from harness.errors import TidegaugeError, UsageError
-from harness.jars import locked_versions, resolve, write_lock
+from harness.jars import inputs_line, locked_versions, resolve, write_lock
 from harness.paths import PACKAGE
 
 NAME = "kafka"
@@ -23,7 +23,8 @@ def lock(version: str) -> int:
         raise UsageError(f"the target '{NAME}' has no [java] table", "there is nothing to lock")
     coordinates = [coordinate.replace("{version}", version) for coordinate in java.jars]
     jars = resolve(NAME, version, coordinates, java.exclude)
-    write_lock(PACKAGE / "targets" / "locks" / f"{NAME}-{version}.lock", jars)
+    path = PACKAGE / "targets" / "locks" / f"{NAME}-{version}.lock"
+    write_lock(path, inputs_line(coordinates, java.exclude), jars)
     return len(jars)
 
 

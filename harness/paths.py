@@ -10,15 +10,22 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+from harness.errors import CannotHere
+
+HOME_VARIABLE = "TIDEGAUGE_HOME"
 PACKAGE = Path(str(files("harness")))
 
 
 def _base(xdg_variable: str, default: str, part: str) -> Path:
-    home = os.environ.get("TIDEGAUGE_HOME")
-    if home:
-        return Path(home).expanduser().absolute() / part
-    base = os.environ.get(xdg_variable) or str(Path.home() / default)
-    return Path(base) / "tidegauge"
+    try:
+        if home := os.environ.get(HOME_VARIABLE):
+            return Path(home).expanduser().absolute() / part
+        base = Path(os.environ.get(xdg_variable, ""))
+        if not base.is_absolute():  # the XDG specification has relative ones ignored
+            base = Path.home() / default
+    except RuntimeError as error:
+        raise CannotHere(f"there is no home directory ({error})", f"set HOME or {HOME_VARIABLE}") from None
+    return base / "tidegauge"
 
 
 def cache_dir() -> Path:

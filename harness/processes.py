@@ -3,10 +3,15 @@
 A pid is reused; a pid together with the moment its process began is not. And whatever the harness starts carries a
 token in its environment, which its children inherit: that finds even a process that was started in the instant before
 the harness died and that nobody wrote down.
+
+Both mean something in one pid namespace only. Whether a harness lives is therefore asked of a lock that it holds, which
+the kernel drops with it and which is seen from every container and namespace that shares the file.
 """
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import time
 from dataclasses import dataclass
@@ -42,6 +47,43 @@ class Identity:
         return Identity.of(self.pid) == self
 
 
+def claim(file: Path) -> int:
+    """Write this process into the file and lock it until the returned descriptor is closed, or we end."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(vars(mine())).encode(), 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def is_claimed(file: Path) -> bool:
+    """Whether the process that claimed the file still lives, wherever it runs."""
+    try:
+        descriptor = os.open(file, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def claimant(file: Path) -> Identity | None:
+    """The living process that claimed the file, if it is one of this pid namespace."""
+    try:
+        identity = Identity(**json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return identity if is_claimed(file) and identity.alive() else None
+
+
 def mine() -> Identity:
     """This process."""
     identity = Identity.of(os.getpid())
@@ -63,12 +105,15 @@ def marked(token: str) -> list[psutil.Process]:
     return list(found.values())
 
 
-def kill_marked(token: str, quiet_scans: int = 2, gap_s: float = 0.2) -> None:
+def kill_marked(token: str, quiet_scans: int = 2, gap_s: float = 0.2, patience_s: float = 15.0) -> None:
     """SIGKILL until nothing with the token turns up any more, not even what was just being started."""
     quiet = 0
+    deadline = time.monotonic() + patience_s
     while quiet < quiet_scans:
         processes = marked(token)
-        for process in processes:
+        if processes and time.monotonic() > deadline:
+            raise TimeoutError(f"the processes {[process.pid for process in processes]} cannot be killed")
+        for process in reversed(processes):  # children before parents, so that none is orphaned and lost from sight
             try:
                 process.kill()
             except _GONE:

@@ -7,6 +7,7 @@ reports carry the protocol's name and nothing else. Verification of certificates
 from __future__ import annotations
 
 import os
+import ssl
 from pathlib import Path
 from typing import Any, Literal
 
@@ -88,6 +89,8 @@ def from_environment(
     for file in (ca_file, certificate_file, key_file):
         if file is not None and not file.is_file():
             raise UsageError(f"there is no file {file}", "check the path")
+    key_password = _secret(KEY_PASSWORD_VARIABLE)
+    _check_certificates(ca_file, certificate_file, key_file, key_password)
     username = os.environ.get(USERNAME_VARIABLE, "")
     password = _secret(PASSWORD_VARIABLE)
     if mechanism and not (username and password):
@@ -103,8 +106,24 @@ def from_environment(
         mechanism=mechanism,
         username=username,
         password=SecretStr(password),
-        key_password=SecretStr(_secret(KEY_PASSWORD_VARIABLE)),
+        key_password=SecretStr(key_password),
     )
+
+
+def _check_certificates(ca: Path | None, certificate: Path | None, key: Path | None, key_password: str) -> None:
+    """Say now what is wrong with the files: a client would only say that it cannot connect."""
+    if key and not certificate:
+        raise UsageError("a client key was given without its certificate", "add --tls-cert")
+    reading = ca
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        reading = certificate
+        if certificate:
+            context.load_cert_chain(certificate, key, lambda: key_password)
+    except (ssl.SSLError, ValueError, OSError) as error:
+        raise UsageError(
+            f"{reading} cannot be used for TLS ({error})", "give PEM files that belong together"
+        ) from error
 
 
 def _secret(variable: str) -> str:

@@ -31,8 +31,9 @@ def line(console: Console, *parts: str | tuple[str, str]) -> None:
 def error(console: Console, failure: TidegaugeError) -> None:
     """One sentence, and below it what a log has to say."""
     line(console, ("error", "bold red"), f"  {failure}")
-    for each in failure.log_tail:
-        line(console, f"  │ {each}")
+    for note in getattr(failure, "__notes__", []):
+        for each in note.splitlines():
+            line(console, f"  │ {each}")
 
 
 def cluster(console: Console, description: dict[str, Any], *, as_json: bool) -> None:

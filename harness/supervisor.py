@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
 
-from harness.processes import mine
+from harness.processes import claim
 from harness.undo import undo_all
 
 DIRECTORY_VARIABLE = "TIDEGAUGE_SUPERVISED"
 IDENTITY_FILE = "supervisor.json"
+READY = "ready"
 
 
 def main() -> None:
@@ -28,9 +30,14 @@ def main() -> None:
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_IGN)
     os.chdir("/")
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (directory / IDENTITY_FILE).write_text(json.dumps(vars(mine())))
-    _say("ready")
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        claim(directory / IDENTITY_FILE)
+    except OSError as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        _say(json.dumps([error.errno, error.strerror, str(directory)]))
+        return
+    _say(READY)
     while os.read(sys.stdin.fileno(), 4096):
         pass
     _say(json.dumps(undo_all(directory)))

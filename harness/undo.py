@@ -62,7 +62,8 @@ def undo_all(directory: Path, patience_s: float = 60.0) -> list[str]:
     """Unmake everything in the journal, then the directory; what is left is returned, one sentence each."""
     deadline = time.monotonic() + patience_s
     while True:
-        left = _undo_once(read(directory))
+        # the token needs no journal: processes of this cluster are found even if somebody deleted its directory
+        left = _undo_once([{"kind": "processes", "value": directory.name}, *read(directory)])
         if not left:
             shutil.rmtree(directory, ignore_errors=True)
             _tidy()
@@ -83,11 +84,13 @@ def _tidy() -> None:
 def _undo_once(entries: list[Entry]) -> list[str]:
     left: list[str] = []
     for kind, undo in _UNDO.items():  # in this order: what could still make something is stopped first
-        for value in dict.fromkeys(entry["value"] for entry in entries if entry["kind"] == kind):
+        for entry in {entry["value"]: entry for entry in entries if entry["kind"] == kind}.values():
             try:
-                undo(value)
+                undo(entry)
             except Exception as error:  # noqa: BLE001 - one thing that resists must not keep the others alive
-                left.append(f"{kind} {value}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+                left.append(
+                    f"{kind} {entry['value']}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+                )
     unknown = {entry["kind"] for entry in entries} - set(_UNDO)
     return [*left, *(f"do not know how to undo '{kind}'" for kind in sorted(unknown))]
 
@@ -97,15 +100,21 @@ def of_project(name: str) -> dict[str, str | list[str] | bool]:
     return {"label": f"{COMPOSE_PROJECT_LABEL}={name}"}
 
 
-def _remove_compose_project(project: str) -> None:
+def _remove_compose_project(entry: Entry) -> None:
     """Containers, networks and volumes with the label of the project, until none turns up any more."""
     import docker
 
-    client = docker.from_env(timeout=20)
+    # the engine that was used, whatever DOCKER_HOST says now
+    client = docker.from_env(timeout=20, environment={**os.environ, "DOCKER_HOST": entry["host"]})
     try:
-        mine = of_project(project)
+        if client.info()["ID"] != entry["engine"]:
+            raise OSError(f"another Docker engine answers at {entry['host']} now")
+        mine = of_project(entry["value"])
         quiet = 0
+        deadline = time.monotonic() + 30
         while quiet < 2:
+            if time.monotonic() > deadline:
+                raise TimeoutError("its containers cannot be removed")
             containers = client.containers.list(all=True, filters=mine, ignore_removed=True)
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(_ignoring_absence(lambda container: container.remove(force=True, v=True)), containers))
@@ -132,14 +141,18 @@ def _ignoring_absence(remove: Callable[[Any], None]) -> Callable[[Any], None]:
     return removed
 
 
-def _delete_network_namespace(name: str) -> None:
-    if Path("/run/netns", name).exists():
-        _ip("netns", "delete", name)
+def _kill_processes(entry: Entry) -> None:
+    kill_marked(entry["value"])
 
 
-def _delete_link(name: str) -> None:
-    if Path("/sys/class/net", name).exists():
-        _ip("link", "delete", name)
+def _delete_network_namespace(entry: Entry) -> None:
+    if Path("/run/netns", entry["value"]).exists():
+        _ip("netns", "delete", entry["value"])
+
+
+def _delete_link(entry: Entry) -> None:
+    if Path("/sys/class/net", entry["value"]).exists():
+        _ip("link", "delete", entry["value"])
 
 
 def _ip(*arguments: str) -> None:
@@ -148,8 +161,8 @@ def _ip(*arguments: str) -> None:
         raise OSError(ran.stderr.strip() or f"ip {' '.join(arguments)} failed")
 
 
-_UNDO: dict[str, Callable[[str], None]] = {
-    "processes": kill_marked,
+_UNDO: dict[str, Callable[[Entry], None]] = {
+    "processes": _kill_processes,
     "compose": _remove_compose_project,
     "netns": _delete_network_namespace,
     "link": _delete_link,

@@ -19,10 +19,9 @@ from typing import Any, Self
 
 from harness import wire
 from harness.clusters.target import ReadyCheck
-from harness.errors import CannotHere, ClusterError, NodeDied, UsageError
+from harness.errors import CannotHere, ClusterError, NodeDied, TidegaugeError, UsageError
 from harness.guard import Guard
-from harness.paths import clusters_dir, state_dir
-from harness.processes import mine
+from harness.paths import cache_dir, clusters_dir, state_dir
 from harness.progress import Progress, Silent
 from harness.security import Security
 
@@ -75,6 +74,7 @@ class Description:
     capabilities: list[str]
     directory: str
     harness_pid: int
+    held_by_tidegauge: bool
     ready_after_s: float
 
     def as_json(self) -> dict[str, Any]:
@@ -95,7 +95,9 @@ class Cluster(ABC):
         self.version = version
         self.security = Security()
         self.progress: Progress = progress or Silent()
+        self.held_by_tidegauge = False
         self._ready = ready
+        self._id_is_ours = False  # whether we gave the nodes their cluster's id, so that another one is a stranger's
         self.name = f"{self.kind}-{secrets.token_hex(4)}"
         self.cluster_id = new_uuid()
         self.nodes: tuple[Node, ...] = ()
@@ -169,7 +171,7 @@ class Cluster(ABC):
 
     def start(self) -> None:
         """Bring the cluster up and wait until it is ready; when that fails, nothing of it is left."""
-        self.check_disk()
+        self.check_place()
         self._guard = Guard(self.directory)
         began_at = time.monotonic()
         try:
@@ -177,8 +179,11 @@ class Cluster(ABC):
             self.wait_until_ready()
             self.ready_after_s = round(time.monotonic() - began_at, 1)
             self._write_description()
-        except BaseException:
-            self.stop()
+        except BaseException as error:
+            try:
+                self.stop()
+            except TidegaugeError as second:
+                error.add_note(str(second))
             raise
 
     def stop(self) -> None:
@@ -209,6 +214,7 @@ class Cluster(ABC):
             capabilities=sorted(self.capabilities),
             directory=str(self.directory),
             harness_pid=os.getpid(),
+            held_by_tidegauge=self.held_by_tidegauge,
             ready_after_s=self.ready_after_s,
         )
 
@@ -242,8 +248,14 @@ class Cluster(ABC):
                 log_tail=tuple(self.log_tail(first)),
             ) from None
 
-    def check_disk(self) -> None:
-        """Refuse to start where brokers would die of a full disk within seconds."""
+    def check_place(self) -> None:
+        """Refuse to start where brokers would die within seconds: on a full disk, or in a path they cannot be told."""
+        for path in (state_dir(), cache_dir()):
+            if not path.as_posix().isascii() or any(letter in path.as_posix() for letter in ",:\\\n"):
+                raise UsageError(
+                    f"the path {path} holds letters that broker settings and class paths cannot carry",
+                    "set TIDEGAUGE_HOME to a directory without commas, colons, backslashes and accents",
+                )
         place = state_dir()
         while not place.exists():
             place = place.parent
@@ -275,21 +287,14 @@ class Cluster(ABC):
             return f"its Metadata lists {len(metadata.brokers)} of {len(self.nodes)} brokers"
         if metadata.controller_id < 0:
             return "it knows of no controller"
-        # a stranger on the same port, or a product with an id of its own choosing
-        self.cluster_id = self._accepted(metadata.cluster_id or "")
-        return ""
-
-    def _accepted(self, cluster_id: str) -> str:
-        """The id that a node reports; where we gave the id, another one is refused."""
-        return cluster_id
-
-    def _only_ours(self, cluster_id: str) -> str:
-        if cluster_id != self.cluster_id:
+        found = metadata.cluster_id or ""
+        if self._id_is_ours and found != self.cluster_id:
             raise ClusterError(
-                f"another cluster answers on our ports (id {cluster_id}, ours is {self.cluster_id})",
+                f"another cluster answers on our ports (id {found}, ours is {self.cluster_id})",
                 "stop it, or choose other ports",
             )
-        return cluster_id
+        self.cluster_id = found
+        return ""
 
     def _fail_if_a_node_died(self) -> None:
         for node in self.nodes:
@@ -304,8 +309,9 @@ class Cluster(ABC):
         """Give back what belongs to this process alone, when the rest is gone."""
 
     def _write_description(self) -> None:
-        text = json.dumps({**self.describe().as_json(), "owner": vars(mine())}, indent=2)
-        (self.directory / DESCRIPTION_FILE).write_text(text)
+        unfinished = self.directory / f"{DESCRIPTION_FILE}.new"
+        unfinished.write_text(json.dumps(self.describe().as_json(), indent=2))
+        unfinished.rename(self.directory / DESCRIPTION_FILE)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, message: str, every_s: float = 0.2) -> None:

@@ -6,6 +6,7 @@ image, the definition is generated from the target.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -14,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import docker
+import requests
+from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
-from testcontainers.compose import DockerCompose
 
 from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState, wait_until
-from harness.clusters.target import ContainerPart, NodePlan, Target, placeholders, render
+from harness.clusters.target import ContainerPart, NodePlan, Target, placeholders, render, write_inside
 from harness.errors import CannotHere, ClusterError, UsageError
 from harness.paths import compose_file
 from harness.ports import PortLeases
@@ -28,6 +30,8 @@ from harness.progress import Progress
 from harness.undo import of_project
 
 SERVICE_LABEL = "com.docker.compose.service"
+CONFIG_DIR = "/etc/tidegauge"
+PING_TIMEOUT_S = 5
 STOP_TIMEOUT_S = 30
 UP_TIMEOUT_S = 180
 _STATES = {
@@ -38,13 +42,20 @@ _STATES = {
 }
 
 
+def endpoint() -> str:
+    """Where the Docker engine is: DOCKER_HOST, or what the current context of its command line says."""
+    return os.environ.get("DOCKER_HOST") or ContextAPI.get_current_context().Host or "unix:///var/run/docker.sock"
+
+
 def connect(timeout_s: int = 60) -> docker.DockerClient:
     """The Docker engine of this machine, or why it cannot be used."""
+    where = "unknown"
     try:
-        client = docker.from_env(timeout=timeout_s)
+        where = endpoint()
+        docker.from_env(timeout=PING_TIMEOUT_S, environment={**os.environ, "DOCKER_HOST": where}).close()
+        client = docker.from_env(timeout=timeout_s, environment={**os.environ, "DOCKER_HOST": where})
         client.ping()
-    except DockerException as error:
-        where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    except (DockerException, requests.RequestException, OSError) as error:
         reason = _reason(error)
         get = "join the group that owns the socket" if "Permission denied" in reason else "start the Docker engine"
         raise CannotHere(
@@ -58,11 +69,14 @@ def compose_version() -> str:
     """The version of compose, which has to be the second generation."""
     if shutil.which("docker") is None:
         raise CannotHere("the command `docker` is missing", "install the Docker command line with its compose plugin")
-    ran = subprocess.run(
-        ["docker", "compose", "version", "--short"], capture_output=True, text=True, timeout=30, check=False
-    )
-    version = ran.stdout.strip().removeprefix("v")
-    if ran.returncode != 0 or version.startswith("1."):
+    try:
+        ran = subprocess.run(
+            ["docker", "compose", "version", "--short"], capture_output=True, text=True, timeout=30, check=False
+        )
+        version = ran.stdout.strip().removeprefix("v") if ran.returncode == 0 else ""
+    except subprocess.TimeoutExpired:
+        version = ""
+    if not version or version.startswith("1."):
         raise CannotHere("`docker compose` (version 2 or newer) is missing", "install Docker's compose plugin")
     return version
 
@@ -86,6 +100,8 @@ class DockerCluster(Cluster):
             self.version = image.rpartition("/")[2].partition(":")[2] or "unknown"
         self.image = image
         self._part = target.container
+        texts = [*self._part.env.values(), *self._part.files.values(), *self._part.command]
+        self._id_is_ours = self._part.compose is not None or any("{cluster_id}" in text for text in texts)
         self._asked_ports = ports
         self._leases = PortLeases()
         self._containers: dict[int, Container] = {}
@@ -111,7 +127,8 @@ class DockerCluster(Cluster):
         )
         definition = compose_file() if self._part.compose else self._generate(self._part, ports)
         self.guard.record(kind="processes", value=self.name)
-        self.guard.record(kind="compose", value=self.name)
+        engine = str(client.info()["ID"])
+        self.guard.record(kind="compose", value=self.name, host=endpoint(), engine=engine)
         self.progress.step(f"starting {len(self.nodes)} containers of {self.image}")
         self._compose_up(definition, ports)
         for container in client.containers.list(all=True, filters=of_project(self.name)):
@@ -161,28 +178,35 @@ class DockerCluster(Cluster):
         return container.logs(tail=lines).decode(errors="replace").splitlines() if container else []
 
     def _compose_up(self, definition: Path, ports: list[int]) -> None:
+        from testcontainers.compose import DockerCompose  # importing it needs a home directory
+
         compose = DockerCompose(str(definition.parent), compose_file_name=str(definition))
         environment = {
             **os.environ,
             TOKEN_VARIABLE: self.name,
+            "DOCKER_HOST": endpoint(),
             "COMPOSE_PROJECT_NAME": self.name,
             "KAFKA_IMAGE": self.image,
             "CLUSTER_ID": self.cluster_id,
             **{f"KAFKA_PORT_{number}": str(port) for number, port in enumerate(ports, start=1)},
         }
         command = [*compose.docker_compose_command(), "up", "--detach", "--quiet-pull", "--no-build"]
-        ran = subprocess.run(command, env=environment, capture_output=True, timeout=UP_TIMEOUT_S, check=False)
-        if ran.returncode != 0:
-            said = (ran.stderr or ran.stdout).decode(errors="replace").splitlines()
+        try:
+            ran = subprocess.run(command, env=environment, capture_output=True, timeout=UP_TIMEOUT_S, check=False)
+            code, said = str(ran.returncode), ran.stderr or ran.stdout
+        except subprocess.TimeoutExpired as error:
+            code, said = f"none after {UP_TIMEOUT_S} s", error.stderr or b""
+        if code != "0":
             raise ClusterError(
-                f"`docker compose up` failed for {definition.name} (exit code {ran.returncode})",
+                f"`docker compose up` failed for {definition.name} (exit code {code})",
                 "its output is below",
-                log_tail=tuple(said[-LOG_TAIL_LINES:]),
+                log_tail=tuple(said.decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]),
             )
 
     def _generate(self, part: ContainerPart, ports: list[int]) -> Path:
         """A compose file for an image of the target's choosing; JSON is YAML."""
-        inner = {name: 9092 + index for index, name in enumerate(self.target.ports)}
+        free = (port for port in itertools.count(9092) if port not in ports)
+        inner = dict(zip(self.target.ports, free, strict=False))
         plans = [
             NodePlan(number, f"node-{number}", "0.0.0.0", "127.0.0.1", {**inner, self.target.kafka_port: port})  # noqa: S104 - inside a container
             for number, port in enumerate(ports, start=1)
@@ -191,18 +215,18 @@ class DockerCluster(Cluster):
         for plan in plans:
             node_dir = self.directory / f"node-{plan.node_id}"
             node_dir.mkdir()
-            extra = {"node_dir": "/etc/tidegauge", "cluster_id": self.cluster_id, "version": self.target.version}
+            extra = {"node_dir": CONFIG_DIR, "cluster_id": self.cluster_id, "version": self.target.version}
             values = placeholders(plans, plan.node_id, extra)
             source = f"{self.target.name}: [container]"
             for name, text in part.files.items():
-                (node_dir / Path(name).name).write_text(render(text.lstrip("\n"), values, source))
+                write_inside(node_dir, name, render(text.lstrip("\n"), values, source))
             port = plan.ports[self.target.kafka_port]
             services[plan.host] = {
                 "image": self.image,
                 "hostname": plan.host,
                 "environment": {k: render(v, values, source).replace("$", "$$") for k, v in part.env.items()},
                 "ports": [f"127.0.0.1:{port}:{port}"],
-                "volumes": [f"{node_dir}:/etc/tidegauge:ro"],
+                "volumes": [{"type": "bind", "source": str(node_dir), "target": CONFIG_DIR, "read_only": True}],
                 "restart": "no",
             }
             if part.command:
@@ -212,16 +236,11 @@ class DockerCluster(Cluster):
         path.write_text(json.dumps({"services": services}, indent=2))
         return path
 
-    def _accepted(self, cluster_id: str) -> str:
-        texts = [*self._part.env.values(), *self._part.files.values(), *self._part.command]
-        given = self._part.compose is not None or any("{cluster_id}" in text for text in texts)
-        return self._only_ours(cluster_id) if given else cluster_id
-
     def _let_go(self) -> None:
         self._leases.release()
 
 
-def _reason(error: DockerException) -> str:
+def _reason(error: Exception) -> str:
     """The innermost cause in a few words: the SDK wraps it several times."""
     cause: BaseException = error
     while cause.__cause__ or cause.__context__:

@@ -27,7 +27,7 @@ class ExternalCluster(Cluster):
             raise UsageError("an external cluster needs its addresses", "give --bootstrap HOST:PORT,HOST:PORT")
         for address in bootstrap:
             host, _, port = address.rpartition(":")
-            if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            if not host or "/" in host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
                 raise UsageError(f"'{address}' is not an address", "write it as HOST:PORT")
         self.security = security
         self._addresses = bootstrap
@@ -57,7 +57,7 @@ class ExternalCluster(Cluster):
             admin.close()
         self.cluster_id = described["cluster_id"]
         brokers = sorted(described["brokers"], key=lambda broker: broker["broker_id"])
-        self.nodes = tuple(Node(b["broker_id"], f"{b['host']}:{b['port']}") for b in brokers)
+        self.nodes = tuple(Node(b["broker_id"], _address(b["host"], b["port"])) for b in brokers)
 
     def wait_until_ready(self) -> None:
         """It answered, and whether it is well is for the run to find out."""
@@ -104,3 +104,7 @@ class ExternalCluster(Cluster):
             f"no broker answers at {','.join(self._addresses)} with {self.security.protocol} ({said})",
             "check the addresses, that the brokers run, and the TLS and SASL settings",
         )
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -10,19 +10,20 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections import deque
 from pathlib import Path
 
 import psutil
 
+from harness.clusters import init, once
 from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState, new_uuid, wait_until
 from harness.clusters.netns import Network
-from harness.clusters.target import NodePlan, Target, placeholders, render
+from harness.clusters.target import NodePlan, Target, placeholders, render, write_inside
 from harness.errors import ClusterError, UsageError
 from harness.jars import ensure_jars
 from harness.java import find_java
-from harness.paths import cache_dir
 from harness.ports import PortLeases
 from harness.processes import TOKEN_VARIABLE
 from harness.progress import Progress
@@ -52,6 +53,8 @@ class LocalCluster(Cluster):
             )
         target.check_ports(ports)
         self._process = target.process
+        texts = [*target.process.files.values(), *target.process.command, *target.process.env.values()]
+        self._id_is_ours = any("{cluster_id}" in text for text in texts)
         self._asked_ports = ports
         self._leases = PortLeases()
         self._network = Network(self.name) if netns else None
@@ -150,11 +153,12 @@ class LocalCluster(Cluster):
         plans = []
         if self._network:
             self._network.create(self.guard, self.target.nodes)
+        asked = [self._leases.take_exactly(port) for port in self._asked_ports]  # before chance takes one of them
         for index in range(self.target.nodes):
             host = self._network.address(index + 1) if self._network else "127.0.0.1"
             ports = dict(zip(self.target.ports, self._leases.take(len(self.target.ports)), strict=True))
-            if self._asked_ports:
-                ports[self.target.kafka_port] = self._leases.take_exactly(self._asked_ports[index])
+            if asked:
+                ports[self.target.kafka_port] = asked[index]
             plans.append(NodePlan(index + 1, host=host, bind=host, client_host=host, ports=ports))
         return plans
 
@@ -177,39 +181,19 @@ class LocalCluster(Cluster):
         node_dir.mkdir()
         values = self._values(node_id, node_dir)
         for name, text in self._process.files.items():
-            _write_inside(node_dir, name, render(text.lstrip("\n"), values, f"{self.target.name}: {name}"))
+            write_inside(node_dir, name, render(text.lstrip("\n"), values, f"{self.target.name}: {name}"))
         if self.target.once:
             for name in self.target.once.keep:
-                _write_inside(node_dir, name, (self._once_dir() / name).read_bytes())
-
-    def _once_dir(self) -> Path:
-        return cache_dir() / "once" / f"{self.target.name}-{self.target.version}"
+                write_inside(node_dir, name, (once.kept_dir(self.target) / name).read_bytes())
 
     def _run_once(self) -> None:
-        """What a version needs one time only; an unfinished one is never seen by another harness."""
-        part = self.target.once
-        if part is None or all((self._once_dir() / name).exists() for name in part.keep):
-            return
-        self.progress.step(f"preparing {self.target.name} {self.target.version} (once)")
-        self._once_dir().parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.directory) as scratch:
             values = self._values(1, Path(scratch))
-            for name, text in part.files.items():
-                _write_inside(Path(scratch), name, render(text.lstrip("\n"), values, f"{self.target.name}: {name}"))
-            command = [render(word, values, f"{self.target.name}: once.command") for word in part.command]
-            ran = subprocess.run(command, cwd=scratch, env=self._environment(1), capture_output=True, check=False)
-            if ran.returncode != 0 or not all(Path(scratch, name).exists() for name in part.keep):
-                said = (ran.stdout + ran.stderr).decode(errors="replace").splitlines()
-                raise ClusterError(
-                    f"preparing {self.target.name} {self.target.version} failed (exit code {ran.returncode})",
-                    "its output is below",
-                    log_tail=tuple(said[-LOG_TAIL_LINES:]),
-                )
-            for name in part.keep:
-                kept = self._once_dir() / name
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(Path(scratch, name), f"{kept}.{self.name}")
-                Path(f"{kept}.{self.name}").rename(kept)
+            source = f"{self.target.name}: [once]"
+            environment = self._environment(1)
+            once.ensure(
+                self.target, Path(scratch), lambda text: render(text, values, source), environment, self.progress
+            )
 
     def _environment(self, node_id: int) -> dict[str, str]:
         values = self._values(node_id, self.node_dir(node_id))
@@ -220,25 +204,25 @@ class LocalCluster(Cluster):
         node_dir = self.node_dir(node_id)
         values = self._values(node_id, node_dir)
         command = [render(word, values, f"{self.target.name}: command") for word in self._process.command]
+        program = node_dir / command[0] if os.sep in command[0] else command[0]
+        if shutil.which(program) is None:
+            raise ClusterError(
+                f"node {node_id} cannot be started ({command[0]}: No such file, or it cannot be executed)",
+                "check the command in the target",
+            )
         if self._network:
             command = self._network.inside(node_id, command)
         self.guard.keep_supervised()
         with (node_dir / LOG_FILE).open("ab") as log:
-            try:
-                self._children[node_id] = subprocess.Popen(
-                    command,
-                    cwd=node_dir,
-                    env=self._environment(node_id),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise ClusterError(
-                    f"node {node_id} cannot be started ({command[0]}: {error.strerror})",
-                    "check the command in the target",
-                ) from error
+            self._children[node_id] = subprocess.Popen(
+                [sys.executable, "-I", "-S", init.__file__, *command],
+                cwd=node_dir,
+                env=self._environment(node_id),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def _child(self, node_id: int) -> subprocess.Popen[bytes]:
         self.node(node_id)
@@ -258,19 +242,7 @@ class LocalCluster(Cluster):
         wanted = NodeState.PAUSED if signal_number == signal.SIGSTOP else NodeState.RUNNING
         wait_until(lambda: self.state(node_id) is wanted, STOP_TIMEOUT_S, f"node {node_id} is not {wanted}", 0.01)
 
-    def _accepted(self, cluster_id: str) -> str:
-        texts = [*self._process.files.values(), *self._process.command, *self._process.env.values()]
-        return self._only_ours(cluster_id) if any("{cluster_id}" in text for text in texts) else cluster_id
-
     def _let_go(self) -> None:
         for child in self._children.values():
             child.wait(STOP_TIMEOUT_S)
         self._leases.release()
-
-
-def _write_inside(directory: Path, name: str, content: str | bytes) -> None:
-    path = (directory / name).resolve()
-    if not path.is_relative_to(directory.resolve()):
-        raise UsageError(f"the file '{name}' of the target lies outside the node's directory", "use a relative name")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -34,6 +34,9 @@ from harness.paths import PACKAGE
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_]+(?:\.[a-z0-9_-]+(?::[a-z]+)?)?)\}")
 
 
+# what a command line and an environment can carry
+Word = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+VariableName = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
 ReadyKind = Literal["kafka", "answers", "port"]
 
 
@@ -64,18 +67,18 @@ class OncePart(Model):
 class ProcessPart(Model):
     """One node as a plain process."""
 
-    command: tuple[str, ...] = Field(min_length=1)
-    env: dict[str, str] = {}
+    command: tuple[Word, ...] = Field(min_length=1)
+    env: dict[VariableName, Word] = {}
     files: dict[str, str] = {}
 
 
 class ContainerPart(Model):
-    """One node as a container: `compose` names a compose file of ours, or `image` and its settings are given."""
+    """One node as a container: Apache Kafka by our compose file, any other product by `image` and its settings."""
 
-    compose: str | None = None
-    image: str | None = None
-    command: tuple[str, ...] = ()
-    env: dict[str, str] = {}
+    compose: Literal["docker-compose.yml"] | None = None
+    image: str | None = Field(default=None, min_length=1)
+    command: tuple[Word, ...] = ()
+    env: dict[VariableName, Word] = {}
     files: dict[str, str] = {}
 
     @model_validator(mode="after")
@@ -89,7 +92,7 @@ class Target(Model):
     """A product under test."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")
-    version: str = "unknown"
+    version: str = Field(default="unknown", pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")
     nodes: int = Field(default=3, ge=1, le=9)
     ports: tuple[Annotated[str, Field(pattern=r"^[a-z0-9_-]+$")], ...] = Field(default=("kafka",), min_length=1)
     client_port: str = ""
@@ -216,3 +219,12 @@ def render(text: str, values: Mapping[str, str], source: str) -> str:
         return values[name]
 
     return _PLACEHOLDER.sub(fill, text)
+
+
+def write_inside(directory: Path, name: str, content: str | bytes) -> None:
+    """A file of a target, which must lie in the directory it is meant for."""
+    path = (directory / name).resolve()
+    if not path.is_relative_to(directory.resolve()):
+        raise UsageError(f"the file '{name}' of the target lies outside the node's directory", "use a relative name")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable
 
 import docker
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import APIError, DockerException, ImageNotFound
+from docker.utils import parse_repository_tag
 
 from harness.clusters.docker import connect
 from harness.clusters.image import build_image, local_tag
@@ -69,15 +70,19 @@ def _present(client: docker.DockerClient, name: str) -> bool:
         client.images.get(name)
     except ImageNotFound:
         return False
+    except APIError as error:
+        if error.status_code == 400:
+            raise UsageError(f"'{name}' is not the name of an image", "correct KAFKA_IMAGE or the target") from error
+        raise
     return True
 
 
 def _pull(client: docker.DockerClient, name: str, progress: Progress) -> str:
     """Nothing when it worked, else the reason in a few words."""
     progress.step(f"pulling {name}")
-    repository, _, tag = name.rpartition(":")
+    repository, tag = parse_repository_tag(name)
     try:
-        client.images.pull(repository or name, tag=tag if repository else "latest")
+        client.images.pull(repository, tag=tag or "latest")
     except DockerException as error:
         return (str(error).strip().splitlines() or ["unknown reason"])[0][:160]
     return ""
