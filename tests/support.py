@@ -8,16 +8,18 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from harness.clusters.base import wait_until
 from harness.clusters.docker import compose_version, connect
 from harness.errors import CannotHere
-from harness.processes import marked
-from harness.undo import of_project
+from harness.processes import TOKEN_VARIABLE, marked
+from harness.undo import COMPOSE_PROJECT_LABEL, of_project
 
 REPOSITORY = Path(__file__).parent.parent
 PATIENCE_S = 60  # a limit for things that take a second or two, on a machine that may be busy
@@ -67,6 +69,21 @@ def docker_or_skip() -> None:
         if os.environ.get("TIDEGAUGE_REQUIRE_DOCKER"):
             pytest.fail(f"Docker is required here: {error}")
         pytest.skip(str(error))
+
+
+def traces() -> set[str]:
+    """Every process and every container of any Tidegauge cluster that exists now."""
+    found = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if token := process.environ().get(TOKEN_VARIABLE):
+                found.add(f"process {process.pid} of {token}")
+    with suppress(CannotHere):
+        client = connect(timeout_s=5)
+        containers = client.containers.list(all=True, filters={"label": COMPOSE_PROJECT_LABEL}, ignore_removed=True)
+        found |= {f"container {container.name}" for container in containers}
+        client.close()
+    return found
 
 
 def remains(name: str, state_home: Path) -> list[str]:

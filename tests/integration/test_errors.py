@@ -5,19 +5,28 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.paths import PACKAGE
-from tests.support import cli, remains
+from tests.support import REPOSITORY, cli, traces
 
 pytestmark = pytest.mark.usefixtures("state_home")
 
 
+@pytest.fixture(autouse=True)
+def _nothing_new() -> Iterator[None]:
+    """Whatever is refused leaves no process and no container."""
+    before = traces()
+    yield
+    assert traces() <= before
+
+
 def refused(ran: subprocess.CompletedProcess[str], state_home: Path, code: int, *words: str) -> None:
-    """It ended with the code, its one sentence has the words, and nothing is left."""
+    """It ended with the code, its one sentence has the words, and no file is left."""
     assert ran.returncode == code, ran.stderr
     sentences = [line for line in ran.stderr.splitlines() if line.startswith("error")]
     assert len(sentences) == 1, ran.stderr
@@ -25,7 +34,7 @@ def refused(ran: subprocess.CompletedProcess[str], state_home: Path, code: int, 
         assert word in ran.stderr
     assert "Traceback" not in ran.stderr
     assert ran.stdout == ""
-    assert remains("local-none", state_home) == []
+    assert list(state_home.rglob("*")) == []
 
 
 @pytest.fixture
@@ -168,3 +177,63 @@ def test_commands_about_clusters_that_do_not_exist(state_home: Path) -> None:
     """`down` and `logs` name what is up instead."""
     refused(cli("cluster", "down"), state_home, 4, "no cluster is up")
     refused(cli("cluster", "logs", "local-nope"), state_home, 4, "there is no cluster 'local-nope'")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "code", "words"),
+    [
+        ("TIDEGAUGE_HOME", "/tmp/a,b", 4, ("TIDEGAUGE_HOME", "commas")),
+        ("TIDEGAUGE_HOME", "/tmp/caf\u00e9", 4, ("TIDEGAUGE_HOME",)),
+        ("XDG_STATE_HOME", "/dev/null/x", 3, ("/dev/null/x",)),
+    ],
+)
+def test_places_that_cannot_hold_a_cluster(
+    state_home: Path, variable: str, value: str, code: int, words: tuple[str, ...]
+) -> None:
+    """Said before a broker dies of it."""
+    refused(cli("cluster", "up", **{variable: value}), state_home, code, *words)
+
+
+def test_a_relative_home_is_meant_from_here(tmp_path: Path) -> None:
+    """Harness and supervisor mean the same place, and leave nothing in it."""
+    file = tmp_path / "dies.toml"
+    file.write_text('name = "dies"\n[process]\ncommand = ["false"]\n')
+    command = [sys.executable, "-P", "-m", "harness", "cluster", "up", "--target", str(file)]
+    environment = {**os.environ, "TIDEGAUGE_HOME": "here", "PYTHONPATH": str(REPOSITORY)}
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 3, ran.stderr
+    assert "died during start-up" in ran.stderr
+    assert not (tmp_path / "here" / "state").exists()
+
+
+def test_modules_in_the_working_directory_are_not_ours(tmp_path: Path) -> None:
+    """A `json.py` or a `harness` that lies around is not run in place of ours."""
+    (tmp_path / "json.py").write_text("raise SystemExit('wrong json')")
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").write_text("raise SystemExit('wrong harness')")
+    (tmp_path / "dies.toml").write_text('name = "dies"\n[process]\ncommand = ["false"]\n')
+    command = [sys.executable, "-P", "-m", "harness", "cluster", "up", "--target", "dies.toml"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 3, ran.stderr
+    assert "died during start-up" in ran.stderr
+
+
+def test_a_docker_engine_that_never_answers(state_home: Path, taken_port: int) -> None:
+    """The wait is short, and the address is named."""
+    ran = cli("cluster", "up", "--cluster", "docker", DOCKER_HOST=f"tcp://127.0.0.1:{taken_port}")
+    refused(ran, state_home, 6, f"tcp://127.0.0.1:{taken_port}", "--cluster local")
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("image", ["!!!", "Upper/Case"])
+def test_an_image_name_that_is_none(state_home: Path, image: str) -> None:
+    """The variable it came from is named."""
+    refused(cli("cluster", "up", "--cluster", "docker", KAFKA_IMAGE=image), state_home, 4, "KAFKA_IMAGE")
+
+
+def test_files_that_are_no_certificates(state_home: Path, tmp_path: Path) -> None:
+    """Said at once, and not as a connection that fails."""
+    (tmp_path / "ca.pem").write_text("not a certificate")
+    flags = ("--cluster", "external", "--bootstrap", "127.0.0.1:9", "--tls-ca", str(tmp_path / "ca.pem"))
+    refused(cli("cluster", "up", *flags), state_home, 4, "ca.pem", "PEM")

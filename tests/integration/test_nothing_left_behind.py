@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from harness.clusters.local import LocalCluster
+from harness.clusters.target import load_target
 from harness.guard import OWNER_FILE
 from harness.processes import TOKEN_VARIABLE, marked
 from harness.supervisor import IDENTITY_FILE
@@ -231,4 +235,113 @@ def test_a_cluster_that_is_left_alone_stays(state_home: Path) -> None:
         time.sleep(0.1)
     assert kafka_python_round_trip(cluster["bootstrap"]) == EXPECTED
     assert cli("cluster", "down", "--all").returncode == 0
+    assert remains(cluster["name"], state_home) == []
+
+
+DAEMON = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve(sys.executable, [sys.executable, "-m", "http.server", "-b", "127.0.0.1", sys.argv[1]], {})
+"""
+
+
+@pytest.fixture
+def daemon_target(tmp_path: Path) -> str:
+    """A product that forks itself into the background and throws its environment away."""
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    file = tmp_path / "daemon.toml"
+    file.write_text(f"""
+name = "daemon"
+ready = "port"
+[process]
+command = ["{sys.executable}", "{tmp_path / "daemon.py"}", "{{port.kafka}}"]
+""")
+    return str(file)
+
+
+def listeners(cluster: dict[str, Any]) -> list[str]:
+    """The nodes of a cluster on whose ports somebody still listens."""
+    found = []
+    for node in cluster["nodes"]:
+        host, _, port = node["address"].rpartition(":")
+        with socket.socket() as probe:
+            if probe.connect_ex((host, int(port))) == 0:
+                found.append(node["address"])
+    return found
+
+
+@pytest.mark.parametrize("sigkill", [False, True], ids=["down", "sigkill"])
+def test_a_node_that_daemonises_goes_too(state_home: Path, daemon_target: str, *, sigkill: bool) -> None:
+    """Neither a new session nor an empty environment takes a process out of our sight."""
+    cluster = up("--target", daemon_target)
+    assert len(listeners(cluster)) == 3
+    if sigkill:
+        os.kill(cluster["harness_pid"], signal.SIGKILL)
+        gone(cluster["name"], state_home)
+    else:
+        assert cli("cluster", "down").returncode == 0
+    assert listeners(cluster) == []
+    assert remains(cluster["name"], state_home) == []
+
+
+def test_a_harness_that_hangs_does_not_keep_its_cluster(state_home: Path, daemon_target: str) -> None:
+    """`down` waits a little, then kills it; the supervisor does the rest."""
+    cluster = up("--target", daemon_target)
+    os.kill(cluster["harness_pid"], signal.SIGSTOP)
+    assert cli("cluster", "down").returncode == 0
+    assert listeners(cluster) == []
+    assert remains(cluster["name"], state_home) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="needs a pid namespace")
+def test_a_command_in_another_container_leaves_a_living_cluster_alone(state_home: Path, daemon_target: str) -> None:
+    """Pids mean nothing there; the lock does."""
+    cluster = up("--target", daemon_target)
+    ran = subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", *command("cluster", "status", "--json")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [each["name"] for each in json.loads(ran.stdout)] == [cluster["name"]]
+    assert len(listeners(cluster)) == 3
+    os.kill(cluster["harness_pid"], signal.SIGKILL)
+    gone(cluster["name"], state_home)
+    assert listeners(cluster) == []
+
+
+def test_output_that_goes_nowhere_leaves_no_cluster(state_home: Path, daemon_target: str) -> None:
+    """A cluster whose name nobody was told is removed again."""
+    with Path("/dev/full").open("w") as full:
+        arguments = command("cluster", "up", "--target", daemon_target, "--json")
+        ran = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert ran.returncode == 6
+    assert list(state_home.rglob("*")) == []
+
+
+def test_down_does_not_end_other_programs(state_home: Path, daemon_target: str) -> None:
+    """A cluster that a program holds through Python is that program's own."""
+    with LocalCluster(load_target(daemon_target)) as cluster:
+        refused = cli("cluster", "down", cluster.name)
+        assert refused.returncode == 4
+        assert str(os.getpid()) in refused.stderr
+        assert cli("cluster", "down", "--all").returncode == 0
+        assert len(listeners({"nodes": [vars(node) for node in cluster.nodes]})) == 3
+    assert list(state_home.rglob("*")) == []
+
+
+@pytest.mark.docker
+def test_undo_goes_to_the_engine_that_was_used(state_home: Path) -> None:
+    """Both were killed, and DOCKER_HOST points elsewhere since: the containers are found all the same."""
+    cluster = up("--cluster", "docker")
+    directory = Path(cluster["directory"])
+    pids = [json.loads((directory / file).read_text())["pid"] for file in (IDENTITY_FILE, OWNER_FILE)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids), "both are dead")
+    assert cli("cluster", "status", DOCKER_HOST="unix:///nowhere/docker.sock").returncode == 0
     assert remains(cluster["name"], state_home) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,11 +15,12 @@ from cryptography.hazmat.primitives import serialization
 
 from harness.clusters.external import ExternalCluster
 from harness.clusters.local import LocalCluster
+from harness.clusters.once import kept_dir
 from harness.clusters.target import load_target
 from harness.clusters.which_image import ensure_image
 from harness.errors import CannotHere, ClusterError
 from harness.jars import locked_versions
-from harness.paths import PACKAGE
+from harness.paths import PACKAGE, cache_dir
 from harness.progress import Silent
 from harness.security import Security, from_environment
 from tests.integration.traffic import EXPECTED, confluent_round_trip, kafka_python_round_trip
@@ -51,6 +53,22 @@ def test_the_demonstration(state_home: Path, tmp_path: Path) -> None:
     assert [row["messages"] for row in told["partitions"]] == [1667, 1667, 1666]
     assert all(row["gaps"] == 0 and row["deviation"] == 0 for row in told["partitions"])
     assert remains("local-none", state_home) == []
+
+
+def test_a_damaged_cache_mends_itself(state_home: Path, tmp_path: Path) -> None:
+    """A truncated archive and a truncated checkpoint are made anew instead of failing inside a broker."""
+    target = load_target("kafka")
+    shutil.copytree(cache_dir(), tmp_path / "cache" / "tidegauge")
+    cache = tmp_path / "cache" / "tidegauge"
+    damaged = [cache / kept_dir(target).relative_to(cache_dir()) / "data" / "bootstrap.checkpoint"]
+    damaged += list(cache.rglob(f"kafka-clients-{target.version}.jar"))
+    assert len(damaged) == 2
+    for file in damaged:
+        file.write_bytes(file.read_bytes()[:10])
+    cluster = up(XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert kafka_python_round_trip(cluster["bootstrap"]) == EXPECTED
+    assert cli("cluster", "down").returncode == 0
+    assert remains(cluster["name"], state_home) == []
 
 
 def test_another_product_as_processes(state_home: Path, tmp_path: Path) -> None:
