@@ -178,7 +178,7 @@ def down(
 ) -> None:
     """Remove a cluster: its processes, containers, networks, ports and directory."""
     left = sweep()
-    chosen = [c for c in detached.running() if c.description["held_by_tidegauge"]] if every else [detached.find(name)]
+    chosen = detached.left_up() if every else [detached.find(name)]
     for cluster in chosen:
         detached.take_down(cluster)
     show.removed(out, [cluster.name for cluster in chosen], as_json=as_json)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,6 +23,7 @@ from harness.errors import CannotHere, ClusterError, Exit, Interrupted, Tidegaug
 from harness.guard import is_watched, owner_of
 from harness.keeper import KEEP
 from harness.paths import cluster_dirs, clusters_dir
+from harness.processes import Identity
 from harness.progress import Progress
 from harness.undo import COMPOSE_PROJECT_LABEL
 
@@ -100,6 +102,11 @@ def running() -> list[Detached]:
     return found
 
 
+def left_up() -> list[Detached]:
+    """Those that `cluster up` started; others belong to programs that hold them through Python."""
+    return [cluster for cluster in running() if cluster.description.get("held_by_tidegauge")]
+
+
 def find(name: str | None) -> Detached:
     """A cluster by its name, or the only one there is."""
     clusters = running()
@@ -127,12 +134,11 @@ def take_down(cluster: Detached) -> None:
     if owner is None and is_watched(cluster.directory):
         raise CannotHere(f"the harness of {cluster.name} runs in another container", "run this command there")
     if owner:
-        os.kill(owner.pid, signal.SIGTERM)
+        _send(owner, signal.SIGTERM)
         try:
             _wait_gone(cluster.directory, OBEY_TIMEOUT_S)
         except ClusterError:
-            if owner.alive():  # stopped or hung; its supervisor does the rest
-                os.kill(owner.pid, signal.SIGKILL)
+            _send(owner, signal.SIGKILL)  # stopped or hung; its supervisor does the rest
     _wait_gone(cluster.directory)
 
 
@@ -171,6 +177,12 @@ def _ask(node: dict[str, Any]) -> dict[str, Any]:
 def _raise(error: dict[str, Any]) -> NoReturn:
     kind = ERRORS.get(error["exit_code"], ClusterError)
     raise kind(error["message"], error["remedy"], tuple(line for note in error["notes"] for line in note.splitlines()))
+
+
+def _send(owner: Identity, signal_number: signal.Signals) -> None:
+    if owner.alive():
+        with suppress(ProcessLookupError):
+            os.kill(owner.pid, signal_number)
 
 
 def _wait_gone(directory: Path | None, timeout_s: float = DOWN_TIMEOUT_S) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 from harness.errors import ClusterError, TidegaugeError, from_os_error
@@ -49,14 +50,17 @@ class Guard:
 
     def keep_supervised(self) -> None:
         """Start another supervisor if somebody killed ours."""
-        if select.select([self._report], [], [], 0)[0] and not os.read(self._report, 4096):
+        gone = self._report == NONE
+        if gone or (select.select([self._report], [], [], 0)[0] and not os.read(self._report, 4096)):
             self._start_supervisor()
 
     def release(self) -> None:
         """Have everything undone and wait for it; what could not be undone is an error that names it."""
-        self.keep_supervised()
-        self._lifeline = _closed(self._lifeline)
-        said = self._read_line(UNDO_TIMEOUT_S)
+        said = ""
+        with suppress(TidegaugeError):  # without a supervisor we do it ourselves
+            self.keep_supervised()
+            self._lifeline = _closed(self._lifeline)
+            said = self._read_line(UNDO_TIMEOUT_S)
         self.let_go()
         left = json.loads(said) if said else undo_all(self.directory)
         if left:
@@ -86,7 +90,7 @@ class Guard:
                 stderr=subprocess.DEVNULL,
                 env=environment,
                 start_new_session=True,
-                check=True,
+                check=False,
             )
         finally:
             os.close(stdin)

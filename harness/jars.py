@@ -144,7 +144,7 @@ def _is_made_from(lock: Path, inputs: str) -> bool:
     try:
         with lock.open() as file:
             return file.readline().strip() == inputs
-    except FileNotFoundError:
+    except (FileNotFoundError, UnicodeDecodeError):
         return False
 
 

@@ -30,11 +30,13 @@ def main() -> None:
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_IGN)
     os.chdir("/")
+    new = not directory.exists()
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         claim(directory / IDENTITY_FILE)
     except OSError as error:
-        shutil.rmtree(directory, ignore_errors=True)
+        if new:  # a supervisor that replaces another one must not take the journal with it
+            shutil.rmtree(directory, ignore_errors=True)
         _say(json.dumps([error.errno, error.strerror, str(directory)]))
         return
     _say(READY)

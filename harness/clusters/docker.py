@@ -44,7 +44,8 @@ _STATES = {
 
 def endpoint() -> str:
     """Where the Docker engine is: DOCKER_HOST, or what the current context of its command line says."""
-    return os.environ.get("DOCKER_HOST") or ContextAPI.get_current_context().Host or "unix:///var/run/docker.sock"
+    found = os.environ.get("DOCKER_HOST") or ContextAPI.kwargs_from_context().get("base_url")
+    return str(found or "unix:///var/run/docker.sock")
 
 
 def connect(timeout_s: int = 60) -> docker.DockerClient:

@@ -14,9 +14,10 @@ import os
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 
 PR_SET_CHILD_SUBREAPER = 36
+AWAITED = {signal.SIGCHLD, signal.SIGTERM}
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def main() -> int:
@@ -25,28 +26,29 @@ def main() -> int:
     if sys.platform != "linux":
         os.execvp(command[0], command)  # noqa: S606 - the node's command, as the target gives it
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    first = os.posix_spawnp(command[0], command, os.environ)
-    signal.signal(signal.SIGTERM, _pass_on)
+    # blocked and waited for, so that none is lost, whenever it comes; the node itself starts as if we were not there
+    signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
+    first = os.posix_spawnp(command[0], command, os.environ, setsigmask=(), setsigdef=IGNORED_BY_PYTHON)
     code = 0
     while True:
+        if signal.sigwait(AWAITED) == signal.SIGTERM:
+            _send_to_children(signal.SIGTERM)
         try:
-            pid, status = os.wait()
+            pid = 1
+            while pid:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == first:
+                    code = os.waitstatus_to_exitcode(status)
+                    code = code if code >= 0 else 128 - code
         except ChildProcessError:
             return code
-        if pid == first:
-            code = os.waitstatus_to_exitcode(status)
-            code = code if code >= 0 else 128 - code
         if code:  # the node failed: what it left behind is of no use
             _send_to_children(signal.SIGKILL)
 
 
-def _pass_on(signal_number: int, _frame: FrameType | None) -> None:
-    _send_to_children(signal.Signals(signal_number))
-
-
 def _send_to_children(signal_number: signal.Signals) -> None:
     for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
-        os.kill(int(child), signal_number)
+        os.kill(int(child), signal_number)  # one that has ended stays a zombie until we wait for it
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.clusters.target import Target, write_inside
+from harness.clusters.target import Target, inside, write_inside
 from harness.errors import ClusterError
 from harness.paths import cache_dir
 from harness.progress import Progress
@@ -37,8 +37,9 @@ def is_kept(target: Target) -> bool:
     directory = kept_dir(target)
     try:
         manifest: dict[str, str] = json.loads((directory / MANIFEST).read_text())
-        return all(_digest(directory / name) == digest for name, digest in manifest.items())
-    except (OSError, ValueError, AttributeError):
+        wanted = set(target.once.keep) if target.once else set()
+        return set(manifest) == wanted and all(_digest(directory / name) == manifest[name] for name in wanted)
+    except (OSError, ValueError, TypeError, KeyError):
         return False
 
 
@@ -58,7 +59,7 @@ def ensure(target: Target, scratch: Path, render: Render, environment: dict[str,
         code, said = f"none after {TIMEOUT_S:.0f} s", (error.stdout or b"") + (error.stderr or b"")
     except OSError as error:
         code, said = "none", str(error).encode()
-    if code != "0" or not all((scratch / name).is_file() for name in part.keep):
+    if code != "0" or not all(inside(scratch, name).is_file() for name in part.keep):
         raise ClusterError(
             f"preparing {target.name} {target.version} failed (exit code {code})",
             "its output is below",
@@ -73,13 +74,15 @@ def _keep(target: Target, scratch: Path, names: tuple[str, ...]) -> None:
     manifest = {}
     for name in names:
         manifest[name] = _digest(scratch / name)
-        _place(scratch / name, directory / name)
+        _place(scratch / name, inside(directory, name))
     (scratch / MANIFEST).write_text(json.dumps(manifest))
     _place(scratch / MANIFEST, directory / MANIFEST)
 
 
 def _place(source: Path, destination: Path) -> None:
     destination.parent.mkdir(parents=True, exist_ok=True)
+    if destination.is_dir():
+        shutil.rmtree(destination)
     unfinished = destination.with_name(f"{destination.name}.{source.parent.name}")
     shutil.copy(source, unfinished)
     unfinished.rename(destination)

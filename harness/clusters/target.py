@@ -34,9 +34,6 @@ from harness.paths import PACKAGE
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_]+(?:\.[a-z0-9_-]+(?::[a-z]+)?)?)\}")
 
 
-# what a command line and an environment can carry
-Word = Annotated[str, Field(pattern=r"^[^\x00]*$")]
-VariableName = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
 ReadyKind = Literal["kafka", "answers", "port"]
 
 
@@ -46,6 +43,12 @@ class ReadyCheck:
 
     kind: ReadyKind
     timeout_s: float
+
+
+# what a command line and an environment can carry
+Word = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+FileName = Annotated[str, Field(pattern=r"^[^/\x00][^\x00]*$")]
+VariableName = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
 
 
 class JavaPart(Model):
@@ -59,9 +62,9 @@ class JavaPart(Model):
 class OncePart(Model):
     """Run one time per version in an empty directory; the files it leaves are given to every node."""
 
-    command: tuple[str, ...]
-    files: dict[str, str] = {}
-    keep: tuple[str, ...]
+    command: tuple[Word, ...] = Field(min_length=1)
+    files: dict[FileName, str] = {}
+    keep: tuple[FileName, ...] = Field(min_length=1)
 
 
 class ProcessPart(Model):
@@ -69,7 +72,7 @@ class ProcessPart(Model):
 
     command: tuple[Word, ...] = Field(min_length=1)
     env: dict[VariableName, Word] = {}
-    files: dict[str, str] = {}
+    files: dict[FileName, str] = {}
 
 
 class ContainerPart(Model):
@@ -79,7 +82,7 @@ class ContainerPart(Model):
     image: str | None = Field(default=None, min_length=1)
     command: tuple[Word, ...] = ()
     env: dict[VariableName, Word] = {}
-    files: dict[str, str] = {}
+    files: dict[FileName, str] = {}
 
     @model_validator(mode="after")
     def _one_way(self) -> ContainerPart:
@@ -221,10 +224,16 @@ def render(text: str, values: Mapping[str, str], source: str) -> str:
     return _PLACEHOLDER.sub(fill, text)
 
 
-def write_inside(directory: Path, name: str, content: str | bytes) -> None:
-    """A file of a target, which must lie in the directory it is meant for."""
+def inside(directory: Path, name: str) -> Path:
+    """The place of a target's file, which must lie in the directory it is meant for."""
     path = (directory / name).resolve()
     if not path.is_relative_to(directory.resolve()):
         raise UsageError(f"the file '{name}' of the target lies outside the node's directory", "use a relative name")
+    return path
+
+
+def write_inside(directory: Path, name: str, content: str | bytes) -> None:
+    """Write a file of a target."""
+    path = inside(directory, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from harness import wire
 from harness.clusters import base
 from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState, new_uuid, wait_until
-from harness.clusters.target import ReadyCheck, ReadyKind
+from harness.clusters.docker import DockerCluster
+from harness.clusters.external import ExternalCluster
+from harness.clusters.local import LocalCluster
+from harness.clusters.target import ReadyCheck, ReadyKind, Target, load_target
+from harness.config import parse
 from harness.errors import CannotHere, ClusterError, NodeDied, UsageError
+from harness.security import Security
 from harness.wire import Metadata, WireError
 
 BOTH = {1: "h:1", 2: "h:2"}
@@ -209,9 +216,107 @@ def test_a_node_that_dies_ends_the_wait(slept: list[float]) -> None:
     assert slept == []
 
 
-def test_a_stranger_on_our_ports_is_refused() -> None:
-    """Where we gave the id, another one means another cluster."""
+def test_a_stranger_on_our_ports_is_refused(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
+    """Where we gave the id, another one, or none, means another cluster: the wait ends at once."""
     cluster = Paper()
-    assert cluster._only_ours(cluster.cluster_id) == cluster.cluster_id
-    with pytest.raises(ClusterError, match="another cluster answers on our ports"):
-        cluster._only_ours("another")
+    cluster._id_is_ours = True
+    ours = cluster.cluster_id
+    answering(monkeypatch, lambda _: Metadata(ours, 1, BOTH))
+    cluster.wait_until_ready()
+    assert cluster.cluster_id == ours
+    for found in ("another", ours.lower() + "x", None):
+        answers = {"h:1": Metadata(ours, 1, BOTH), "h:2": Metadata(found, 1, BOTH)}
+        answering(monkeypatch, answers.__getitem__)
+        said = rf"another cluster answers on our ports \(id {found or ''}, ours is {ours}\)"
+        with pytest.raises(ClusterError, match=said):
+            cluster.wait_until_ready()
+        assert cluster.cluster_id == ours
+    assert slept == []
+
+
+def test_an_id_that_is_not_ours_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product that takes no id from us has its own, and that one is the cluster's."""
+    cluster = Paper()
+    assert not cluster._id_is_ours
+    answering(monkeypatch, lambda _: Metadata("its-own", 1, BOTH))
+    cluster.wait_until_ready()
+    assert cluster.cluster_id == "its-own"
+    assert cluster.describe().cluster_id == "its-own"
+
+
+@pytest.mark.parametrize(
+    ("process", "ours"),
+    [
+        ({"command": ["x"]}, False),
+        ({"command": ["x", "--id={cluster_id}"]}, True),
+        ({"command": ["x"], "env": {"ID": "{cluster_id}"}}, True),
+        ({"command": ["x"], "files": {"conf": "id={cluster_id}"}}, True),
+        ({"command": ["x"], "files": {"conf": "id={node_id}"}}, False),
+    ],
+)
+def test_who_gives_the_id(process: dict[str, Any], ours: bool) -> None:  # noqa: FBT001
+    """The id is ours where the target hands it to its nodes, as a process or in a container."""
+    local = parse(Target, {"name": "thing", "process": process}, "thing.toml")
+    assert LocalCluster(local)._id_is_ours is ours
+    container = parse(Target, {"name": "thing", "container": {"image": "i", **process}}, "thing.toml")
+    assert DockerCluster(container, image="i")._id_is_ours is ours
+    assert ExternalCluster(("h:1",), Security())._id_is_ours is False
+
+
+def test_the_id_of_shipped_clusters_is_ours() -> None:
+    """Of processes, and of the containers of our compose file."""
+    assert LocalCluster(load_target("kafka"))._id_is_ours
+    assert DockerCluster(load_target("kafka"), image="apache/kafka:4.3.1")._id_is_ours
+
+
+@pytest.mark.parametrize("variable", ["XDG_STATE_HOME", "XDG_CACHE_HOME", "TIDEGAUGE_HOME"])
+@pytest.mark.parametrize("name", ["a,b", "a:b", "a\\b", "a\nb", "ä", "☃"])
+def test_a_path_that_brokers_cannot_be_told_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, name: str
+) -> None:
+    """Settings are lists with commas, class paths have colons: said before anything is made."""
+    cluster = Paper()
+    monkeypatch.setenv(variable, str(tmp_path / name))
+    with pytest.raises(UsageError, match=r"holds letters that broker settings and class paths cannot.*TIDEGAUGE_HOME"):
+        cluster.start()
+    assert cluster.actions == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_letters_are_no_trouble(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Blanks and signs among them."""
+    monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "a b-c_d.e+f'g$h"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**40))
+    Paper().check_place()
+
+
+class Reluctant:
+    """A guard that cannot undo."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def release(self) -> None:
+        """It fails."""
+        raise ClusterError("not everything could be removed (netns a: busy)", "mend it")
+
+
+@pytest.mark.parametrize("error", [NodeDied("it died", "see", ("last words",)), KeyboardInterrupt(), OSError("odd")])
+def test_a_failing_undo_does_not_hide_why_the_start_failed(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """The first error is raised, and what could not be undone is a note to it."""
+    cluster = Paper()
+
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(base, "Guard", Reluctant)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**40))
+    monkeypatch.setattr(cluster, "_bring_up", fail)
+    with pytest.raises(type(error)) as caught:
+        cluster.start()
+    assert caught.value is error
+    assert error.__notes__[-1] == "not everything could be removed (netns a: busy): mend it"
+    with pytest.raises(ClusterError, match="is not up"):
+        _ = cluster.guard

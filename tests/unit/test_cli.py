@@ -14,7 +14,8 @@ import pytest
 import typer
 
 import harness
-from harness import cli
+from harness import cli, detached
+from harness.clusters.spec import ClusterSpec
 from harness.doctor import Check
 from harness.errors import CannotHere, Exit, NodeDied
 from tests.support import cli as run_process
@@ -103,6 +104,8 @@ def test_version(run: Run) -> None:
         ["cluster", "up", "--nope"],
         ["cluster", "up", "--cluster", "cloud"],
         ["cluster", "up", "--sasl", "GSSAPI"],
+        ["demo", "--cluster", "external"],
+        ["demo", "--cluster", "cloud"],
         ["cluster", "up", "--ports"],
         ["cluster", "logs", "-n", "0"],
         ["cluster", "logs", "-n", "many"],
@@ -156,6 +159,38 @@ def test_no_cluster_is_no_error_where_all_are_meant(run: Run) -> None:
     assert json.loads(run("cluster", "status", "--json")[1]) == []
     assert run("cluster", "status")[:2] == (Exit.VALID, "no cluster is up\n")
     assert json.loads(run("cluster", "down", "--all", "--json")[1]) == {"removed": []}
+
+
+def test_all_are_those_that_cluster_up_left(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`down --all` takes no cluster from a program that uses it; naming one says whose it is."""
+    clusters = [
+        detached.Detached(tmp_path / name, {"held_by_tidegauge": ours, "harness_pid": 7})
+        for name, ours in (("a", True), ("b", False), ("c", True))
+    ]
+    taken: list[str] = []
+    monkeypatch.setattr(detached, "running", lambda: clusters)
+    with monkeypatch.context() as patch:
+        patch.setattr(detached, "take_down", lambda cluster: taken.append(cluster.name))
+        code, out, _ = run("cluster", "down", "--all", "--json")
+    assert (code, json.loads(out), taken) == (Exit.VALID, {"removed": ["a", "c"]}, ["a", "c"])
+    code, out, err = run("cluster", "down", "b")
+    assert (code, out) == (Exit.USAGE, "")
+    assert "b belongs to the program with pid 7" in err
+
+
+@pytest.mark.parametrize("kind", ["local", "docker"])
+def test_the_demo_runs_on_our_own_clusters(run: Run, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Of both kinds."""
+    kinds: list[str] = []
+
+    def pretend(spec: ClusterSpec, progress: object) -> Outcome:
+        kinds.append(spec.kind)
+        return Outcome(Settings(messages=1), 1, received={0: [(0, 0)]})
+
+    monkeypatch.setattr("harness.demo.run", pretend)
+    monkeypatch.setattr(ClusterSpec, "with_image", lambda self, *_: self)
+    assert run("demo", "--cluster", kind, "--json")[0] == Exit.VALID
+    assert kinds == [kind]
 
 
 @pytest.mark.parametrize(

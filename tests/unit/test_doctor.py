@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -13,9 +15,11 @@ import pytest
 
 from harness import doctor
 from harness.clusters import netns
+from harness.clusters.once import MANIFEST, is_kept, kept_dir
 from harness.clusters.target import load_target
 from harness.doctor import Check, examine
 from harness.errors import CannotHere
+from harness.jars import locked_versions
 from harness.java import Java
 from harness.ports import PortLeases
 
@@ -36,7 +40,7 @@ def disk(free_bytes: int) -> Callable[[Path], SimpleNamespace]:
 
 MISSING: dict[str, Patch] = {
     "java": (doctor, "find_java", refuse),
-    "kafka": (doctor, "cache_dir", lambda: Path("/nonexistent")),
+    "kafka": (doctor, "is_kept", lambda _: False),
     "ports": (PortLeases, "take", refuse),
     "disk": (shutil, "disk_usage", disk(2**20)),
     "docker": (doctor, "connect", refuse),
@@ -51,13 +55,13 @@ MISSING: dict[str, Patch] = {
 @pytest.fixture
 def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_home: Path) -> None:
     """A machine that has everything."""
-    (tmp_path / "once" / f"kafka-{load_target('kafka').version}").mkdir(parents=True)
     iptables = tmp_path / "iptables"
     iptables.write_text("#!/bin/sh\necho iptables v1.8\n")
     iptables.chmod(0o755)
     engine = SimpleNamespace(version=lambda: {"Version": "27"})
     for where, name, value in (
         (doctor, "find_java", lambda: Java(Path("/j"), 21, "PATH")),
+        (doctor, "is_kept", lambda target: target == load_target("kafka")),
         (doctor, "cache_dir", lambda: tmp_path),
         (shutil, "disk_usage", disk(2**40)),
         (doctor, "connect", lambda timeout_s: engine),
@@ -76,13 +80,14 @@ def by_name(checks: list[Check]) -> dict[str, Check]:
 
 
 @pytest.mark.usefixtures("healthy")
-def test_a_machine_that_has_everything(state_home: Path) -> None:
+def test_a_machine_that_has_everything(state_home: Path, tmp_path: Path) -> None:
     """All checks pass, say what they found, cost nothing, and leave nothing behind."""
     checks = examine()
     assert [check.name for check in checks] == NAMES
     assert [check for check in checks if not check.ok or not check.found or check.costs or check.remedy] == []
     assert by_name(checks)["java"].found == "Java 21 from PATH (/j)"
     assert by_name(checks)["iptables"].found == "iptables v1.8"
+    assert by_name(checks)["kafka"].found == f"Apache Kafka {load_target('kafka').version} in {tmp_path}"
     assert not state_home.exists() or not list(state_home.iterdir())
 
 
@@ -100,6 +105,32 @@ def test_one_missing_thing_is_told(monkeypatch: pytest.MonkeyPatch, name: str) -
     assert check.needed_for_local == (name in NEEDED)
     also = {"docker": {"image"}}.get(name, set())  # without an engine nobody can look at its images
     assert {other for other in checks if not checks[other].ok} == {name} | also
+
+
+@pytest.mark.usefixtures("healthy")
+def test_kafka_is_there_when_what_it_needs_once_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Undamaged, in the cache, of the version that is used unless told; others alone are not enough."""
+    monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(doctor, "is_kept", is_kept)
+    newest, older, *_ = locked_versions("kafka")
+    assert load_target("kafka").version == newest
+    assert not by_name(examine())["kafka"].ok
+    kept = {}
+    for version in (older, newest):
+        directory = kept_dir(load_target("kafka", version))
+        directory.mkdir(parents=True)
+        kept[version] = directory / "data" / "bootstrap.checkpoint"
+        kept[version].parent.mkdir()
+        kept[version].write_text("content")
+        digest = hashlib.sha256(b"content").hexdigest()
+        assert not by_name(examine())["kafka"].ok
+        (directory / MANIFEST).write_text(json.dumps({"data/bootstrap.checkpoint": digest}))
+    assert by_name(examine())["kafka"].found == f"Apache Kafka {newest}, {older} in {tmp_path}"
+    kept[older].write_text("conten")
+    assert by_name(examine())["kafka"].found == f"Apache Kafka {newest} in {tmp_path}"
+    kept[newest].write_text("contend")
+    check = by_name(examine())["kafka"]
+    assert (check.ok, check.found) == (False, "Apache Kafka is not downloaded yet")
 
 
 @pytest.mark.usefixtures("healthy")

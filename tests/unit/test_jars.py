@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from harness import jars
+from harness.clusters.target import load_target
 from harness.errors import CannotHere, Exit, TidegaugeError, UsageError
-from harness.jars import Jar, ensure_jars, locked_versions
+from harness.jars import Jar, ensure_jars, inputs_line, locked_versions, write_lock
 from harness.progress import Silent
 
 # jgo leaves the connections of answers it does not read to the garbage collector
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 CONTENT = b"an archive"
 JAR = Jar("org.example", "thing", "1.0", "", hashlib.sha256(CONTENT).hexdigest())
+COORDINATES = ["org.example:thing:1.0"]
+INPUTS = inputs_line(COORDINATES, [])
 URL = "/org/example/thing/1.0/thing-1.0.jar"
 POM = """<project><modelVersion>4.0.0</modelVersion><groupId>{g}</groupId><artifactId>{a}</artifactId>
 <version>1.0</version><dependencies>{d}</dependencies></project>"""
@@ -74,7 +77,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
             pass
 
     (tmp_path / "locks").mkdir()
-    (tmp_path / "locks" / "thing-1.0.lock").write_text(f"# a comment\n\n{JAR.line()}\n")
+    (tmp_path / "locks" / "thing-1.0.lock").write_text(f"{INPUTS}\n# a comment\n\n{JAR.line()}\n")
     monkeypatch.setattr(jars, "_shipped_locks", lambda: tmp_path / "locks")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -91,7 +94,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
 
 def ensure(name: str = "thing") -> list[Path]:
     """The archives of a product: `thing` is locked, `free` is not."""
-    return ensure_jars(name, "1.0", ["org.example:thing:1.0"], [], Silent())
+    return ensure_jars(name, "1.0", COORDINATES, [], Silent())
 
 
 def cached(tmp_path: Path) -> list[str]:
@@ -180,7 +183,8 @@ def test_what_has_no_lock_is_resolved_once(repository: Repository, tmp_path: Pat
     repository.publish_thing()
     paths = ensure("free")
     assert [path.read_bytes() for path in paths] == [b"part an archive", b"thing an archive"]
-    lock = (tmp_path / "cache/tidegauge/locks/free-1.0.lock").read_text().splitlines()
+    inputs, *lock = (tmp_path / "cache/tidegauge/locks/free-1.0.lock").read_text().splitlines()
+    assert inputs == INPUTS
     assert [Jar.from_line(line).path for line in lock] == paths
     repository.asked.clear()
     assert ensure("free") == paths
@@ -192,6 +196,76 @@ def test_what_is_excluded_is_left_out(repository: Repository) -> None:
     repository.publish_thing()
     paths = ensure_jars("free", "1.0", ["org.example:thing:1.0"], ["org.other:part"], Silent())
     assert [path.name for path in paths] == ["thing-1.0.jar"]
+
+
+@pytest.mark.parametrize("first", ["", "# a comment\n", f" {INPUTS}x\n", f"{inputs_line([], [])}\n"])
+def test_a_shipped_lock_made_from_something_else_is_not_used(
+    repository: Repository, tmp_path: Path, first: str
+) -> None:
+    """A lock without the right first line says nothing about what was asked for: it is resolved anew, and kept."""
+    repository.publish_thing()
+    shipped = tmp_path / "locks" / "thing-1.0.lock"
+    shipped.write_text(f"{first}{JAR.line()}\n")
+    paths = ensure()
+    assert [path.read_bytes() for path in paths] == [b"part an archive", b"thing an archive"]
+    assert shipped.read_text() == f"{first}{JAR.line()}\n"
+    assert (tmp_path / "cache/tidegauge/locks/thing-1.0.lock").read_text().splitlines()[0] == INPUTS
+    repository.asked.clear()
+    assert ensure() == paths
+    assert repository.asked == []
+
+
+@pytest.mark.parametrize("name", ["thing", "free"])
+def test_a_changed_target_does_not_get_the_archives_of_another(
+    repository: Repository, tmp_path: Path, name: str
+) -> None:
+    """Shipped or cached, a lock serves only what it was resolved from; each change is resolved anew."""
+    repository.publish_thing()
+    repository.publish(URL, CONTENT)
+    ensure(name)
+    less = ensure_jars(name, "1.0", COORDINATES, ["org.other:part"], Silent())
+    assert [path.name for path in less] == ["thing-1.0.jar"]
+    more = ensure_jars(name, "1.0", [*COORDINATES, "org.other:part:1.0"], [], Silent())
+    assert [path.name for path in more] == ["part-1.0.jar", "thing-1.0.jar"]
+    lock = (tmp_path / f"cache/tidegauge/locks/{name}-1.0.lock").read_text()
+    assert lock.splitlines()[0] == inputs_line([*COORDINATES, "org.other:part:1.0"], [])
+    assert [path.name for path in ensure(name)] == (
+        ["thing-1.0.jar"] if name == "thing" else ["part-1.0.jar", "thing-1.0.jar"]
+    )
+
+
+def test_inputs_may_be_given_once(repository: Repository) -> None:
+    """An iterator that can be read a single time is enough for the comparison and the resolution."""
+    repository.publish_thing()
+    paths = ensure_jars("free", "1.0", iter(COORDINATES), iter(["org.other:part"]), Silent())
+    assert [path.name for path in paths] == ["thing-1.0.jar"]
+    repository.asked.clear()
+    assert ensure_jars("free", "1.0", iter(COORDINATES), iter(["org.other:part"]), Silent()) == paths
+    assert repository.asked == []
+
+
+def test_the_first_line_of_a_lock() -> None:
+    """A comment of one line; the order of coordinates does not matter, anything else does."""
+    assert re.fullmatch(r"# resolved from sha256=[0-9a-f]{64}", INPUTS)
+    assert inputs_line(["b", "a"], ["d", "c"]) == inputs_line(("a", "b"), iter(["c", "d"]))
+    different = [([], []), (["a"], []), ([], ["a"]), (["a", "b"], []), (["a"], ["b"]), (["a, b"], []), (["a\n"], [])]
+    assert len({inputs_line(*each) for each in different}) == len(different)
+
+
+def test_a_lock_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Others can read it; what breaks while it is written leaves the old one."""
+    path = tmp_path / "deep" / "x.lock"
+    write_lock(path, INPUTS, [JAR])
+    assert path.read_text() == f"{INPUTS}\n{JAR.line()}\n"
+    assert path.stat().st_mode & 0o777 == 0o644
+
+    def breaking() -> Iterator[Jar]:
+        yield JAR
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_lock(path, "other", breaking())
+    assert path.read_text() == f"{INPUTS}\n{JAR.line()}\n"
 
 
 def test_a_resolved_archive_is_verified(repository: Repository, tmp_path: Path) -> None:
@@ -237,8 +311,12 @@ def test_files_are_named_as_maven_names_them(classifier: str, name: str) -> None
 
 @pytest.mark.parametrize("version", locked_versions("kafka"))
 def test_every_shipped_lock_is_sound(version: str) -> None:
-    """Every line is an archive with a SHA-256, none is there twice, and Kafka's own parts are of that version."""
-    lines = (jars._shipped_locks() / f"kafka-{version}.lock").read_text().splitlines()
+    """It was made from the shipped target; every other line is an archive with a SHA-256, none is there twice."""
+    target = load_target("kafka", version)
+    assert target.version == version
+    assert target.java
+    inputs, *lines = (jars._shipped_locks() / f"kafka-{version}.lock").read_text().splitlines()
+    assert inputs == inputs_line(target.coordinates(), target.java.exclude)
     locked = [Jar.from_line(line) for line in lines]
     assert [jar.line() for jar in locked] == lines
     assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in locked)

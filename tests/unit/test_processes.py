@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
+import psutil
 import pytest
 
-from harness.processes import TOKEN_VARIABLE, Identity, kill_marked, marked, mine
+from harness.processes import TOKEN_VARIABLE, Identity, claim, claimant, is_claimed, kill_marked, marked, mine
 from tests.support import REPOSITORY, unique
 
 Start = Callable[..., subprocess.Popen[str]]
+CLAIM = """
+import sys, time
+from pathlib import Path
+from harness.processes import claim
+descriptor = claim(Path(sys.argv[1]))
+print("claimed", flush=True)
+time.sleep(600)
+"""
+ASK = """
+import sys
+from pathlib import Path
+from harness.processes import claimant, is_claimed
+print(is_claimed(Path(sys.argv[1])), getattr(claimant(Path(sys.argv[1])), "pid", None), flush=True)
+"""
 
 
 @pytest.fixture
@@ -114,9 +132,73 @@ def test_kill_marked_finds_orphans(start: Start) -> None:
     assert not orphan.alive()
 
 
+def test_kill_marked_kills_children_before_parents(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parent that dies first would give its children away, and they could be lost from sight."""
+    token = unique("t")
+    script = f"env -u {TOKEN_VARIABLE} sh -c 'sleep 600 >/dev/null & echo $!; wait' & echo $!; wait"
+    parent = start("sh", "-c", script, token=token)
+    below = {int(line(parent)), int(line(parent))}
+    (child,) = psutil.Process(parent.pid).children()
+    (grandchild,) = child.children()
+    assert {child.pid, grandchild.pid} == below
+    killed: list[int] = []
+    kill = psutil.Process.kill
+
+    def remember(process: psutil.Process) -> None:
+        killed.append(process.pid)
+        kill(process)
+
+    monkeypatch.setattr(psutil.Process, "kill", remember)
+    kill_marked(token, gap_s=0)
+    assert killed[:3] == [grandchild.pid, child.pid, parent.pid]
+    assert Identity.of(child.pid) is None
+    assert Identity.of(grandchild.pid) is None
+
+
+def test_kill_marked_says_what_cannot_be_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that stays, for whatever reason, is named when patience ends; it was tried more than once."""
+    token = unique("t")
+    process = start("sleep", "600", token=token)
+    tries: list[int] = []
+
+    def refuse(each: psutil.Process) -> None:
+        tries.append(each.pid)
+        raise psutil.AccessDenied(each.pid)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(psutil.Process, "kill", refuse)
+        patch.setattr(psutil, "wait_procs", lambda *_, **__: None)
+        with pytest.raises(TimeoutError, match=rf"the processes \[{process.pid}\] cannot be killed"):
+            kill_marked(token, gap_s=0, patience_s=1)
+    assert len(tries) > 1
+    assert set(tries) == {process.pid}
+    assert process.poll() is None
+    kill_marked(token, gap_s=0)
+    assert process.poll() is not None
+
+
+def test_kill_marked_looks_again_after_a_quiet_moment(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was just being started when nothing was to be seen is killed as well."""
+    token = unique("t")
+    late: list[subprocess.Popen[str]] = []
+
+    def looks(asked: str) -> list[psutil.Process]:
+        assert asked == token
+        found = marked(token)
+        if not late:
+            assert found == []
+            late.append(start("sleep", "600", token=token))
+        return found
+
+    monkeypatch.setattr("harness.processes.marked", looks)
+    kill_marked(token, gap_s=0)
+    assert late[0].poll() is not None
+
+
 def test_kill_marked_of_nothing_is_no_error() -> None:
-    """Undoing twice is the same as once."""
+    """Undoing twice is the same as once, and needs no patience."""
     kill_marked(unique("t"), gap_s=0)
+    kill_marked(unique("t"), gap_s=0, patience_s=-1)
 
 
 def test_a_marked_process_does_not_kill_itself(start: Start) -> None:
@@ -134,3 +216,120 @@ def test_a_child_of_a_marked_process_does_not_kill_itself(start: Start) -> None:
     parent = start("sh", "-c", f'env -u {TOKEN_VARIABLE} "{sys.executable}" -c "$0" & wait', script, token=token)
     found, pid = line(parent), line(parent)
     assert pid not in found.strip("[]").split(", ")
+
+
+def test_a_claim_holds_until_its_descriptor_is_closed(tmp_path: Path) -> None:
+    """The file says who we are, nobody else may read it, and its lock is what counts."""
+    file = tmp_path / "owner.json"
+    assert not is_claimed(file)
+    assert not file.exists()  # asking makes nothing
+    descriptor = claim(file)
+    assert json.loads(file.read_text()) == vars(mine())
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert not os.get_inheritable(descriptor)
+    assert is_claimed(file)
+    assert claimant(file) == mine()
+    os.close(descriptor)
+    assert not is_claimed(file)
+
+
+def test_a_free_lock_has_no_claimant_though_its_process_lives(tmp_path: Path) -> None:
+    """What is written in the file proves nothing: only the lock does."""
+    file = tmp_path / "owner.json"
+    os.close(claim(file))
+    assert Identity(**json.loads(file.read_text())).alive()
+    assert claimant(file) is None
+
+
+def test_asking_does_not_take_the_lock(tmp_path: Path) -> None:
+    """Neither a held claim nor a free file is changed by who asks."""
+    file = tmp_path / "owner.json"
+    descriptor = claim(file)
+    assert [is_claimed(file), is_claimed(file)] == [True, True]
+    os.close(descriptor)
+    assert [is_claimed(file), is_claimed(file)] == [False, False]
+    os.close(claim(file))  # would wait for ever if asking had kept it
+
+
+def test_a_claim_is_seen_by_other_processes(start: Start, tmp_path: Path) -> None:
+    """Ours by them, theirs by us."""
+    ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
+    descriptor = claim(ours)
+    assert line(start(sys.executable, "-c", ASK, str(ours), token=unique("t"))) == f"True {os.getpid()}"
+    os.close(descriptor)
+    assert line(start(sys.executable, "-c", ASK, str(ours), token=unique("t"))) == "False None"
+    process = start(sys.executable, "-c", CLAIM, str(theirs), token=unique("t"))
+    assert line(process) == "claimed"
+    assert is_claimed(theirs)
+    assert claimant(theirs) == Identity.of(process.pid)
+
+
+def test_the_claim_of_a_killed_process_is_free(start: Start, tmp_path: Path) -> None:
+    """The kernel drops the lock, and the next one can have it at once."""
+    file = tmp_path / "owner.json"
+    process = start(sys.executable, "-c", CLAIM, str(file), token=unique("t"))
+    assert line(process) == "claimed"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not is_claimed(file)
+    assert claimant(file) is None
+    descriptor = claim(file)
+    assert claimant(file) == mine()
+    os.close(descriptor)
+
+
+def test_a_stopped_process_keeps_its_claim(start: Start, tmp_path: Path) -> None:
+    """It hangs, but it lives."""
+    file = tmp_path / "owner.json"
+    process = start(sys.executable, "-c", CLAIM, str(file), token=unique("t"))
+    assert line(process) == "claimed"
+    process.send_signal(signal.SIGSTOP)
+    assert is_claimed(file)
+    assert claimant(file) == Identity.of(process.pid)
+
+
+def test_a_program_that_is_started_does_not_inherit_the_claim(start: Start, tmp_path: Path) -> None:
+    """Else a broker would keep its dead harness alive."""
+    file = tmp_path / "owner.json"
+    descriptor = claim(file)
+    start("sleep", "600", token=unique("t"))
+    os.close(descriptor)
+    assert not is_claimed(file)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "null", "5", '{"pid": 1}', '{"pid": 1, "began": "1", "more": 1}', '{"pid": 1, "began": "0"}'],
+)
+def test_a_claim_of_somebody_we_cannot_see(tmp_path: Path, content: str) -> None:
+    """Claimed it is, by whom we cannot say: a process of another container, or a file that somebody damaged."""
+    file = tmp_path / "owner.json"
+    descriptor = claim(file)
+    file.write_text(content)
+    assert is_claimed(file)
+    assert claimant(file) is None
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("before", ["", "{", "x" * 1000], ids=["empty", "torn", "longer"])
+def test_a_claim_replaces_what_was_there(tmp_path: Path, before: str) -> None:
+    """Nothing of the one before stays."""
+    file = tmp_path / "owner.json"
+    file.write_text(before)
+    descriptor = claim(file)
+    assert json.loads(file.read_text()) == vars(mine())
+    os.close(descriptor)
+
+
+def test_a_claim_that_fails_keeps_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk: the error comes through, and the lock is free."""
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    file = tmp_path / "owner.json"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space left"):
+            claim(file)
+    assert not is_claimed(file)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
 from pydantic import SecretStr
 
 from harness.config import parse
@@ -12,6 +16,43 @@ from harness.errors import UsageError
 from harness.security import Mechanism, Security, from_environment
 
 PASSWORD, KEY_PASSWORD = "pass-6f1d0c", "key-83ab77"
+
+
+@dataclass(frozen=True)
+class Files:
+    """Real PEM files: an authority, a client's certificate and key, and another's key."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+    both: Path
+    encrypted_key: Path
+    other_key: Path
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """Made once: keys take a while."""
+    place = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    client, other = authority.issue_cert("client.example"), authority.issue_cert("other.example")
+    key = serialization.load_pem_private_key(client.private_key_pem.bytes(), None)
+    encrypted = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(KEY_PASSWORD.encode()),
+    )
+    contents = {
+        "ca": authority.cert_pem.bytes(),
+        "certificate": client.cert_chain_pems[0].bytes(),
+        "key": client.private_key_pem.bytes(),
+        "both": client.private_key_and_cert_chain_pem.bytes(),
+        "encrypted_key": encrypted,
+        "other_key": other.private_key_pem.bytes(),
+    }
+    for name, content in contents.items():
+        (place / f"{name}.pem").write_bytes(content)
+    return Files(**{name: place / f"{name}.pem" for name in contents})
 
 
 @pytest.fixture(autouse=True)
@@ -67,11 +108,9 @@ def test_plain_text_sets_nothing_else() -> None:
     assert Security().confluent_kafka() == {"security.protocol": "PLAINTEXT"}
 
 
-def test_both_clients_get_everything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_both_clients_get_everything(monkeypatch: pytest.MonkeyPatch, files: Files) -> None:
     """Files and secrets reach kafka-python and confluent-kafka under their names for them."""
-    ca, certificate, key = (tmp_path / name for name in ("ca.pem", "cert.pem", "key.pem"))
-    for file in (ca, certificate, key):
-        file.touch()
+    ca, certificate, key = files.ca, files.certificate, files.encrypted_key
     monkeypatch.setenv("TIDEGAUGE_SASL_USERNAME", "ann")
     monkeypatch.setenv("TIDEGAUGE_SASL_PASSWORD", PASSWORD)
     monkeypatch.setenv("TIDEGAUGE_TLS_KEY_PASSWORD", KEY_PASSWORD)
@@ -107,12 +146,63 @@ def test_tls_alone_trusts_the_machine() -> None:
     assert security.kafka_python()["ssl_cafile"] is None
 
 
+@pytest.mark.parametrize("parts", [("ca",), ("both",), ("certificate", "key"), ("ca", "certificate", "key")])
+def test_a_file_means_tls(files: Files, parts: tuple[str, ...]) -> None:
+    """Who names a certificate wants TLS, with or without the flag; a key may be in the file of its certificate."""
+    given: dict[str, Any] = {"certificate" if part == "both" else part: getattr(files, part) for part in parts}
+    security = chosen(**given)
+    assert security.protocol == "SSL"
+    found = {"ca": security.ca_file, "certificate": security.certificate_file, "key": security.key_file}
+    assert {name: path for name, path in found.items() if path} == given
+
+
+def test_a_key_without_its_certificate_is_an_error(files: Files) -> None:
+    """It proves nothing, and no client could use it."""
+    with pytest.raises(UsageError, match="a client key was given without its certificate: add --tls-cert"):
+        chosen(key=files.key)
+    with pytest.raises(UsageError, match="a client key was given without its certificate"):
+        chosen(ca=files.ca, key=files.key, tls=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\x00\xff", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
 @pytest.mark.parametrize("part", ["ca", "certificate", "key"])
-def test_a_file_means_tls(tmp_path: Path, part: str) -> None:
-    """Who names a certificate wants TLS, with or without the flag."""
-    file = tmp_path / "x.pem"
-    file.touch()
-    assert chosen(**{part: file}).protocol == "SSL"  # type: ignore[arg-type]
+def test_garbage_is_found_at_once(files: Files, tmp_path: Path, part: str, content: bytes) -> None:
+    """Before any client says that it cannot connect; the file is named."""
+    garbage = tmp_path / "garbage.pem"
+    garbage.write_bytes(content)
+    given: dict[str, Any] = {"ca": files.ca, "certificate": files.certificate, "key": files.key} | {part: garbage}
+    named = files.certificate if part == "key" else garbage
+    with pytest.raises(
+        UsageError, match=rf"{named} cannot be used for TLS \(.+\): give PEM files that belong together"
+    ):
+        chosen(**given)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key"), [("certificate", None), ("certificate", "other_key"), ("key", "certificate"), ("ca", "key")]
+)
+def test_files_that_do_not_belong_together_are_an_error(files: Files, certificate: str, key: str | None) -> None:
+    """A certificate without key, with another's key, or both mixed up."""
+    with pytest.raises(UsageError, match="cannot be used for TLS"):
+        chosen(certificate=getattr(files, certificate), key=getattr(files, key) if key else None)
+
+
+@pytest.mark.parametrize("password", [None, "", "wrong", "x" * 2000])
+def test_a_key_that_cannot_be_opened_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, files: Files, password: str | None
+) -> None:
+    """Without its password, or with a wrong one: said at once, asked of nobody, and the password is not shown."""
+    if password is not None:
+        monkeypatch.setenv("TIDEGAUGE_TLS_KEY_PASSWORD", password)
+    with pytest.raises(UsageError, match="cannot be used for TLS") as caught:
+        chosen(certificate=files.certificate, key=files.encrypted_key)
+    assert not password or password not in str(caught.value)
+
+
+def test_a_key_without_password_may_be_given_one(monkeypatch: pytest.MonkeyPatch, files: Files) -> None:
+    """It is not needed, and does no harm."""
+    monkeypatch.setenv("TIDEGAUGE_TLS_KEY_PASSWORD", KEY_PASSWORD)
+    assert chosen(certificate=files.certificate, key=files.key).protocol == "SSL"
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\r\n"])

@@ -86,6 +86,26 @@ def test_errors_and_log_lines_are_printed_verbatim(screen: Screen, text: str) ->
     assert screen.text.splitlines() == [f"error  it said {long}: mend it", f"  │ {long}", f"  │ {text}"]
 
 
+def test_notes_of_an_error_are_printed(screen: Screen) -> None:
+    """Its log lines first, then what was found out later, such as what could not be undone; line by line."""
+    failure = NodeDied("it died", "see", ("last", "words"))
+    failure.add_note("not everything could be removed (netns [a]: busy): mend it\nsecond line")
+    show.error(screen.console, failure)
+    assert screen.text.splitlines() == [
+        "error  it died: see",
+        "  │ last",
+        "  │ words",
+        "  │ not everything could be removed (netns [a]: busy): mend it",
+        "  │ second line",
+    ]
+
+
+def test_an_error_without_notes_is_one_line(screen: Screen) -> None:
+    """Nothing below it."""
+    show.error(screen.console, NodeDied("it died", "see"))
+    assert screen.text == "error  it died: see\n"
+
+
 @pytest.mark.parametrize("text", [*HOSTILE, "a\\", EMOJI])
 def test_logs_are_printed_verbatim(screen: Screen, text: str) -> None:
     """Line by line, with the node in front."""

@@ -128,7 +128,10 @@ def test_the_chosen_image_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spec(kind="docker", version="4.1").with_image(lambda _: True, Silent()).image == "img:4.1.2"
 
 
-@pytest.mark.parametrize("addresses", [[], ["h"], ["h:"], [":9092"], ["h:x"], ["h:0"], ["h:65536"], ["h:1", "h:"]])
+@pytest.mark.parametrize(
+    "addresses",
+    [[], ["h"], ["h:"], [":9092"], ["h:x"], ["h:0"], ["h:65536"], ["h:1", "h:"], ["http://h:1"], ["h/x:1"], ["/:1"]],
+)
 def test_external_addresses_are_checked(addresses: list[str]) -> None:
     """Every address is HOST:PORT, and there is at least one."""
     with pytest.raises(UsageError, match=r"is not an address|needs its addresses"):
@@ -139,6 +142,37 @@ def test_external_ports_are_plain_numbers() -> None:
     """A superscript is a digit to Python and no number."""
     with pytest.raises(UsageError):
         make_cluster(spec(kind="external", bootstrap=["h:²"]), Silent())
+
+
+@pytest.mark.parametrize("address", ["h:1", "127.0.0.1:65535", "[::1]:9092", "[fe80::1%eth0]:9092"])
+def test_addresses_of_all_kinds_are_taken(address: str) -> None:
+    """Names, and both kinds of numbers."""
+    assert isinstance(make_cluster(spec(kind="external", bootstrap=[address]), Silent()), ExternalCluster)
+
+
+def test_addresses_of_an_external_cluster_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An IPv6 address that a broker reports is written in brackets, so that its port can be told from it."""
+
+    class Admin:
+        """What the brokers say."""
+
+        def __init__(self, **_: Any) -> None:
+            pass
+
+        def describe_cluster(self) -> dict[str, Any]:
+            """Three brokers, in no order."""
+            hosts = {3: "fe80::1", 1: "h", 2: "10.0.0.1"}
+            brokers = [{"broker_id": number, "host": host, "port": 9092} for number, host in hosts.items()]
+            return {"cluster_id": "theirs", "brokers": brokers}
+
+        def close(self) -> None:
+            """Nothing to close."""
+
+    monkeypatch.setattr("harness.clusters.external.KafkaAdminClient", Admin)
+    cluster = make_cluster(spec(kind="external", bootstrap=["h:1"]), Silent())
+    cluster._bring_up()
+    assert cluster.cluster_id == "theirs"
+    assert cluster.bootstrap == "h:9092,10.0.0.1:9092,[fe80::1]:9092"
 
 
 def test_an_external_cluster_is_never_broken(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.target import NodePlan, ReadyCheck, Target, load_target, placeholders, render
+from harness.clusters.target import NodePlan, ReadyCheck, Target, load_target, placeholders, render, write_inside
 from harness.config import parse
 from harness.errors import UsageError
 from harness.jars import locked_versions
@@ -88,7 +88,25 @@ def test_a_path_is_not_a_name(path: str) -> None:
     [
         ({"process": None}, r"needs a \[process\] or a \[container\]"),
         ({"container": {}}, "either 'compose' or 'image'"),
-        ({"container": {"compose": "a", "image": "b"}}, "either 'compose' or 'image'"),
+        ({"container": {"compose": "docker-compose.yml", "image": "b"}}, "either 'compose' or 'image'"),
+        ({"container": {"compose": "a"}}, r"'container\.compose' is wrong"),
+        ({"container": {"compose": "../docker-compose.yml"}}, r"'container\.compose' is wrong"),
+        ({"container": {"image": ""}}, r"'container\.image' is wrong"),
+        ({"container": {"image": "b", "command": ["a\x00b"]}}, r"'container\.command\.0' is wrong"),
+        ({"container": {"image": "b", "env": {"A=B": "x"}}}, r"'container\.env"),
+        ({"container": {"image": "b", "env": {"A": "x\x00"}}}, r"'container\.env"),
+        ({"process": {"command": ["x", "a\x00b"]}}, r"'process\.command\.1' is wrong"),
+        ({"process": {"command": ["x"], "env": {"": "x"}}}, r"'process\.env"),
+        ({"process": {"command": ["x"], "env": {"A=B": "x"}}}, r"'process\.env"),
+        ({"process": {"command": ["x"], "env": {"A\x00": "x"}}}, r"'process\.env"),
+        ({"process": {"command": ["x"], "env": {"A": "\x00"}}}, r"'process\.env"),
+        ({"version": ""}, "'version' is wrong"),
+        ({"version": "../up"}, "'version' is wrong"),
+        ({"version": "1/2"}, "'version' is wrong"),
+        ({"version": "-1"}, "'version' is wrong"),
+        ({"version": "1 2"}, "'version' is wrong"),
+        ({"version": "1\n"}, "'version' is wrong"),
+        ({"version": "1\x00"}, "'version' is wrong"),
         ({"client_port": "nope"}, "client_port 'nope' is not one of the ports"),
         ({"logs": {"leader": "(unclosed"}}, "pattern of 'leader' is not a regular expression"),
         ({"name": "Has Space"}, "'name' is wrong"),
@@ -118,6 +136,43 @@ def test_a_target_that_cannot_work_is_refused(changes: dict[str, Any]) -> None:
     """What would fail in any case later fails when the file is read."""
     with pytest.raises(UsageError):
         parse(Target, MINIMAL | changes, "thing.toml")
+
+
+@pytest.mark.parametrize("version", ["unknown", "4.3.1", "1.0.0-rc1", "2024.1+build_7", "v1"])
+def test_versions_of_all_products_are_taken(version: str) -> None:
+    """Whatever can be a part of a file's name."""
+    assert parse(Target, MINIMAL | {"version": version}, "thing.toml").version == version
+
+
+def test_words_of_a_command_may_hold_anything_else() -> None:
+    """Lines, blanks, equal signs, and nothing at all."""
+    words = ("sh", "-c", "a\nb=c", "", "ü")
+    part = {"command": words, "env": {"A.b-c": "x=y\nz", "B": ""}}
+    process = parse(Target, MINIMAL | {"process": part}, "thing.toml").process
+    assert process
+    assert process.command == words
+    assert process.env == part["env"]
+
+
+@pytest.mark.parametrize("name", ["file", "deep/down/file", "deep/../file", "./file"])
+@pytest.mark.parametrize("content", ["tëxt", b"\x00\xff"])
+def test_a_file_is_written_inside(tmp_path: Path, name: str, content: str | bytes) -> None:
+    """Text as UTF-8, bytes as they are, with the directories it needs."""
+    write_inside(tmp_path / "node", name, content)
+    expected = content.encode() if isinstance(content, str) else content
+    assert (tmp_path / "node" / name.replace("deep/../", "")).read_bytes() == expected
+
+
+@pytest.mark.parametrize("name", ["../file", "a/../../file", "/nowhere/tidegauge/file", "link/file"])
+def test_a_file_outside_is_refused(tmp_path: Path, name: str) -> None:
+    """Up, absolute or through a link: nothing is written."""
+    node, outside = tmp_path / "node", tmp_path / "outside"
+    node.mkdir()
+    outside.mkdir()
+    (node / "link").symlink_to(outside)
+    with pytest.raises(UsageError, match=f"the file '{name}' of the target lies outside the node's directory"):
+        write_inside(node, name, "x")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_the_first_port_serves_clients_unless_told() -> None:
