@@ -2,8 +2,7 @@
 
 `tidegauge cluster up` starts this process, reads its reports from standard output, and says `keep` on its standard
 input when the cluster is up. If standard input ends before that, the command was killed: we end too, and the
-supervisor undoes everything. Standard error goes nowhere, so that whoever waits for the end of the command's output
-does not wait for us.
+supervisor undoes everything. Once we are kept, our standard streams go nowhere: the command is gone.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ def main() -> None:
     stop_asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop_asked.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    kept = threading.Event()
-    threading.Thread(target=_watch_the_command, args=(kept,), daemon=True).start()
+    threading.Thread(target=_watch_the_command, daemon=True).start()
     try:
         cluster = make_cluster(spec, Reports())
         cluster.held_by_tidegauge = True
@@ -59,7 +57,7 @@ def main() -> None:
         _fail(error)
     except OSError as error:
         _fail(from_os_error(error, "starting the cluster"))
-    except Exception as error:  # noqa: BLE001 - nobody sees our standard error
+    except Exception as error:  # noqa: BLE001 - the command has to tell the user
         _fail(unexpected(error))
     say(up=cluster.describe().as_json())
     while not stop_asked.wait(HEARTBEAT_S):
@@ -67,9 +65,8 @@ def main() -> None:
     cluster.stop()
 
 
-def _watch_the_command(kept: threading.Event) -> None:
+def _watch_the_command() -> None:
     if sys.stdin.readline().strip() == KEEP:
-        kept.set()
         sink = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(sink, standard)
