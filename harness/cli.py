@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
+import threading
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -17,12 +17,13 @@ from rich.console import Console
 import harness
 from harness import demo as demonstration
 from harness import detached, doctor, show
-from harness.clusters.spec import ClusterSpec, Kind, make_cluster
+from harness.clusters.spec import ClusterSpec, Kind
 from harness.clusters.target import load_target
 from harness.clusters.which_image import Consent, build_for
 from harness.config import parse
 from harness.errors import ClusterError, Exit, Interrupted, TidegaugeError, from_os_error, unexpected
 from harness.guard import sweep
+from harness.keeper import stay
 from harness.progress import shown_on
 from harness.security import Mechanism
 
@@ -147,27 +148,17 @@ def up(
             key_file=tls_key,
             mechanism=sasl,
         ).with_image(_consent(build_image), progress)
-        if not foreground:
-            description = detached.bring_up(spec, progress)
-    if not foreground:
-        try:
-            show.cluster(out, description, as_json=as_json)
-        except OSError:  # a cluster that nobody was told of must not stay
-            detached.take_down(detached.find(description["name"]))
-            raise
-        return
-    with shown_on(err) as progress:
-        held = make_cluster(spec, progress)
-        held.held_by_tidegauge = True
-        held.start()
+        held = detached.hold(spec, progress) if foreground else None
+        description = held.describe().as_json() if held else detached.bring_up(spec, progress)
     try:
-        show.cluster(out, held.describe().as_json(), as_json=as_json)
-        err.print("up until Ctrl-C", style="dim")
-        while True:
-            time.sleep(0.5)
-            held.guard.keep_supervised()
-    finally:
-        held.stop()
+        show.cluster(out, description, as_json=as_json)
+    except OSError:  # a cluster that nobody was told of must not stay; one we hold goes with us
+        if not held:
+            detached.take_down(detached.find(description["name"]))
+        raise
+    if held:
+        show.line(err, ("up until Ctrl-C", "dim"))
+        stay(held, threading.Event())
 
 
 @cluster_app.command()
@@ -271,7 +262,7 @@ def _consent(decided: bool | None) -> Consent:
             return decided
         if sys.stdin.isatty() and err.is_terminal:
             return typer.confirm(question, default=True, err=True)
-        err.print(f"{question} Yes: not a terminal, and --no-build-image was not given.", highlight=False)
+        show.line(err, f"{question} Yes: not a terminal, and --no-build-image was not given.")
         return True
 
     return consent
@@ -279,4 +270,4 @@ def _consent(decided: bool | None) -> Consent:
 
 def _sweep() -> None:
     for sentence in sweep():
-        err.print(f"a killed harness left this behind, and it cannot be removed: {sentence}", style="yellow")
+        show.line(err, ("a killed harness left this behind, and it cannot be removed:", "yellow"), f" {sentence}")

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness import wire
-from harness.clusters.base import DESCRIPTION_FILE, LOG_TAIL_LINES, wait_until
+from harness.clusters.base import DESCRIPTION_FILE, LOG_TAIL_LINES, Cluster, wait_until
 from harness.clusters.docker import SERVICE_LABEL, connect
 from harness.clusters.local import LOG_FILE
-from harness.clusters.spec import ClusterSpec
+from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import CannotHere, ClusterError, Exit, Interrupted, TidegaugeError, UsageError
 from harness.guard import is_watched, owner_of
 from harness.keeper import KEEP
@@ -76,6 +76,14 @@ def bring_up(spec: ClusterSpec, progress: Progress) -> dict[str, Any]:
         "please report it with the lines below",
         tuple(said[-LOG_TAIL_LINES:]),
     )
+
+
+def hold(spec: ClusterSpec, progress: Progress) -> Cluster:
+    """Start a cluster that this very process holds."""
+    cluster = make_cluster(spec, progress)
+    cluster.held_by_tidegauge = True
+    cluster.start()
+    return cluster
 
 
 @dataclass(frozen=True)

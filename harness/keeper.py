@@ -15,6 +15,7 @@ import sys
 import threading
 from typing import Any
 
+from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import Exit, TidegaugeError, from_os_error, unexpected
 
@@ -41,6 +42,15 @@ def say(**message: Any) -> None:
         sys.stdout.flush()
 
 
+def stay(cluster: Cluster, stop_asked: threading.Event) -> None:
+    """Hold a cluster until we are asked to stop, or interrupted, then remove it."""
+    try:
+        while not stop_asked.wait(HEARTBEAT_S):
+            cluster.guard.keep_supervised()
+    finally:
+        cluster.stop()
+
+
 def main() -> None:
     """One cluster, from its specification to the signal that ends it."""
     spec = ClusterSpec.model_validate_json(sys.stdin.readline())
@@ -60,9 +70,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the command has to tell the user
         _fail(unexpected(error))
     say(up=cluster.describe().as_json())
-    while not stop_asked.wait(HEARTBEAT_S):
-        cluster.guard.keep_supervised()
-    cluster.stop()
+    stay(cluster, stop_asked)
 
 
 def _watch_the_command() -> None:

@@ -55,6 +55,13 @@ def eventually(condition: Callable[[], bool], message: str) -> None:
     wait_until(condition, PATIENCE_S, message, every_s=0.1)
 
 
+def end(processes: list[subprocess.Popen[str]]) -> None:
+    """Kill what a test started, and close what it was read through."""
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
 def unique(prefix: str) -> str:
     """A name nobody else uses."""
     return f"{prefix}-{uuid.uuid4().hex[:8]}"

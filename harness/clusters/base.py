@@ -242,7 +242,7 @@ class Cluster(ABC):
             wait_until(ready, self._ready.timeout_s, "ready")
         except TimeoutError:
             first, why = next(iter(missing.items()))
-            raise NodeDied(
+            raise ClusterError(
                 f"the cluster was not ready after {self._ready.timeout_s:.0f} s (node {first}: {why})",
                 "its last log lines are below; a busy machine may need a longer ready_timeout_s in the target",
                 log_tail=tuple(self.log_tail(first)),

@@ -21,16 +21,35 @@ PLAIN = Security()
 def kafka_python_round_trip(bootstrap: str, security: Security = PLAIN) -> list[bytes]:
     """What comes back of COUNT messages sent with acks=all to three replicas."""
     settings: dict[str, Any] = {"bootstrap_servers": bootstrap.split(","), **security.kafka_python()}
-    topic = unique("kafka-python")
+    return _read(settings, _send(settings, NewTopic(unique("kafka-python"), 1, 3), acks="all"))
+
+
+def send_to_one_node(bootstrap: str, node_id: int) -> str:
+    """COUNT messages into a topic whose only replica is on one node; the topic."""
+    only_there = NewTopic(unique("one-node"), replica_assignments={0: [node_id]})
+    return _send({"bootstrap_servers": bootstrap.split(",")}, only_there, acks=1)
+
+
+def read_back(bootstrap: str, topic: str) -> list[bytes]:
+    """What a topic of COUNT messages holds."""
+    return _read({"bootstrap_servers": bootstrap.split(",")}, topic)
+
+
+def _send(settings: dict[str, Any], new: NewTopic, acks: int | str) -> str:
+    topic: str = new.name
     admin = KafkaAdminClient(**settings)
-    admin.create_topics([NewTopic(topic, 1, 3)])
+    admin.create_topics([new])
     admin.wait_for_topics([topic])
     admin.close()
-    producer = KafkaProducer(**settings, acks="all")
+    producer = KafkaProducer(**settings, acks=acks)
     sent = [producer.send(topic, value=b"%d" % number) for number in range(COUNT)]
     producer.flush(timeout=PATIENCE_S)
     producer.close(timeout=10)
     assert all(future.succeeded() for future in sent)
+    return topic
+
+
+def _read(settings: dict[str, Any], topic: str) -> list[bytes]:
     consumer = KafkaConsumer(**settings, enable_auto_commit=False)
     partition = TopicPartition(topic, 0)
     consumer.assign([partition])

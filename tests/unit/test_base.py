@@ -201,7 +201,7 @@ def test_a_cluster_that_is_never_ready(monkeypatch: pytest.MonkeyPatch, slept: l
         return Metadata("id", 1, BOTH)
 
     answering(monkeypatch, answer)
-    with pytest.raises(NodeDied, match=r"not ready after 5 s \(node 2: h:2 refuses connections\)") as caught:
+    with pytest.raises(ClusterError, match=r"not ready after 5 s \(node 2: h:2 refuses connections\)") as caught:
         Paper().wait_until_ready()
     assert caught.value.log_tail == ("last words of 2",)
 

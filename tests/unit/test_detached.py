@@ -20,7 +20,7 @@ from harness.detached import Detached, find, running, take_down
 from harness.errors import CannotHere, ClusterError, Exit, UsageError
 from harness.guard import OWNER_FILE
 from harness.processes import claim
-from tests.support import REPOSITORY, eventually, unique
+from tests.support import REPOSITORY, end, eventually, unique
 
 HARNESS = """
 import signal, sys
@@ -68,11 +68,7 @@ def start(directory: Path) -> Iterator[Start]:
         return process, described(directory, harness_pid=process.pid)
 
     yield run
-    for process in started:
-        process.kill()
-        process.wait()
-        if process.stdout:
-            process.stdout.close()
+    end(started)
 
 
 def test_an_obedient_harness_is_asked(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from harness.processes import TOKEN_VARIABLE, Identity, claim, claimant, is_claimed, kill_marked, marked, mine
-from tests.support import REPOSITORY, unique
+from tests.support import REPOSITORY, end, unique
 
 Start = Callable[..., subprocess.Popen[str]]
 CLAIM = """
@@ -45,11 +45,7 @@ def start() -> Iterator[Start]:
         return started[-1]
 
     yield run
-    for process in started:
-        process.kill()
-        process.wait()
-        if process.stdout:
-            process.stdout.close()
+    end(started)
 
 
 def line(process: subprocess.Popen[str]) -> str:
