@@ -17,6 +17,7 @@ from rich.console import Console
 import harness
 from harness import demo as demonstration
 from harness import detached, doctor, show
+from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, Kind
 from harness.clusters.target import load_target
 from harness.clusters.which_image import Consent, build_for
@@ -134,31 +135,32 @@ def up(
     process ends in any way, the cluster goes with it.
     """
     _sweep()
-    with shown_on(err) as progress:
-        spec = _spec(
-            kind=cluster,
-            version=kafka_version,
-            target=target,
-            netns=netns,
-            ports=[part.strip() for part in ports.split(",") if part.strip()],
-            bootstrap=[part.strip() for part in bootstrap.split(",") if part.strip()],
-            tls=tls,
-            ca_file=tls_ca,
-            certificate_file=tls_cert,
-            key_file=tls_key,
-            mechanism=sasl,
-        ).with_image(_consent(build_image), progress)
-        held = detached.hold(spec, progress) if foreground else None
-        description = held.describe().as_json() if held else detached.bring_up(spec, progress)
+    held: Cluster | None = None
     try:
-        show.cluster(out, description, as_json=as_json)
-    except OSError:  # a cluster that nobody was told of must not stay; one we hold goes with us
-        if not held:
-            detached.take_down(detached.find(description["name"]))
-        raise
-    if held:
-        show.line(err, ("up until Ctrl-C", "dim"))
-        stay(held, threading.Event())
+        with shown_on(err) as progress:
+            spec = _spec(
+                kind=cluster,
+                version=kafka_version,
+                target=target,
+                netns=netns,
+                ports=[part.strip() for part in ports.split(",") if part.strip()],
+                bootstrap=[part.strip() for part in bootstrap.split(",") if part.strip()],
+                tls=tls,
+                ca_file=tls_ca,
+                certificate_file=tls_cert,
+                key_file=tls_key,
+                mechanism=sasl,
+            ).with_image(_consent(build_image), progress)
+            held = detached.hold(spec, progress) if foreground else None
+            description = held.describe().as_json() if held else detached.bring_up(spec, progress)
+        with detached.removed_if_not_told(description):
+            show.cluster(out, description, as_json=as_json)
+        if held:
+            show.line(err, ("up until Ctrl-C", "dim"))
+            stay(held, threading.Event())
+    finally:
+        if held:
+            held.stop()
 
 
 @cluster_app.command()

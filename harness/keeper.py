@@ -43,12 +43,9 @@ def say(**message: Any) -> None:
 
 
 def stay(cluster: Cluster, stop_asked: threading.Event) -> None:
-    """Hold a cluster until we are asked to stop, or interrupted, then remove it."""
-    try:
-        while not stop_asked.wait(HEARTBEAT_S):
-            cluster.guard.keep_supervised()
-    finally:
-        cluster.stop()
+    """Hold a cluster, with a supervisor that lives, until we are asked to stop."""
+    while not stop_asked.wait(HEARTBEAT_S):
+        cluster.guard.keep_supervised()
 
 
 def main() -> None:
@@ -71,6 +68,7 @@ def main() -> None:
         _fail(unexpected(error))
     say(up=cluster.describe().as_json())
     stay(cluster, stop_asked)
+    cluster.stop()
 
 
 def _watch_the_command() -> None:
