@@ -5,7 +5,7 @@ ARGS ?=
 
 BOOTSTRAP = $(PYTHON) harness/bootstrap.py
 
-.PHONY: help demo test lint bench lock clean
+.PHONY: help demo test lint bench bench-record lock schema clean
 .DEFAULT_GOAL := help
 
 define HELP
@@ -16,11 +16,14 @@ Tidegauge finds out whether a Kafka-protocol broker keeps its promises while thi
                   make test ARGS="tests/unit -x"     some of them
   make lint     what the code has to pass: ruff (rules and format) and mypy (strict)
   make bench    how fast clusters start and end, each kind in turn
+  make bench-record
+                what recording costs: both clients bare and recorded, and the recorder alone
   make lock     pin the dependencies and Kafka's archives anew
                   make lock ARGS=--upgrade           take newer versions of the dependencies
+  make schema   write docs/scenario.schema.json anew
   make clean    remove .venv
 
-The first one makes .venv (under a minute, about 100 MB to download); after that it is there at once.
+The first one makes .venv (a minute or two, 620 MB to download, 1.1 GB on disk); after that it is there at once.
 Another Python than python3: make demo PYTHON=python3.12
 The command itself, with all it can do: .venv/bin/tidegauge --help
 endef
@@ -46,6 +49,14 @@ lint:
 bench:
 	@$(BOOTSTRAP)
 	@.venv/bin/python -m bench
+
+bench-record:
+	@$(BOOTSTRAP)
+	@.venv/bin/python -m bench.record $(ARGS)
+
+schema:
+	@$(BOOTSTRAP)
+	@.venv/bin/python -m harness.scenario_schema
 
 lock:
 	@$(BOOTSTRAP)

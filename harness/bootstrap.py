@@ -28,6 +28,7 @@ import collections
 import hashlib
 import importlib.util
 import os
+import re
 import select
 import shutil
 import signal
@@ -47,6 +48,7 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "tidegauge.stamp"
 MUTEX = ROOT / ".venv.mutex"
 LOCK = ROOT / "requirements.lock"
+SOURCE_ONLY = "pyspark"
 PIP_LINES_SHOWN = 12
 
 
@@ -92,15 +94,28 @@ def is_made(wanted: str) -> bool:
 
 def make(wanted: str, mutex: int) -> None:
     """Make .venv anew; the stamp comes last, so that whatever is interrupted has none."""
-    say("[1/3] creating .venv")
+    say("[1/4] creating .venv")
     create()
-    packages = sum("==" in line for line in LOCK.read_text().splitlines())
-    say("[2/3] installing %d pinned packages" % packages)
+    wheels, source = VENV / "wheels.lock", VENV / "source.lock"
+    packages = split(wheels, source)
+    say("[2/4] installing %d pinned packages" % packages)
     # Wheels only: building from source would fetch build tools that nothing pins.
-    pip(["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(LOCK)], packages, mutex)
-    say("[3/3] installing tidegauge")
+    pip(["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(wheels)], packages, mutex)
+    # Unless it is built with what was just installed: pip cannot do that before it is.
+    say("[3/4] installing %s, which is 456 MB to download and about a minute to build" % SOURCE_ONLY)
+    built_here = ["--no-binary", SOURCE_ONLY, "--no-build-isolation", "--use-pep517"]
+    pip(["--require-hashes", "--no-deps"] + built_here + ["-r", str(source)], 1, mutex)
+    say("[4/4] installing tidegauge")
     pip(["--no-index", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)], 1, mutex)
     STAMP.write_text(wanted)
+
+
+def split(wheels: Path, source: Path) -> int:
+    """Write the lock's packages to two files, the one that has no wheel apart; return how many have one."""
+    pins = re.split(r"^(?=[A-Za-z0-9])", LOCK.read_text(), flags=re.MULTILINE)[1:]
+    wheels.write_text("".join(pin for pin in pins if not pin.startswith(SOURCE_ONLY + "==")))
+    source.write_text("".join(pin for pin in pins if pin.startswith(SOURCE_ONLY + "==")))
+    return len(pins) - 1
 
 
 def create() -> None:
@@ -171,6 +186,8 @@ def watch(process: "subprocess.Popen[bytes]", packages: int) -> list[str]:
                 if words[0] == "Downloading":
                     wheel = words[1].rpartition("/")[2].split("-")
                     doing = " ".join(wheel[:2] + words[2:])
+                elif words[0] == "Building":
+                    doing = "building"
                 elif words[0] == "Installing":
                     doing = "unpacking"
         redraw("      %d/%d  %.0f s  %s" % (seen, packages, time.monotonic() - started, doing))
@@ -181,7 +198,7 @@ def watch(process: "subprocess.Popen[bytes]", packages: int) -> list[str]:
 def remedy(said: str) -> str:
     """What to do about a failure of pip, by what it said."""
     if "No space left" in said:
-        return "free some disk space and try again"
+        return "free some disk space, or have TMPDIR name a directory with 2 GB to spare, and try again"
     if "DO NOT MATCH THE HASHES" in said:
         return "a package is not the pinned one, so mistrust the index or mirror it came from, and try again"
     if "No matching distribution" in said and "connection" not in said.lower():
