@@ -1,0 +1,417 @@
+"""Sealing: from the segments of a run to Parquet files in time order, and back to what can be relied on.
+
+`seal` completes every open operation as `info`, merges the segments of all processes by time, a block at a time, and
+writes `history/kind=…/part-….parquet` with a manifest that names every file, its rows and its checksum. The directory
+appears whole or not at all, and the segments are removed only after that: a seal that was killed is simply repeated.
+
+`open_history` believes the manifest: a file that is missing, cut short or altered is left out and named, as is a file
+that does not belong there, and as are the damages that sealing met in the segments. A file that was written anew with
+our columns, by somebody who changed the history on purpose, is read as it is now, and named.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.errors import TidegaugeError
+from harness.history import COLUMNS, ID_BITS, KINDS, SCHEMA_VERSION, TEXT, F, Kind, Type, row_type
+from harness.segments import SUFFIX, Segment, read_segment
+
+SEGMENTS = "segments"
+HISTORY = "history"
+MANIFEST = "manifest.json"
+BLOCK_ROWS = 65_536
+ROW_GROUP_ROWS = 8 * BLOCK_ROWS
+FILE_ROWS = 4_000_000
+OPEN = "still open when its process ended"
+
+Rows = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A history that can be read: the whole files of each kind, and what is wrong with the rest."""
+
+    directory: Path
+    files: dict[Kind, list[Path]]
+    rows: dict[Kind, int]
+    processes: dict[int, dict[str, Any]]
+    topics: dict[int, str]
+    damage: list[str]
+    damaged_processes: frozenset[int]
+    has_holes: bool  # something that was written is missing, so that absence proves nothing
+    first_time_ns: int
+    last_time_ns: int
+
+    @property
+    def events(self) -> int:
+        """How many events there are to look at."""
+        return sum(self.rows.values())
+
+
+def segment_path(run: Path, process: int) -> Path:
+    """Where a process writes."""
+    return run / SEGMENTS / f"{process:04}{SUFFIX}"
+
+
+def open_history(run: Path) -> Sealed:
+    """The history of a run, sealed first when its run did not come to that."""
+    if not (run / HISTORY).is_dir():
+        if not (run / SEGMENTS).is_dir():
+            raise TidegaugeError(f"{run} holds no history", "name a run that recorded something")
+        seal(run)
+    return _opened(run / HISTORY)
+
+
+def seal(run: Path) -> None:
+    """Turn the segments into Parquet."""
+    unfinished = run / f"{HISTORY}.new"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    segments, damage = _segments(run / SEGMENTS)
+    holes = any(segment.has_holes for segment in segments)
+    texts = {OPEN: 0}
+    sources = [_Source(segment, texts) for segment in segments if segment.process is not None]
+    open_ops = _open_operations(sources)
+    files = []
+    for kind in Kind:
+        streams = [source.blocks(kind) for source in sources]
+        if kind is Kind.COMPLETE and len(open_ops):
+            streams.append(iter([open_ops]))
+        files += _write(unfinished, kind, _merged(streams), pa.array(list(texts), pa.string()))
+    times = [time for file in files for time in (file["first_time_ns"], file["last_time_ns"]) if time is not None]
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "files": files,
+        "processes": {str(s.segment.process): s.segment.about for s in sources},
+        "topics": {str(n): name for s in sources for n, name in sorted(s.segment.topics.items())},
+        "damage": [*damage, *(sentence for segment in segments for sentence in segment.damage)],
+        "damaged_processes": sorted({process for segment in segments if (process := _owner(segment)) is not None}),
+        "has_holes": holes,
+        "first_time_ns": min(times, default=0),
+        "last_time_ns": max(times, default=0),
+    }
+    (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    shutil.rmtree(run / HISTORY, ignore_errors=True)
+    unfinished.rename(run / HISTORY)
+    for segment in segments:
+        if not segment.damage:
+            segment.path.unlink()
+    if not any((run / SEGMENTS).iterdir()):
+        (run / SEGMENTS).rmdir()
+
+
+def last_acknowledged(run: Path) -> dict[tuple[int, int], int]:
+    """The highest acknowledged offset of each topic and partition, while the history is still in segments."""
+    highest: dict[tuple[int, int], int] = {}
+    segments, _ = _segments(run / SEGMENTS)
+    for segment in segments:
+        for rows in _Source(segment, {}).blocks(Kind.COMPLETE):
+            sends = rows[(rows["type"] == Type.OK) & (rows["f"] == F.SEND)]
+            if not len(sends):
+                continue
+            places = sends["topic"].astype(np.int64) << 32 | sends["partition"]
+            order = np.argsort(places, kind="stable")
+            found, starts = np.unique(places[order], return_index=True)
+            for place, offset in zip(found, np.maximum.reduceat(sends["offset"][order], starts), strict=True):
+                key = (int(place) >> 32, int(place) & 0xFFFFFFFF)
+                highest[key] = max(highest.get(key, -1), int(offset))
+    return highest
+
+
+def topics_of(run: Path) -> dict[int, str]:
+    """The names of the topics that were used, while the history is still in segments."""
+    return {number: name for segment in _segments(run / SEGMENTS)[0] for number, name in segment.topics.items()}
+
+
+def _segments(directory: Path) -> tuple[list[Segment], list[str]]:
+    """The segments, one for each process, and a sentence for each file that is none."""
+    segments: list[Segment] = []
+    damage: list[str] = []
+    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
+        number = path.name.removesuffix(SUFFIX)
+        if not path.is_file() or path.suffix != SUFFIX or not number.isdecimal():
+            damage.append(f"{SEGMENTS}/{path.name} is no segment of this run and was left out")
+            continue
+        segment = read_segment(path)
+        if segment.process is not None and segment.process != int(number):
+            damage.append(f"{SEGMENTS}/{path.name} is a copy of the segment of process {segment.process}, left out")
+            continue
+        segments.append(segment)
+    return segments, damage
+
+
+def _owner(segment: Segment) -> int | None:
+    """Whose damaged segment it is, by its name when its content does not say."""
+    return int(segment.path.stem) if segment.damage else None
+
+
+class _Source:
+    """The rows of one segment, by kind and in blocks; its numbers of texts become those of the whole history."""
+
+    def __init__(self, segment: Segment, texts: dict[str, int]) -> None:
+        self.segment = segment
+        # the last entry stands for null, and for a text that was lost
+        self._renumbered = np.full(max(segment.texts, default=-1) + 2, COLUMNS["detail"].null, np.int32)
+        for number, text in segment.texts.items():
+            self._renumbered[number] = texts.setdefault(text, len(texts))
+
+    def blocks(self, kind: Kind) -> Iterator[Rows]:
+        """Rows in the order of time."""
+        frames = [frame for frame in self.segment.frames if frame.kind == kind]
+        if not frames:
+            return
+        data = np.memmap(self.segment.path, np.uint8, "r")
+        pending: list[Rows] = []
+        count = 0
+        for frame in frames:
+            pending.append(data[frame.start : frame.start + frame.size].view(row_type(kind)))
+            count += frame.rows
+            if count >= BLOCK_ROWS:
+                yield self._block(kind, pending)
+                pending, count = [], 0
+        if pending:
+            yield self._block(kind, pending)
+
+    def _block(self, kind: Kind, parts: list[Rows]) -> Rows:
+        rows = np.concatenate(parts)
+        for name in KINDS[kind]:
+            if COLUMNS[name].type == TEXT:
+                numbers = rows[name]
+                lost = (numbers < 0) | (numbers >= len(self._renumbered) - 1)
+                rows[name] = self._renumbered[np.where(lost, -1, numbers)]
+        return _in_time_order(rows)
+
+
+def _in_time_order(rows: Rows) -> Rows:
+    times = rows["time"]
+    if (times[:-1] <= times[1:]).all():
+        return rows
+    return rows[np.argsort(rows["time"], kind="stable")]
+
+
+def _open_operations(sources: list[_Source]) -> Rows:
+    """A completion as `info` for each operation that was invoked and has none."""
+    opened: list[Rows] = []
+    last_time = 0
+    for source in sources:
+        completed = _counters(source, Kind.COMPLETE)
+        last_event = 0
+        mine: list[Rows] = []
+        for kind in Kind:
+            for rows in source.blocks(kind):
+                last_event = max(last_event, int(rows["event"].max()))
+                last_time = max(last_time, int(rows["time"].max()))
+                if kind is Kind.INVOKE:
+                    counters = rows["op"] & ((1 << ID_BITS) - 1)
+                    known = counters < len(completed)
+                    is_open = ~known
+                    is_open[known] = ~completed[counters[known]]
+                    mine.append(rows[is_open])
+        invocations = np.concatenate(mine) if mine else np.empty(0, row_type(Kind.INVOKE))
+        opened.append(_as_info(invocations, last_event + 1))
+    rows = np.concatenate(opened) if opened else np.empty(0, row_type(Kind.COMPLETE))
+    rows["time"] = last_time
+    return rows
+
+
+def _counters(source: _Source, kind: Kind) -> npt.NDArray[np.bool_]:
+    """Which of the process's operations, by their counter, have a row of this kind."""
+    seen = np.zeros(0, np.bool_)
+    for rows in source.blocks(kind):
+        counters = rows["op"] & ((1 << ID_BITS) - 1)
+        highest = int(counters.max())
+        if highest >= len(seen):
+            seen = np.concatenate([seen, np.zeros(max(highest + 1, 2 * len(seen)) - len(seen), np.bool_)])
+        seen[counters] = True
+    return seen
+
+
+def _as_info(invocations: Rows, first_event: int) -> Rows:
+    rows = np.empty(len(invocations), row_type(Kind.COMPLETE))
+    for name in KINDS[Kind.COMPLETE]:
+        rows[name] = invocations[name] if name in KINDS[Kind.INVOKE] else COLUMNS[name].null
+    rows["event"] = np.arange(first_event, first_event + len(rows))
+    rows["invoked"] = invocations["time"]
+    rows["type"] = Type.INFO
+    rows["detail"] = 0
+    return rows
+
+
+def _merged(streams: list[Iterator[Rows]]) -> Iterator[Rows]:
+    """Blocks of all streams as one, in the order of time; holds a block of each stream, however long they are.
+
+    What is at or before the earliest of the streams' last times in hand can be passed on: no stream has more of it.
+    """
+    alive = dict(enumerate(streams))
+    buffers: dict[int, Rows] = {}
+    while True:
+        for number in [number for number in alive if not len(buffers.get(number, ()))]:
+            block = next(alive[number], None)
+            if block is None:
+                del alive[number]
+                buffers.pop(number, None)
+            else:
+                buffers[number] = block
+        if not buffers:
+            return
+        horizon = min(int(rows["time"][-1]) for rows in buffers.values())
+        cuts = {number: int(np.searchsorted(rows["time"], horizon, "right")) for number, rows in buffers.items()}
+        yield _in_time_order(np.concatenate([rows[: cuts[number]] for number, rows in buffers.items()]))
+        buffers = {number: rows[cuts[number] :] for number, rows in buffers.items()}
+
+
+def _write(directory: Path, kind: Kind, blocks: Iterator[Rows], texts: pa.Array) -> list[dict[str, Any]]:
+    """Parquet files of about FILE_ROWS rows; at least one, so that a kind without events can be told from a loss."""
+    (directory / kind.directory).mkdir()
+    files = [_File(directory, kind, texts, 0)]
+    for rows in blocks:
+        if files[-1].rows >= FILE_ROWS:
+            files.append(_File(directory, kind, texts, len(files)))
+        files[-1].append(rows)
+    return [file.close() for file in files]
+
+
+def parquet_schema(kind: Kind) -> pa.Schema:
+    """The columns of this kind's files."""
+    types = {"<i8": pa.int64(), "<i4": pa.int32(), "<i2": pa.int16(), "i1": pa.int8(), TEXT: pa.string()}
+    return pa.schema([(name, types[COLUMNS[name].type]) for name in KINDS[kind]])
+
+
+@dataclass
+class _File:
+    """One Parquet file in the making; small blocks are gathered, so that row groups are large."""
+
+    directory: Path
+    kind: Kind
+    texts: pa.Array
+    number: int
+    rows: int = 0
+    first_time_ns: int | None = None
+    last_time_ns: int | None = None
+    pending: list[pa.RecordBatch] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.name = f"{self.kind.directory}/part-{self.number:05}.parquet"
+        self.schema = parquet_schema(self.kind)
+        self.writer = pq.ParquetWriter(self.directory / self.name, self.schema, compression="zstd", compression_level=1)
+
+    def append(self, rows: Rows) -> None:
+        """Add rows in the order of time."""
+        self.pending.append(
+            pa.RecordBatch.from_arrays([self._column(name, rows) for name in KINDS[self.kind]], schema=self.schema)
+        )
+        self.rows += len(rows)
+        self.first_time_ns = int(rows["time"][0]) if self.first_time_ns is None else self.first_time_ns
+        self.last_time_ns = int(rows["time"][-1])
+        if sum(batch.num_rows for batch in self.pending) >= ROW_GROUP_ROWS:
+            self._flush()
+
+    def _column(self, name: str, rows: Rows) -> pa.Array:
+        column = np.ascontiguousarray(rows[name])
+        numbers = pa.array(column, mask=column == COLUMNS[name].null)
+        return self.texts.take(numbers) if COLUMNS[name].type == TEXT else numbers
+
+    def close(self) -> dict[str, Any]:
+        """Finish it and say what it holds."""
+        self._flush()
+        self.writer.close()
+        path = self.directory / self.name
+        return {
+            "path": self.name,
+            "kind": self.kind.name.lower(),
+            "rows": self.rows,
+            "bytes": path.stat().st_size,
+            "crc32": _crc32(path),
+            "first_time_ns": self.first_time_ns,
+            "last_time_ns": self.last_time_ns,
+        }
+
+    def _flush(self) -> None:
+        if self.pending:
+            self.writer.write_table(pa.Table.from_batches(self.pending), row_group_size=ROW_GROUP_ROWS)
+            self.pending = []
+
+
+def _crc32(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            checksum = zlib.crc32(chunk, checksum)
+    return checksum
+
+
+def _opened(directory: Path) -> Sealed:
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text())
+        if manifest["schema_version"] != SCHEMA_VERSION:
+            raise TidegaugeError(
+                f"{directory} was written with schema {manifest['schema_version']}, this is {SCHEMA_VERSION}",
+                "check it with the version of Tidegauge that wrote it (see run.json)",
+            )
+        listed = {entry["path"]: entry for entry in manifest["files"]}
+        files: dict[Kind, list[Path]] = {kind: [] for kind in Kind}
+        rows = dict.fromkeys(Kind, 0)
+        damage = list(manifest["damage"])
+        lost = False
+        for name, entry in listed.items():
+            kind = Kind[entry["kind"].upper()]
+            count, wrong = _look_at(directory / name, kind, entry)
+            damage += [f"{HISTORY}/{name} {wrong}"] if wrong else []
+            lost = lost or count is None
+            if count is not None:
+                files[kind].append(directory / name)
+                rows[kind] += count
+        damage += [f"{HISTORY}/{name} is no file of this run and was left out" for name in _foreign(directory, listed)]
+        return Sealed(
+            directory=directory,
+            files=files,
+            rows=rows,
+            processes={int(number): about for number, about in manifest["processes"].items()},
+            topics={int(number): name for number, name in manifest["topics"].items()},
+            damage=damage,
+            damaged_processes=frozenset(manifest["damaged_processes"]),
+            has_holes=lost or manifest["has_holes"],
+            first_time_ns=manifest["first_time_ns"],
+            last_time_ns=manifest["last_time_ns"],
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TidegaugeError(
+            f"{directory / MANIFEST} cannot be understood ({type(error).__name__}: {error})",
+            "restore it; without it nobody can tell what the history should hold",
+        ) from error
+
+
+def _look_at(path: Path, kind: Kind, entry: dict[str, Any]) -> tuple[int | None, str]:
+    """How many rows can be read, None when the file cannot be trusted, and what is wrong with it."""
+    left_out = f"and its {entry['rows']:,} events were left out"
+    if not path.is_file():
+        return None, f"is missing, {left_out}"
+    size = path.stat().st_size
+    if size == entry["bytes"]:
+        return (entry["rows"], "") if _crc32(path) == entry["crc32"] else (None, f"was altered, {left_out}")
+    try:
+        footer = pq.ParquetFile(path)
+        with footer:
+            if not footer.schema_arrow.equals(parquet_schema(kind)):
+                return None, f"was written anew with other columns, {left_out}"
+            count = footer.metadata.num_rows
+    except (OSError, pa.ArrowException):
+        return None, f"has {size:,} bytes instead of {entry['bytes']:,}, {left_out}"
+    return count, f"was written anew after sealing: it has {count:,} events and had {entry['rows']:,}"
+
+
+def _foreign(directory: Path, listed: dict[str, Any]) -> list[str]:
+    found = (path.relative_to(directory).as_posix() for path in directory.rglob("*") if not path.is_dir())
+    return sorted(name for name in found if name not in listed and name != MANIFEST)
