@@ -1,1 +1,20 @@
-"""What clients do to a cluster under test: one module per workload."""
+"""What clients do to a cluster under test: one module per workload, and the worker processes that do it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.config import suggestion
+from harness.errors import UsageError
+from workloads.base import Workload
+from workloads.large_batch import LargeBatch
+from workloads.stream import Stream
+
+WORKLOADS: dict[str, Workload[Any]] = {workload.name: workload for workload in (LargeBatch(), Stream())}
+
+
+def find_workload(name: str) -> Workload[Any]:
+    """The workload of this name."""
+    if name not in WORKLOADS:
+        raise UsageError(f"there is no workload '{name}'", suggestion(name, list(WORKLOADS)))
+    return WORKLOADS[name]

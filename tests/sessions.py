@@ -1,0 +1,168 @@
+"""A worker's world for tests: a session that records into a file, and client libraries that do as they are told."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.history import Kind, Recorder, row_type
+from harness.security import Security
+from harness.segments import Segment, read_segment
+from workloads import find_workload, payload
+from workloads.base import PRODUCER, FinalTarget, NodeAddress, WorkerConfig
+from workloads.clients.base import ClientError, Consumer, Delivered, Place, Polled, Producer
+from workloads.session import Control, Session, Status
+
+PREFIX = "run"
+RUN = 77
+NOBODY = "127.0.0.1:1"  # refuses connections
+
+
+def worker_config(directory: Path, workload: str = "large-batch", **changes: Any) -> WorkerConfig:
+    """A producer of three nodes that nobody listens at, unless told otherwise."""
+    model = find_workload(workload)
+    settings = model.model(**changes.pop("settings", {}))
+    whole = {
+        "process": 5,
+        "role": PRODUCER,
+        "workload": workload,
+        "settings": settings.model_dump(mode="json"),
+        "segment": directory / "worker.segment",
+        "run": RUN,
+        "began": 0,
+        "prefix": PREFIX,
+        "topics": model.topics(settings),
+        "nodes": [NodeAddress(id=number, address=NOBODY) for number in (1, 2, 3)],
+    }
+    return WorkerConfig(**(whole | changes))
+
+
+def session(directory: Path, workload: str = "large-batch", **changes: Any) -> Session:
+    """A session of that worker."""
+    config = worker_config(directory, workload, **changes)
+    return Session(config, Security(), Recorder(config.segment, config.process), Control(), Status())
+
+
+def settings_of(of: Session) -> Any:
+    """Its settings as the workload's own model."""
+    return find_workload(of.config.workload).model(**of.config.settings)
+
+
+def target(partition: int, last_acked: int, name: str = "run-batch") -> FinalTarget:
+    """A partition to read at the end."""
+    return FinalTarget(topic=0, name=name, partition=partition, last_acked=last_acked)
+
+
+def rows(of: Session | Path) -> tuple[Segment, dict[Kind, npt.NDArray[Any]]]:
+    """The segment, and all rows by kind."""
+    path = of if isinstance(of, Path) else of.config.segment
+    segment, data = read_segment(path), path.read_bytes()
+    found: dict[Kind, list[npt.NDArray[Any]]] = {kind: [] for kind in Kind}
+    for frame in segment.frames:
+        kind = Kind(frame.kind)
+        found[kind].append(np.frombuffer(data[frame.start : frame.start + frame.size], row_type(kind)))
+    return segment, {
+        kind: np.concatenate(parts) if parts else np.empty(0, row_type(kind)) for kind, parts in found.items()
+    }
+
+
+def message(partition: int, value: int, size_bytes: int = 100) -> bytes:
+    """What a producer of this run sends to topic 0."""
+    builder = payload.Builder(RUN, 9, size_bytes)
+    return builder.build(1, topic=0, partition=partition, value=value, sequence=value, invoked=1)[0]
+
+
+class FakeProducer(Producer):
+    """Acknowledges everything at the next drain, with offsets counted up; `refuse` says what to do to some."""
+
+    chunk = 10
+
+    def __init__(self, refuse: Callable[[int], ClientError | None] = lambda _: None, *, silent: bool = False) -> None:
+        self.sent: list[tuple[str, int, bytes]] = []
+        self.closed = False
+        self._refuse = refuse
+        self._silent = silent
+        self._waiting: list[bytes] = []
+        self._offset = 0
+
+    def send(self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes]) -> None:
+        """Keep them."""
+        self.sent += [(topic, partition, one) for partition, one in zip(partitions, payloads, strict=True)]
+        self._waiting += payloads
+
+    def delivered(self, wait_s: float) -> Delivered:
+        """All that wait, unless silent."""
+        done, self._waiting = ([], self._waiting) if self._silent else (self._waiting, [])
+        errors = {index: error for index in range(len(done)) if (error := self._refuse(self._offset + index))}
+        offsets = list(range(self._offset, self._offset + len(done)))
+        self._offset += len(done)
+        return Delivered(done, offsets, errors)
+
+    @property
+    def outstanding(self) -> int:
+        """Those that wait."""
+        return len(self._waiting)
+
+    def close(self, timeout_s: float) -> None:
+        """Remember."""
+        self.closed = True
+
+
+class FakeConsumer(Consumer):
+    """Hands out polls from a script; an empty script means empty polls, and `when_empty` is told."""
+
+    def __init__(self, polls: Sequence[Polled] = (), ends: Mapping[Place, int] | None = None) -> None:
+        self.polls = deque(polls)
+        self.ends = dict(ends or {})
+        self.assigned: dict[Place, int] = {}
+        self.positions: dict[Place, int] = {}
+        self.subscribed: list[str] = []
+        self.when_empty: Callable[[], None] = lambda: None
+        self.closed = False
+
+    def assign(self, positions: Mapping[Place, int]) -> None:
+        """Positions start at nought."""
+        self.assigned = dict(positions)
+        self.positions = {place: self.positions.get(place, 0) for place in positions}
+
+    def subscribe(self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]) -> None:
+        """The group gives the first partition of each."""
+        self.subscribed = list(topics)
+        on_assign([(topic, 0) for topic in topics])
+
+    def poll(self, max_records: int, timeout_s: float) -> Polled:
+        """The next of the script."""
+        if not self.polls:
+            self.when_empty()
+            return Polled()
+        polled = self.polls.popleft()
+        for topic, partition, offset in zip(polled.topics, polled.partitions, polled.offsets, strict=True):
+            self.positions[topic, partition] = offset + 1
+        return polled
+
+    def position(self, place: Place) -> int | None:
+        """After the last record."""
+        return self.positions.get(place)
+
+    def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
+        """As scripted."""
+        return {place: self.ends[place] for place in places if place in self.ends}
+
+    def close(self) -> None:
+        """Remember."""
+        self.closed = True
+
+
+def polled(*records: tuple[int, int, bytes | None], topic: str = "run-batch") -> Polled:
+    """A poll's answer: partition, offset and payload of each record."""
+    return Polled(
+        [topic] * len(records),
+        [partition for partition, _, _ in records],
+        [offset for _, offset, _ in records],
+        [value for _, _, value in records],
+    )

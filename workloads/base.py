@@ -1,0 +1,186 @@
+"""What a workload is: settings, topics, and the workers that make the load, in stages.
+
+The workers of a stage run side by side; the next stage starts when all `finite` ones of the stage before have ended.
+Workers that are not finite run until they are told to stop. Beside every workload run the probes, and after it comes
+the final read; both are workers as well (`PROBE`, `FINAL`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from harness.config import Model
+from harness.security import Mechanism, Security, from_environment
+from workloads.clients.base import ClientSettings
+
+if TYPE_CHECKING:
+    from workloads.session import Session
+
+PRODUCER, CONSUMER, PROBE, FINAL = "producer", "consumer", "probe", "final"
+COUNTS = ("sent", "ok", "fail", "info", "read")  # what statuses count
+LEAST_VALUE_BYTES = 64  # what identifies a message has to fit
+
+
+class Settings(ClientSettings):
+    """What every workload can be told; each adds its own."""
+
+    partitions: PositiveInt = Field(default=3, le=10_000, description="partitions of each topic")
+    replication_factor: PositiveInt = Field(default=3, description="replicas of each partition")
+    min_insync_replicas: PositiveInt = Field(
+        default=2, description="replicas that have to have a record before acks=all acknowledges it (topic setting)"
+    )
+    unclean_election: bool = Field(
+        default=False, description="whether a replica that lags may become leader (topic setting)"
+    )
+    value_bytes: int = Field(
+        default=100,
+        ge=LEAST_VALUE_BYTES,
+        le=900_000,
+        description="size of a message; what identifies it takes 64 bytes",
+    )
+    probes: bool = Field(default=True, description="whether every node is asked for its watermarks all the time")
+    probe_rate: PositiveFloat = Field(default=10.0, le=1000, description="rounds of probes per second and node")
+    final_read_timeout_s: NonNegativeFloat = Field(
+        default=30.0, description="the final read gives up on a partition after that long without progress"
+    )
+
+    @model_validator(mode="after")
+    def _replicas(self) -> Settings:
+        """Refuse topics to which nobody could ever write with acks=all."""
+        if self.min_insync_replicas > self.replication_factor:
+            raise ValueError(
+                f"min_insync_replicas={self.min_insync_replicas} is more than"
+                f" replication_factor={self.replication_factor}: lower the one or raise the other"
+            )
+        return self
+
+    def topic(self, number: int, name: str) -> TopicSpec:
+        """A topic with these settings."""
+        return TopicSpec(
+            number=number,
+            name=name,
+            partitions=self.partitions,
+            replication_factor=self.replication_factor,
+            config={
+                "min.insync.replicas": str(self.min_insync_replicas),
+                "unclean.leader.election.enable": str(self.unclean_election).lower(),
+            },
+        )
+
+
+class TopicSpec(Model):
+    """A topic to be: its number in the history, its name after the run's prefix, its settings."""
+
+    number: int
+    name: str
+    partitions: int
+    replication_factor: int
+    config: dict[str, str]
+
+    def full_name(self, prefix: str) -> str:
+        """The name on the cluster."""
+        return f"{prefix}-{self.name}"
+
+
+@dataclass(frozen=True)
+class Role:
+    """One worker of a stage."""
+
+    name: str  # PRODUCER or CONSUMER
+    number: int = 0  # among the workers of this name
+    of: int = 1  # workers of this name
+    finite: bool = True  # ends by itself; otherwise it goes on until it is told to stop
+    parts: int = 1  # into how many parts the load is cut; part k starts when cue k has come
+
+
+S = TypeVar("S", bound=Settings)
+
+
+class Workload(ABC, Generic[S]):
+    """A kind of load; its settings are a model of their own."""
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    model: type[S]
+
+    @abstractmethod
+    def topics(self, settings: S) -> list[TopicSpec]:
+        """Topics that exist before the first worker starts."""
+
+    def topics_in_use(self, settings: S, time_ns: int, began: int) -> list[TopicSpec]:  # noqa: ARG002 - most never change
+        """Topics that may be written or read at this time, in a run that began then (CLOCK_MONOTONIC nanoseconds)."""
+        return self.topics(settings)
+
+    @abstractmethod
+    def stages(self, settings: S, faults: int) -> list[list[Role]]:
+        """The workers, given how many faults the run will have."""
+
+    @abstractmethod
+    def work(self, session: Session, settings: S) -> None:
+        """Be the worker that `session.config` describes, to its end."""
+
+
+class NodeAddress(Model):
+    """Where a node is reached."""
+
+    id: int
+    address: str
+
+
+class SecuritySpec(Model):
+    """How clients prove who they are, without secrets: those come from the environment."""
+
+    tls: bool = False
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    mechanism: Mechanism | None = None
+
+    @classmethod
+    def of(cls, security: Security) -> SecuritySpec:
+        """What may be written down of it."""
+        return cls(**{name: getattr(security, name) for name in cls.model_fields})
+
+    def with_secrets(self) -> Security:
+        """The whole of it, with what the environment holds."""
+        return from_environment(**{name: getattr(self, name) for name in type(self).model_fields})
+
+
+class FinalTarget(Model):
+    """A partition to read at the end; `last_acked` is -1 when nothing was acknowledged there."""
+
+    topic: int
+    name: str
+    partition: int
+    last_acked: int
+
+
+class WorkerConfig(Model):
+    """All a worker is told at its start: one line of JSON."""
+
+    process: int
+    role: str  # PRODUCER, CONSUMER, PROBE or FINAL
+    number: int = 0
+    of: int = 1
+    parts: int = 1
+    workload: str
+    settings: dict[str, Any]
+    segment: Path
+    run: int  # random number of the run, in every payload
+    began: int  # CLOCK_MONOTONIC nanoseconds of the run's beginning: rotating topics are counted from there
+    prefix: str  # of topic names
+    topics: tuple[TopicSpec, ...]
+    nodes: tuple[NodeAddress, ...]
+    security: SecuritySpec = SecuritySpec()
+    seed: int = 0
+    targets: tuple[FinalTarget, ...] = ()  # of FINAL alone
+
+    @property
+    def label(self) -> str:
+        """How messages call this worker."""
+        return f"{self.role} {self.number + 1}" if self.of > 1 else self.role

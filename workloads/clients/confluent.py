@@ -1,0 +1,223 @@
+"""confluent-kafka (librdkafka) behind the common interface."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from harness.security import Security
+from workloads.clients.base import (
+    BEGINNING,
+    BLOCK_AT_MOST_S,
+    ClientError,
+    ClientSettings,
+    Consumer,
+    Delivered,
+    Place,
+    Polled,
+    Producer,
+)
+from workloads.outcomes import REFUSED_LOCALLY
+
+PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - its public name
+LOG = logging.getLogger("librdkafka")
+RECONNECT_AT_MOST_MS = 500  # the library's own 10 s would make every fault look that long
+WAIT_AT_A_FULL_QUEUE_S = 0.05
+FULL_QUEUE_BACKOFF_MS = 20  # with the library's own second a fast reader stalls for that long, again and again
+END_OFFSET = -1
+
+
+def _connection(settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": ",".join(servers),
+        "client.id": client_id,
+        "reconnect.backoff.max.ms": RECONNECT_AT_MOST_MS,
+        "max.in.flight.requests.per.connection": settings.max_in_flight,
+        **security.confluent_kafka(),
+    }
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _error(error: Any) -> ClientError:
+    return ClientError(error.code(), error.str())
+
+
+class ConfluentProducer(Producer):
+    """`confluent_kafka.Producer`; the callback of each message only notes it down."""
+
+    chunk = 1000
+
+    def __init__(self, settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> None:
+        options = _connection(settings, servers, security, client_id) | {
+            "acks": settings.acks,
+            "enable.idempotence": settings.idempotent,
+            "retries": settings.retries,
+            "delivery.timeout.ms": settings.delivery_timeout_ms,
+            "request.timeout.ms": settings.request_timeout_ms,
+            "linger.ms": settings.linger_ms,
+            "batch.size": settings.batch_size,
+            "compression.type": settings.compression,
+        }
+        self._producer = confluent_kafka.Producer(_given(options), logger=LOG)
+        self._payloads: list[bytes] = []
+        self._offsets: list[int] = []
+        self._errors: dict[int, ClientError] = {}
+        self._finished = self._noting()
+        self._sent = self._handed_back = 0
+
+    def _noting(self) -> Callable[[KafkaError | None, Any], None]:
+        """The callback of each message; a closure over two lists, because nothing else runs as often."""
+        payloads, note_payload, note_offset = self._payloads, self._payloads.append, self._offsets.append
+
+        def finished(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                self._errors[len(payloads)] = _error(error)
+            note_payload(message.value())
+            note_offset(message.offset())
+
+        return finished
+
+    def _refused(self, payload: bytes, error: object) -> None:
+        self._errors[len(self._payloads)] = ClientError(REFUSED_LOCALLY, str(error))
+        self._payloads.append(payload)
+        self._offsets.append(-1)
+
+    def send(self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes]) -> None:
+        """One call of the library per message; a full queue is waited for, as its manual says."""
+        produce, finished = self._producer.produce, self._finished
+        self._sent += len(payloads)
+        give_up_at = time.monotonic() + BLOCK_AT_MOST_S
+        for partition, payload in zip(partitions, payloads, strict=True):
+            try:
+                produce(topic, payload, None, partition, finished)
+            except BufferError:
+                self._send_when_there_is_room(topic, partition, payload, give_up_at)
+            except KafkaException as error:
+                self._refused(payload, error)
+
+    def _send_when_there_is_room(self, topic: str, partition: int, payload: bytes, give_up_at: float) -> None:
+        while time.monotonic() < give_up_at:
+            self._producer.poll(WAIT_AT_A_FULL_QUEUE_S)
+            try:
+                self._producer.produce(topic, payload, None, partition, self._finished)
+            except BufferError:
+                continue
+            except KafkaException as error:
+                self._refused(payload, error)
+            return
+        self._refused(payload, f"the queue of the library was full for {BLOCK_AT_MOST_S:.0f} s")
+
+    def delivered(self, wait_s: float) -> Delivered:
+        """Let the library call back, and drain what was noted."""
+        self._producer.poll(0 if self._payloads else wait_s)
+        found = Delivered(self._payloads[:], self._offsets[:], self._errors.copy())
+        for noted in (self._payloads, self._offsets, self._errors):
+            noted.clear()
+        self._handed_back += len(found.payloads)
+        return found
+
+    @property
+    def outstanding(self) -> int:
+        """Sent and not handed back."""
+        return self._sent - self._handed_back
+
+    def close(self, timeout_s: float) -> None:
+        """The library has no close; what is still queued is dropped with it."""
+        self._producer.flush(timeout_s)
+
+
+class ConfluentConsumer(Consumer):
+    """`confluent_kafka.Consumer`."""
+
+    def __init__(self, settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> None:
+        self._options = _connection(settings, servers, security, client_id) | {
+            "auto.offset.reset": "earliest",
+            "isolation.level": settings.isolation_level,
+            "fetch.queue.backoff.ms": FULL_QUEUE_BACKOFF_MS,
+            "enable.partition.eof": True,  # the only way to learn that a position is past markers at the end
+        }
+        self._consumer: Any = None
+        self._has: set[Place] = set()
+        self._only: str | None = None  # the topic of all records, where there is one
+        self._ends: dict[Place, int] = {}
+
+    def assign(self, positions: Mapping[Place, int]) -> None:
+        """Add what is new and take away what is gone; the others are not disturbed."""
+        if self._consumer is None:  # the library wants the name of a group even where there is none
+            alone = {"group.id": self._options["client.id"], "enable.auto.commit": False}
+            self._consumer = confluent_kafka.Consumer(_given(self._options | alone), logger=LOG)
+        gone, new = self._has - positions.keys(), positions.keys() - self._has
+        if gone:
+            self._consumer.incremental_unassign([TopicPartition(*place) for place in gone])
+        if new:
+            self._consumer.incremental_assign([TopicPartition(*place, positions[place]) for place in new])
+        self._has = set(positions)
+        names = {topic for topic, _ in positions}
+        self._only = names.pop() if len(names) == 1 else None
+
+    def subscribe(self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]) -> None:
+        """Join, or change what an existing membership asks for."""
+        if self._consumer is None:
+            self._consumer = confluent_kafka.Consumer(_given(self._options | {"group.id": group}), logger=LOG)
+        self._consumer.subscribe(
+            list(topics), on_assign=lambda _, given: on_assign([(tp.topic, tp.partition) for tp in given])
+        )
+
+    def poll(self, max_records: int, timeout_s: float) -> Polled:
+        """As many messages as are there within the time."""
+        try:
+            messages = self._consumer.consume(max_records, timeout_s)
+        except KafkaException as error:
+            return Polled(errors=[_error(error.args[0])])
+        errors: list[ClientError] = []
+        if any([message.error() for message in messages]):  # noqa: C419 - a list is faster here than a generator
+            errors = self._take_out(messages)
+            messages = [message for message in messages if not message.error()]
+        return Polled(
+            [self._only] * len(messages) if self._only else [message.topic() for message in messages],
+            [message.partition() for message in messages],
+            [message.offset() for message in messages],
+            [message.value() for message in messages],
+            errors,
+        )
+
+    def _take_out(self, messages: Sequence[Message]) -> list[ClientError]:
+        """Errors among the messages; the end of a partition is not one."""
+        errors = []
+        for message in messages:
+            if (error := message.error()) is None:
+                continue
+            if error.code() == PARTITION_EOF:
+                self._ends[str(message.topic()), int(message.partition() or 0)] = int(message.offset() or 0)
+            else:
+                errors.append(_error(error))
+        return errors
+
+    def position(self, place: Place) -> int | None:
+        """After the last record, or where the library met the end."""
+        (found,) = self._consumer.position([TopicPartition(*place)])
+        position = max(found.offset, self._ends.get(place, BEGINNING))
+        return position if position >= 0 else None
+
+    def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
+        """ListOffsets(latest), in one call for all."""
+        asked = [TopicPartition(*place, END_OFFSET) for place in places]
+        try:
+            found = self._consumer.offsets_for_times(asked, timeout=timeout_s)
+        except KafkaException:
+            time.sleep(WAIT_AT_A_FULL_QUEUE_S)
+            return {}
+        return {(tp.topic, tp.partition): tp.offset for tp in found if tp.error is None and tp.offset >= 0}
+
+    def close(self) -> None:
+        """Leave the group and close the library."""
+        if self._consumer is not None:
+            self._consumer.close()

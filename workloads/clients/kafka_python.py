@@ -1,0 +1,208 @@
+"""kafka-python behind the common interface."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.producer.future import RecordMetadata
+
+from harness.security import Security
+from workloads.clients.base import (
+    BEGINNING,
+    BLOCK_AT_MOST_S,
+    ClientError,
+    ClientSettings,
+    Consumer,
+    Delivered,
+    Place,
+    Polled,
+    Producer,
+)
+from workloads.outcomes import REFUSED_LOCALLY
+
+UNNUMBERED = -1000  # an error of the library that has no number of Kafka's
+RECONNECT_AT_MOST_MS = 500  # the library's own 30 s would make every fault look that long
+NAP_S = 0.002
+NO_OFFSET = -1
+
+
+def _connection(settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> dict[str, Any]:
+    connection: dict[str, Any] = {
+        "bootstrap_servers": list(servers),
+        "client_id": client_id,
+        "reconnect_backoff_max_ms": RECONNECT_AT_MOST_MS,
+        "allow_auto_create_topics": False,
+        "request_timeout_ms": settings.request_timeout_ms,
+        "max_in_flight_requests_per_connection": settings.max_in_flight,
+        **security.kafka_python(),
+    }
+    return {name: value for name, value in connection.items() if value is not None}
+
+
+def _error(error: BaseException) -> ClientError:
+    code = getattr(error, "errno", None)
+    return ClientError(code if isinstance(code, int) else UNNUMBERED, str(error))
+
+
+class KafkaPythonProducer(Producer):
+    """`KafkaProducer`; its sender thread reports each message, which is only noted down."""
+
+    chunk = 400  # 40 ms of sending at full speed: what is announced earlier costs less
+
+    def __init__(self, settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> None:
+        options = {
+            "acks": settings.acks if settings.acks == "all" else int(settings.acks),
+            "enable_idempotence": settings.idempotent,
+            "retries": settings.retries,
+            "delivery_timeout_ms": settings.delivery_timeout_ms,
+            "linger_ms": settings.linger_ms,
+            "batch_size": settings.batch_size,
+            "compression_type": None if settings.compression == "none" else settings.compression,
+            "max_block_ms": int(BLOCK_AT_MOST_S * 1000),
+        }
+        self._producer = KafkaProducer(
+            **_connection(settings, servers, security, client_id),
+            **{name: value for name, value in options.items() if value is not None},
+        )
+        self._done: dict[bytes, Any] = {}  # by payload, in the order in which they ended
+        self._note = self._done.setdefault  # without a frame of Python's: nothing else runs as often
+        self._sent = self._handed_back = 0
+
+    def send(self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes]) -> None:
+        """One call of the library per message; a message that it refuses is noted as such."""
+        send, note = self._producer.send, self._note
+        self._sent += len(payloads)
+        messages = zip(partitions, payloads, strict=True)
+        for partition, payload in messages:
+            try:
+                future = send(topic, payload, partition=partition)
+            except KafkaTimeoutError as error:  # nobody knows the topic: each of the others would wait as long
+                self._refused([payload, *(left for _, left in messages)], error)
+            except (KafkaError, AssertionError, ValueError) as error:
+                self._refused([payload], error)
+            else:
+                noted = partial(note, payload)
+                future._add_cb_eb(noted, noted)  # noqa: SLF001 - add_both() costs twice as much
+
+    def _refused(self, payloads: Sequence[bytes], error: Exception) -> None:
+        for payload in payloads:
+            self._note(payload, ClientError(REFUSED_LOCALLY, str(error)))
+
+    def delivered(self, wait_s: float) -> Delivered:
+        """Drain what the sender thread noted."""
+        # a sleep of nothing lets the sender thread in, which would otherwise wait for the interpreter
+        time.sleep(0 if self._done else wait_s)
+        payloads = list(self._done)
+        results = list(map(self._done.pop, payloads))
+        self._handed_back += len(payloads)
+        offsets = [result.offset if type(result) is RecordMetadata else NO_OFFSET for result in results]
+        errors = {}
+        if NO_OFFSET in offsets:
+            errors = {
+                index: result if isinstance(result, ClientError) else _error(result)
+                for index, result in enumerate(results)
+                if type(result) is not RecordMetadata
+            }
+        return Delivered(payloads, offsets, errors)
+
+    @property
+    def outstanding(self) -> int:
+        """Sent and not handed back."""
+        return self._sent - self._handed_back
+
+    def close(self, timeout_s: float) -> None:
+        """Close the library, which may give up on what is outstanding."""
+        try:
+            self._producer.close(timeout=timeout_s)
+        except KafkaError:
+            return
+
+
+class KafkaPythonConsumer(Consumer):
+    """`KafkaConsumer`."""
+
+    def __init__(self, settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> None:
+        self._options = _connection(settings, servers, security, client_id) | {
+            "auto_offset_reset": "earliest",
+            "max_poll_records": settings.max_poll_records,
+            "isolation_level": settings.isolation_level or "read_uncommitted",
+        }
+        self._consumer: Any = None
+        self._has: set[Place] = set()
+
+    def assign(self, positions: Mapping[Place, int]) -> None:
+        """The library keeps the positions of partitions that stay."""
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(**self._options, enable_auto_commit=False)
+        self._consumer.assign([TopicPartition(*place) for place in positions])
+        for place in positions.keys() - self._has:
+            if positions[place] == BEGINNING:
+                self._consumer.seek_to_beginning(TopicPartition(*place))
+            else:
+                self._consumer.seek(TopicPartition(*place), positions[place])
+        self._has = set(positions)
+
+    def subscribe(self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]) -> None:
+        """Join, or change what an existing membership asks for."""
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(**self._options, group_id=group)
+        self._consumer.subscribe(list(topics), listener=_Listener(on_assign))
+
+    def poll(self, max_records: int, timeout_s: float) -> Polled:
+        """One poll of the library."""
+        try:
+            batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=max_records)
+        except KafkaError as error:
+            time.sleep(NAP_S)  # an error that comes back at once must not make a busy loop
+            return Polled(errors=[_error(error)])
+        polled = Polled()
+        for place, records in batches.items():
+            polled.topics.extend([place.topic] * len(records))
+            polled.partitions.extend([place.partition] * len(records))
+            polled.offsets.extend([record.offset for record in records])
+            polled.payloads.extend([record.value for record in records])
+        return polled
+
+    def position(self, place: Place) -> int | None:
+        """As the library says, without asking anybody."""
+        state = self._consumer._subscription.assignment.get(TopicPartition(*place))  # noqa: SLF001 - position() may block
+        return None if state is None or state.position is None else int(state.position.offset)
+
+    def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
+        """ListOffsets(latest); one partition without a leader fails the call for all, so each is then asked alone."""
+        asked = [TopicPartition(*place) for place in places]
+        try:
+            found = self._consumer.end_offsets(asked, timeout_ms=int(timeout_s * 1000))
+        except KafkaError:
+            if len(places) == 1:
+                return {}
+            answers = [self.end_offsets([place], timeout_s / len(places)) for place in places]
+            return {place: end for answer in answers for place, end in answer.items()}
+        return {(tp.topic, tp.partition): end for tp, end in found.items() if end is not None}
+
+    def close(self) -> None:
+        """Close the library, without a last commit."""
+        if self._consumer is not None:
+            try:
+                self._consumer.close(autocommit=False, timeout_ms=2000)
+            except KafkaError:
+                return
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Passes on what the group gives."""
+
+    def __init__(self, on_assign: Callable[[list[Place]], None]) -> None:
+        self._on_assign = on_assign
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Nothing to do."""
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """Tell."""
+        self._on_assign([(tp.topic, tp.partition) for tp in assigned])

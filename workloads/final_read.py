@@ -1,0 +1,147 @@
+"""The final read: a fresh consumer reads every partition from its start to its end, on a cluster that was healed.
+
+A partition is done when its end, asked of its leader again after it was reached, is no further and lies beyond the last
+acknowledged offset. An end at or below that offset is believed only after the reader waited in vain: it is a lost tail
+then. The reader gives up on what is left when nothing at all has come for `final_read_timeout_s`; a partition whose
+end was not reached, or could not be believed because the reader was stopped, is `info`, with the reason.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.history import F, Op, Type
+from workloads.base import FinalTarget, Settings
+from workloads.clients import make_consumer
+from workloads.clients.base import BEGINNING, Consumer, Place, Polled
+from workloads.consuming import write_records
+from workloads.session import Session
+
+MAX_RECORDS = 10_000
+POLL_S = 0.2
+ASK_S = 5.0
+LOOK_EVERY_S = 0.2
+
+
+@dataclass
+class Reading:
+    """One partition on its way."""
+
+    target: FinalTarget
+    op: Op
+    position: int = 0
+    end: int | None = None
+    count: int = 0
+
+    @property
+    def reached(self) -> bool:
+        """Whether all up to the known end was read."""
+        return self.end is not None and self.position >= self.end
+
+    @property
+    def short(self) -> bool:
+        """Whether the known end lies at or before the last acknowledged offset."""
+        return self.end is not None and self.end <= self.target.last_acked
+
+
+def final_read(session: Session, settings: Settings) -> None:
+    """Read everything, record it, and say for each partition whether its end was reached."""
+    consumer = make_consumer(settings, settings.servers(session.addresses), session.security, session.client_id)
+    try:
+        FinalRead(session, settings, consumer).run()
+    finally:
+        consumer.close()
+
+
+class FinalRead:
+    """All partitions at once, over one consumer."""
+
+    def __init__(self, session: Session, settings: Settings, consumer: Consumer) -> None:
+        self._session = session
+        self._timeout_s = settings.final_read_timeout_s
+        self._consumer = consumer
+        self._open: dict[Place, Reading] = {}
+        self._ops: dict[Place, int] = {}
+        self._numbers = {target.name: target.topic for target in session.config.targets}
+
+    def run(self) -> None:
+        """Until every partition is done, nothing comes any more, or the runner says stop."""
+        self._begin()
+        progress_at = looked_at = time.monotonic()
+        while self._open and not self._session.control.stopped:
+            polled = self._consumer.poll(MAX_RECORDS, POLL_S)
+            self._take(polled)
+            if polled.payloads:
+                progress_at = time.monotonic()
+            if not polled.payloads or time.monotonic() - looked_at > LOOK_EVERY_S:
+                if self._look():
+                    progress_at = time.monotonic()
+                looked_at = time.monotonic()
+            if time.monotonic() - progress_at > self._timeout_s:
+                break
+        for place in list(self._open):
+            self._end(place)
+
+    def _begin(self) -> None:
+        recorder = self._session.recorder
+        for number, name in {target.topic: target.name for target in self._session.config.targets}.items():
+            recorder.topic(number, name)
+        for target in self._session.config.targets:
+            op = recorder.begin(F.FINAL, topic=target.topic, partition=target.partition)
+            self._open[target.name, target.partition] = Reading(target, op)
+        self._ops = {place: reading.op.id for place, reading in self._open.items()}
+        self._invoked = {reading.op.id: reading.op.invoked for reading in self._open.values()}
+        self._consumer.assign(dict.fromkeys(self._open, BEGINNING))
+
+    def _take(self, polled: Polled) -> None:
+        """Record what came."""
+        if not polled.payloads:
+            return
+        places = list(zip(polled.topics, polled.partitions, strict=True))
+        ops = np.fromiter(map(self._ops.__getitem__, places), np.int64, len(places))
+        distinct, counts = np.unique(ops, return_counts=True)
+        invoked = np.fromiter(map(self._invoked.__getitem__, ops.tolist()), np.int64, len(places))
+        write_records(self._session, polled, self._numbers, ops, invoked)
+        by_op = dict(zip(distinct.tolist(), counts.tolist(), strict=True))
+        for place in set(places):
+            if place in self._open:
+                self._open[place].count += by_op[self._ops[place]]
+        self._session.status.read += len(places)
+        self._session.status.detail = f"{len(self._open)} of {len(self._ops)} partitions to go"
+        self._session.status.show()
+
+    def _look(self) -> bool:
+        """Bring positions and ends up to date and end what is done; whether anything moved."""
+        moved = False
+        for place, reading in self._open.items():
+            position = self._consumer.position(place)
+            if position is not None and position > reading.position:
+                reading.position, moved = position, True
+        arrived = [place for place, reading in self._open.items() if reading.end is None or reading.reached]
+        ends = self._consumer.end_offsets(arrived, ASK_S) if arrived else {}
+        for place in arrived:
+            reading = self._open[place]
+            seen_before, reading.end = reading.end, ends.get(place)
+            if seen_before is not None and reading.reached and not reading.short:
+                self._end(place)
+                moved = True
+        return moved
+
+    def _end(self, place: Place) -> None:
+        reading = self._open.pop(place)
+        target = reading.target
+        detail = None
+        if reading.end is None:
+            detail = f"nobody says where {target.name}-{target.partition} ends; read to {reading.position}"
+        elif not reading.reached:
+            detail = f"{target.name}-{target.partition} ends at {reading.end} and was read to {reading.position}"
+        elif reading.short and self._session.control.stopped:
+            detail = f"the reader of {target.name}-{target.partition} was stopped before its end could be believed"
+        self._session.recorder.end(
+            reading.op, Type.INFO if detail else Type.OK, topic=target.topic, partition=target.partition,
+            offset=reading.position, end=reading.end, count=reading.count, detail=detail,
+        )  # fmt: skip
+        self._session.status.show()

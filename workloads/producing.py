@@ -1,0 +1,141 @@
+"""Sending and recording: invocations are written before the first message of a chunk leaves, completions per drain.
+
+Nothing is kept per message. What became of one is told by the library with the message itself, whose payload carries
+all that a completion needs: so memory stays flat however many are sent. Large messages are sent in smaller chunks, and
+fewer of them are outstanding.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.history import COLUMNS, F, Kind, Recorder, Type, now
+from workloads import payload
+from workloads.base import Settings
+from workloads.clients import make_producer
+from workloads.clients.base import Delivered, Producer
+from workloads.outcomes import outcome
+from workloads.session import Session
+
+OUTSTANDING_AT_MOST = 50_000  # kafka-python has no limit of its own
+OUTSTANDING_AT_MOST_BYTES = 256_000_000
+CHUNK_AT_MOST_BYTES = 8_000_000
+DRAIN_S = 0.02
+FLUSH_TIMEOUT_S = 120.0  # what has no outcome by then stays open, and sealing makes it info
+CLOSE_S = 1.0
+
+
+class Sequences:
+    """How many messages each partition of a topic was sent so far."""
+
+    def __init__(self, partitions: int) -> None:
+        self._next = np.zeros(partitions, np.int64)
+
+    def take(self, partitions: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The next number for each of these messages."""
+        numbers = np.empty(len(partitions), np.int64)
+        counts = np.bincount(partitions, minlength=len(self._next))
+        for partition in np.flatnonzero(counts):
+            first = self._next[partition]
+            numbers[partitions == partition] = np.arange(first, first + counts[partition])
+        self._next += counts
+        return numbers
+
+
+class Sender:
+    """A producer that records."""
+
+    def __init__(self, session: Session, settings: Settings, producer: Producer) -> None:
+        self.producer = producer
+        self._recorder = session.recorder
+        self._control = session.control
+        self._status = session.status
+        self._builder = payload.Builder(session.config.run, session.config.process, settings.value_bytes)
+        self._sequences: dict[int, Sequences] = {}
+        self._partitions = settings.partitions
+        self.chunk = max(1, min(producer.chunk, CHUNK_AT_MOST_BYTES // settings.value_bytes))
+        self.outstanding_at_most = max(
+            self.chunk, min(OUTSTANDING_AT_MOST, OUTSTANDING_AT_MOST_BYTES // settings.value_bytes)
+        )
+
+    def send(self, topic: int, name: str, partitions: npt.NDArray[Any]) -> None:
+        """Announce messages to these partitions of a topic, then hand them to the library."""
+        count = len(partitions)
+        values = np.arange(count) + self._recorder.new_ops(count)
+        sequences = self._sequences.setdefault(topic, Sequences(self._partitions)).take(partitions)
+        invoked = now()
+        payloads = self._builder.build(
+            count, topic=topic, partition=partitions, value=values, sequence=sequences, invoked=invoked
+        )
+        self._recorder.write(
+            Kind.INVOKE, count, time=invoked, op=values, f=F.SEND, topic=topic, partition=partitions, value=values,
+            sequence=sequences,
+        )  # fmt: skip
+        self._status.sent += count
+        self.producer.send(name, partitions.tolist(), payloads)
+
+    def drain(self, wait_s: float) -> None:
+        """Record what has an outcome now."""
+        record_delivered(self._recorder, self.producer.delivered(wait_s), self._status)
+        self._status.show()
+
+    def make_room(self) -> None:
+        """Wait while too many are outstanding."""
+        while self.producer.outstanding > self.outstanding_at_most and not self._control.stopped:
+            self.drain(DRAIN_S)
+
+    def finish(self) -> None:
+        """Wait for what is outstanding as long as anybody is there to wait with, then close."""
+        deadline = time.monotonic() + FLUSH_TIMEOUT_S
+        while self.producer.outstanding and time.monotonic() < deadline and not self._control.gone:
+            self.drain(DRAIN_S)
+        self.producer.close(CLOSE_S)
+        self.drain(0)
+        self._status.detail = f"{self.producer.outstanding:,} without an answer" if self.producer.outstanding else ""
+
+
+def open_sender(session: Session, settings: Settings) -> Sender:
+    """A sender over the client that the settings name."""
+    servers = settings.servers(session.addresses)
+    return Sender(session, settings, make_producer(settings, servers, session.security, session.client_id))
+
+
+def record_delivered(recorder: Recorder, delivered: Delivered, status: Any) -> None:
+    """Completions of sends, in one write."""
+    count = len(delivered.payloads)
+    if not count:
+        return
+    head = payload.headers(delivered.payloads)
+    columns: dict[str, Any] = {"type": Type.OK, "offset": np.array(delivered.offsets, np.int64)}
+    if delivered.errors:
+        columns = _with_errors(recorder, delivered, columns["offset"])
+    types = columns["type"]
+    recorder.write(
+        Kind.COMPLETE, count, op=head["value"], value=head["value"], invoked=head["invoked"], f=F.SEND,
+        topic=head["topic"], partition=head["partition"], sequence=head["sequence"], error=columns.pop("error", 0),
+        **columns,
+    )  # fmt: skip
+    failed = int(np.count_nonzero(types == Type.FAIL)) if delivered.errors else 0
+    unknown = int(np.count_nonzero(types == Type.INFO)) if delivered.errors else 0
+    status.fail += failed
+    status.info += unknown
+    status.ok += count - failed - unknown
+
+
+def _with_errors(recorder: Recorder, delivered: Delivered, offsets: npt.NDArray[Any]) -> dict[str, Any]:
+    """Columns that differ between messages that were acknowledged and those that were not."""
+    count = len(delivered.payloads)
+    at = np.fromiter(delivered.errors, np.int64, len(delivered.errors))
+    errors = list(delivered.errors.values())
+    types = np.full(count, Type.OK, np.int8)
+    types[at] = [outcome(error.code) for error in errors]
+    codes = np.zeros(count, np.int16)
+    codes[at] = [error.code for error in errors]
+    details = np.full(count, COLUMNS["detail"].null, np.int32)
+    details[at] = [recorder.text(error.text) for error in errors]
+    offsets[at] = COLUMNS["offset"].null
+    return {"type": types, "error": codes, "detail": details, "offset": offsets}

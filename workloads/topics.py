@@ -1,0 +1,145 @@
+"""Topics of a run: created with every setting that matters written out, and waited for on every node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from harness import wire
+from harness.errors import ClusterError
+from harness.security import Security
+from workloads.base import TopicSpec
+
+CREATE_TIMEOUT_S = 30.0
+ASK_TIMEOUT_S = 2.0
+EVERY_S = 0.05
+
+
+class Addressed(Protocol):
+    """A node, as far as it matters here."""
+
+    @property
+    def id(self) -> int:
+        """Its number."""
+
+    @property
+    def address(self) -> str:
+        """Where clients reach it."""
+
+
+class TopicMaker:
+    """Creates topics on a running cluster, over one connection that is kept."""
+
+    def __init__(self, addresses: Sequence[str], security: Security, client_id: str) -> None:
+        self._admin = KafkaAdminClient(
+            bootstrap_servers=list(addresses),
+            client_id=client_id,
+            reconnect_backoff_max_ms=500,
+            request_timeout_ms=int(CREATE_TIMEOUT_S * 1000),
+            **security.kafka_python(),
+        )
+
+    def create(self, topic: TopicSpec, prefix: str) -> None:
+        """Create it; that somebody else just did so is as good. KafkaError when it cannot be."""
+        options: dict[str, Any] = {
+            "num_partitions": topic.partitions,
+            "replication_factor": topic.replication_factor,
+            "configs": topic.config,
+        }
+        try:
+            self._admin.create_topics({topic.full_name(prefix): options})
+        except TopicAlreadyExistsError:
+            return
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._admin.close()
+
+
+def create_topics(nodes: Sequence[Addressed], security: Security, topics: Sequence[TopicSpec], prefix: str) -> None:
+    """Create the topics a run begins with, and wait until every node lists them with leaders."""
+    names = [topic.full_name(prefix) for topic in topics]
+    try:
+        maker = TopicMaker([node.address for node in nodes], security, "tidegauge-topics")
+        try:
+            for topic in topics:
+                maker.create(topic, prefix)
+            if security.protocol != "PLAINTEXT":  # nodes can be asked one by one over plain connections only
+                maker._admin.wait_for_topics(names, timeout_ms=CREATE_TIMEOUT_S * 1000)  # noqa: SLF001
+                return
+        finally:
+            maker.close()
+    except KafkaError as error:
+        raise ClusterError(
+            f"the topics of the run could not be created ({error})",
+            "check that there are as many nodes as replication_factor asks for, and that clients may create topics",
+        ) from error
+    _wait(nodes, topics, prefix)
+
+
+def delete_topics(nodes: Sequence[Addressed], security: Security, prefix: str) -> None:
+    """Remove every topic of a run from a cluster that stays."""
+    try:
+        admin = KafkaAdminClient(
+            bootstrap_servers=[node.address for node in nodes], client_id="tidegauge-topics", **security.kafka_python()
+        )
+        try:
+            names = [name for name in admin.list_topics() if name.startswith(f"{prefix}-")]
+            if names:
+                admin.delete_topics(names)
+        finally:
+            admin.close()
+    except KafkaError as error:
+        raise ClusterError(
+            f"the topics of the run could not be removed ({error})", f"delete the topics that begin with {prefix}-"
+        ) from error
+
+
+def _wait(nodes: Sequence[Addressed], topics: Sequence[TopicSpec], prefix: str) -> None:
+    deadline = time.monotonic() + CREATE_TIMEOUT_S
+    waiting = {node.id: node for node in nodes}
+    reasons: dict[int, str] = {}
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        while waiting:
+            asked = list(waiting.values())
+            for node, reason in zip(asked, pool.map(lambda n: _missing(n.address, topics, prefix), asked), strict=True):
+                reasons[node.id] = reason
+                if not reason:
+                    del waiting[node.id]
+            if waiting and time.monotonic() > deadline:
+                node_id = min(waiting)
+                raise ClusterError(
+                    f"{CREATE_TIMEOUT_S:.0f} s after its topics were created node {node_id} {reasons[node_id]}",
+                    "see the logs of that node",
+                )
+            if waiting:
+                time.sleep(EVERY_S)
+
+
+def _missing(address: str, topics: Sequence[TopicSpec], prefix: str) -> str:
+    """What this node does not know yet of the topics; nothing when it knows all."""
+    wanted = {topic.full_name(prefix): topic.partitions for topic in topics}
+    try:
+        with wire.Connection(address, ASK_TIMEOUT_S) as connection:
+            request = MetadataRequest(
+                topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in wanted],
+                allow_auto_topic_creation=False,
+            )
+            answer = connection.ask(request, MetadataResponse, wire.METADATA_VERSION)
+    except wire.WireError as error:
+        return f"does not answer ({error})"
+    led = {
+        topic.name: sum(partition.leader_id >= 0 and not partition.error_code for partition in topic.partitions)
+        for topic in answer.topics
+        if not topic.error_code
+    }
+    for name, partitions in wanted.items():
+        if led.get(name, 0) < partitions:
+            return f"lists {led.get(name, 0)} of {partitions} partitions of {name} with a leader"
+    return ""
