@@ -1,0 +1,375 @@
+"""The conductor, with faults on paper and a clock that moves only when somebody sleeps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from harness.clusters.base import Capability
+from harness.errors import ClusterError
+from harness.history import FaultStage, Kind, Recorder, row_type
+from harness.observe import PartitionView
+from harness.segments import read_segment
+from nemesis.base import Aim, Bite, Fault, Victim
+from nemesis.conductor import Conductor
+from nemesis.schedule import Slot
+
+VICTIM = Victim(2, "t", 1, PartitionView(2, 4, (1, 2, 3), (1, 2, 3)))
+BITE = Bite("it hurt", 2, "t", 1, 3, 5)
+NOWHERE: Any = None  # a field that nothing looks at
+
+
+class Clock:
+    """Seconds that pass by sleeping."""
+
+    def __init__(self) -> None:
+        self.s = 0.0
+        self.alarms: dict[float, Callable[[], None]] = {}
+
+    def sleep(self, seconds: float) -> None:
+        """Time passes, and what was to happen happens."""
+        self.s = round(self.s + seconds, 6)
+        for at_s in [at_s for at_s in self.alarms if at_s <= self.s]:
+            self.alarms.pop(at_s)()
+        assert self.s < 1000, "the conductor does not come to an end"
+
+
+class Paper(Fault):
+    """Bites as long after its injection as it is told, and fails where it is told."""
+
+    name = "paper"
+    description = "for tests"
+    needs: ClassVar[frozenset[Capability]] = frozenset()
+    longest_s = 20.0
+    changes_leaders = False
+    roles = ("leader",)
+
+    def __init__(self, clock: Clock, bites_after_s: float = 0.5, victim_from_s: float = 0.0) -> None:
+        super().__init__(NOWHERE)
+        self.clock, self.bites_after_s, self.victim_from_s = clock, bites_after_s, victim_from_s
+        self.broken = False
+        self.injected_s = -1.0
+        self.fails: dict[str, int] = {}  # how many times a method still fails
+
+    def _perhaps_fail(self, method: str) -> None:
+        if self.fails.get(method):
+            self.fails[method] -= 1
+            raise ClusterError(f"{method} failed", "try again")
+
+    def aim(self) -> Aim | None:
+        """From its time on."""
+        self._perhaps_fail("aim")
+        return Aim("will hurt", VICTIM) if self.clock.s >= self.victim_from_s else None
+
+    def inject(self) -> None:
+        """Broken, even if it then fails."""
+        self.broken, self.injected_s = True, self.clock.s
+        self._perhaps_fail("inject")
+
+    def proof(self) -> Bite | None:
+        """When it is time."""
+        self._perhaps_fail("proof")
+        return BITE if self.clock.s >= self.injected_s + self.bites_after_s else None
+
+    def undo(self) -> None:
+        """Whole again, unless it fails."""
+        self._perhaps_fail("undo")
+        self.broken = False
+
+
+class Stage:
+    """A conductor with everything around it; what it said is in `said`, with the time."""
+
+    def __init__(self, directory: Path, faults: list[Paper], clock: Clock, slots: list[Slot]) -> None:
+        self.clock, self.faults = clock, faults
+        self.said: list[tuple[float, str, int]] = []
+        self.texts: list[str] = []
+        self.segment = directory / "faults.segment"
+        self.recorder = Recorder(self.segment, 1)
+        make = dict(zip([slot.number for slot in slots], faults, strict=True))
+        self.conductor = Conductor(
+            slots,
+            lambda slot: make[slot.number],
+            self.recorder,
+            {"t": 7}.get,
+            self._hear,
+            clock=lambda: clock.s,
+            sleep=clock.sleep,
+        )
+
+    def _hear(self, stage: FaultStage, slot: Slot, text: str) -> None:
+        self.said.append((self.clock.s, stage.name, slot.number))
+        self.texts.append(text)
+
+    def rows(self) -> Any:
+        """The events as they were recorded."""
+        self.recorder.close()
+        read = read_segment(self.segment)
+        assert not read.damage
+        content = self.segment.read_bytes()
+        parts = [content[frame.start : frame.start + frame.size] for frame in read.frames]
+        return np.frombuffer(b"".join(parts), row_type(Kind.FAULT))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """At zero."""
+    return Clock()
+
+
+@pytest.fixture
+def play(tmp_path: Path, clock: Clock) -> Callable[..., Stage]:
+    """Makes a stage for faults, one slot each: from 5 to 15 s, from 35 to 45 s and so on."""
+
+    def make(*faults: Paper, slots: list[Slot] | None = None) -> Stage:
+        planned = [Slot(n + 1, "paper", "leader", 5.0 + 30 * n, 15.0 + 30 * n, n) for n in range(len(faults))]
+        return Stage(tmp_path, list(faults), clock, slots or planned)
+
+    return make
+
+
+Play = Callable[..., Stage]
+
+
+def test_a_fault_is_injected_bites_and_is_undone(play: Play, clock: Clock) -> None:
+    """At the beginning of its slot, when there is a proof, and at the end of the slot."""
+    stage = play(Paper(clock))
+    stage.conductor.run()
+    assert stage.said == [(5.0, "INJECTED", 1), (5.5, "BIT", 1), (15.0, "UNDONE", 1)]
+    assert stage.texts[:2] == ["will hurt", "it hurt"]
+    (outcome,) = stage.conductor.outcomes
+    assert outcome.bit is BITE
+    assert outcome.sentence == "it hurt"
+    assert outcome.over
+    assert not outcome.failed
+    assert not stage.faults[0].broken
+    assert not stage.conductor.errors
+
+
+def test_everything_is_recorded_with_whom_it_concerns(play: Play, clock: Clock) -> None:
+    """The victim with its old epoch, the proof with the new one; times rise and are those of the outcome."""
+    stage = play(Paper(clock))
+    stage.conductor.run()
+    rows = stage.rows()
+    assert rows["stage"].tolist() == [FaultStage.INJECTED, FaultStage.BIT, FaultStage.UNDONE]
+    assert rows["fault"].tolist() == [1, 1, 1]
+    injected, bit, undone = rows
+    assert [injected[name] for name in ("node", "topic", "partition", "leader", "leader_epoch")] == [2, 7, 1, 2, 4]
+    assert [bit[name] for name in ("node", "topic", "partition", "leader", "leader_epoch")] == [2, 7, 1, 3, 5]
+    (outcome,) = stage.conductor.outcomes
+    assert [injected["time"], undone["time"]] == [outcome.injected_at, outcome.undone_at]
+    assert np.all(np.diff(rows["time"]) >= 0)
+
+
+def test_the_injection_is_recorded_before_it_is_made(play: Play, clock: Clock) -> None:
+    """And the end after it was undone."""
+    stage = play(Paper(clock))
+    seen: list[tuple[str, bool]] = []
+    stage.conductor._on_change = lambda what, slot, text: seen.append((what.name, stage.faults[0].broken))
+    stage.conductor.run()
+    assert seen == [("INJECTED", False), ("BIT", True), ("UNDONE", False)]
+
+
+def test_a_fault_is_not_undone_before_it_has_bitten(play: Play, clock: Clock) -> None:
+    """Its slot is over after ten seconds, and the proof comes after twelve."""
+    stage = play(Paper(clock, bites_after_s=12))
+    stage.conductor.run()
+    assert stage.said == [(5.0, "INJECTED", 1), (17.0, "BIT", 1), (17.0, "UNDONE", 1)]
+
+
+def test_a_fault_that_never_bites_is_undone_all_the_same(play: Play, clock: Clock) -> None:
+    """After its longest duration, as missed."""
+    stage = play(Paper(clock, bites_after_s=999))
+    stage.conductor.run()
+    assert stage.said == [(5.0, "INJECTED", 1), (25.0, "MISSED", 1), (25.0, "UNDONE", 1)]
+    (outcome,) = stage.conductor.outcomes
+    assert outcome.bit is None
+    assert outcome.sentence == "it had not bitten 20 s after it began"
+
+
+def test_a_victim_is_waited_for(play: Play, clock: Clock) -> None:
+    """As long as the slot lasts."""
+    stage = play(Paper(clock, victim_from_s=8))
+    stage.conductor.run()
+    assert stage.said == [(8.0, "INJECTED", 1), (8.5, "BIT", 1), (15.0, "UNDONE", 1)]
+
+
+def test_without_a_victim_nothing_is_injected(play: Play, clock: Clock) -> None:
+    """Which is a miss, too."""
+    stage = play(Paper(clock, victim_from_s=99))
+    stage.conductor.run()
+    assert stage.said == [(15.0, "MISSED", 1)]
+    assert stage.faults[0].injected_s == -1
+    assert "nothing it could have been aimed at" in stage.conductor.outcomes[0].sentence
+
+
+def test_a_slot_waits_for_the_one_before(play: Play, clock: Clock) -> None:
+    """Two kills at once would be another fault than one kill after the other."""
+    slots = [Slot(1, "paper", "leader", 0, 5, 0), Slot(2, "paper", "leader", 6, 16, 0)]
+    stage = play(Paper(clock, bites_after_s=8), Paper(clock), slots=slots)
+    stage.conductor.run()
+    assert [(at_s, what) for at_s, what, number in stage.said if number == 1][-1] == (8.0, "UNDONE")
+    assert next((at_s, what) for at_s, what, number in stage.said if number == 2) == (8.0, "INJECTED")
+
+
+def test_a_slot_whose_time_passes_while_it_waits_is_missed(play: Play, clock: Clock) -> None:
+    """The reason is told."""
+    slots = [Slot(1, "paper", "leader", 0, 5, 0), Slot(2, "paper", "leader", 6, 9, 0)]
+    stage = play(Paper(clock, bites_after_s=15), Paper(clock), slots=slots)
+    stage.conductor.run()
+    assert (9.0, "MISSED", 2) in stage.said
+    assert stage.conductor.outcomes[1].sentence == "the one before it was not over in time"
+
+
+def test_different_faults_overlap(play: Play, clock: Clock) -> None:
+    """That is what composing them is for; both are current at once."""
+    slots = [Slot(1, "paper", "leader", 0, 10, 0), Slot(2, "stone", "leader", 5, 15, 0)]
+    stage = play(Paper(clock), Paper(clock), slots=slots)
+    current: list[int] = []
+    clock.alarms[7] = lambda: current.extend(outcome.slot.number for outcome in stage.conductor.current())
+    stage.conductor.run()
+    assert current == [1, 2]
+    assert stage.conductor.current() == []
+
+
+@pytest.mark.parametrize("method", ["inject", "proof"])
+def test_an_error_is_recorded_and_what_was_broken_is_undone(play: Play, clock: Clock, method: str) -> None:
+    """And the next slot comes as if nothing had been."""
+    stage = play(Paper(clock), Paper(clock))
+    stage.faults[0].fails[method] = 1
+    stage.conductor.run()
+    assert [what for _, what, number in stage.said if number == 1] == ["INJECTED", "FAILED", "UNDONE"]
+    assert [what for _, what, number in stage.said if number == 2] == ["INJECTED", "BIT", "UNDONE"]
+    assert not stage.faults[0].broken
+    assert stage.conductor.outcomes[0].failed
+    assert stage.conductor.outcomes[0].sentence == f"{method} failed: try again"
+    assert stage.conductor.errors == [f"paper (fault 1): {method} failed: try again"]
+
+
+def test_an_error_before_the_injection_leaves_nothing_to_undo(play: Play, clock: Clock) -> None:
+    """It failed, and that was all."""
+    stage = play(Paper(clock))
+    stage.faults[0].fails["aim"] = 1
+    stage.conductor.run()
+    assert [what for _, what, _ in stage.said] == ["FAILED"]
+    assert stage.conductor.heal() == []
+
+
+def test_a_failed_undo_is_done_again_when_healing(play: Play, clock: Clock) -> None:
+    """What is still broken counts as current, and a second try takes it back."""
+    stage = play(Paper(clock))
+    stage.faults[0].fails["undo"] = 1
+    stage.conductor.run()
+    assert stage.conductor.outcomes[0].over
+    assert [outcome.slot.number for outcome in stage.conductor.current()] == [1]
+    assert stage.conductor.heal() == []
+    assert [what for _, what, _ in stage.said] == ["INJECTED", "BIT", "FAILED", "UNDONE"]
+    assert not stage.faults[0].broken
+    assert stage.conductor.heal() == []
+    assert len(stage.said) == 4
+
+
+def test_what_cannot_be_healed_is_told(play: Play, clock: Clock) -> None:
+    """In a sentence, and not as an exception."""
+    stage = play(Paper(clock))
+    stage.faults[0].fails["undo"] = 99
+    stage.conductor.run()
+    assert stage.conductor.heal() == ["paper (fault 1) could not be undone (undo failed: try again)"]
+
+
+def test_stopping_undoes_what_is_active_and_injects_nothing_more(play: Play, clock: Clock) -> None:
+    """In the middle of the first of two slots."""
+    stage = play(Paper(clock), Paper(clock))
+    clock.alarms[8] = stage.conductor.stop
+    stage.conductor.run()
+    assert stage.said == [(5.0, "INJECTED", 1), (5.5, "BIT", 1), (8.0, "UNDONE", 1)]
+    assert stage.conductor.outcomes[1].injected_at is None
+    assert stage.conductor.outcomes[1].sentence == "the run ended before its time came"
+
+
+def test_stopping_takes_a_last_look_for_the_proof(play: Play, clock: Clock) -> None:
+    """A bite just before the end counts; without one it was a miss."""
+    bitten = play(Paper(clock, bites_after_s=3))
+    clock.alarms[8] = bitten.conductor.stop
+    bitten.conductor.run()
+    assert [what for _, what, _ in bitten.said] == ["INJECTED", "BIT", "UNDONE"]
+
+
+def test_stopping_before_the_bite_is_a_miss(play: Play, clock: Clock) -> None:
+    """With the reason."""
+    stage = play(Paper(clock, bites_after_s=5))
+    clock.alarms[8] = stage.conductor.stop
+    stage.conductor.run()
+    assert [what for _, what, _ in stage.said] == ["INJECTED", "MISSED", "UNDONE"]
+    assert stage.conductor.outcomes[0].sentence == "the run ended before it had bitten"
+
+
+def test_a_listener_that_fails_stops_nothing(play: Play, clock: Clock) -> None:
+    """Its error is kept."""
+    stage = play(Paper(clock))
+
+    def deaf(*_: object) -> None:
+        raise RuntimeError("no ears")
+
+    stage.conductor._on_change = deaf
+    stage.conductor.run()
+    assert stage.conductor.outcomes[0].over
+    assert stage.conductor.errors[0] == "paper (fault 1) could not be announced as injected (no ears)"
+
+
+def test_what_cannot_be_recorded_is_not_injected(play: Play, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault that the history does not know of would make every finding a riddle."""
+    stage = play(Paper(clock))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(stage.recorder, "write", full)
+    stage.conductor.run()
+    assert stage.faults[0].injected_s == -1
+    assert "could not be recorded as injected (disk full)" in stage.conductor.errors[0]
+
+
+def test_an_undo_counts_even_when_it_cannot_be_recorded(
+    play: Play, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster is whole; the error says what the history lacks."""
+    stage = play(Paper(clock))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("disk full")
+
+    clock.alarms[8] = lambda: monkeypatch.setattr(stage.recorder, "write", full)
+    stage.conductor.run()
+    assert stage.conductor.outcomes[0].over
+    assert stage.conductor.errors == ["paper (fault 1) could not be recorded as undone (disk full)"]
+
+
+def test_in_a_thread_of_its_own(tmp_path: Path, clock: Clock) -> None:
+    """Started, stopped and healed from another thread, with real sleep."""
+    fault, bitten = Paper(clock, bites_after_s=0), threading.Event()
+    conductor = Conductor(
+        [Slot(1, "paper", "leader", 0, 600, 0), Slot(2, "paper", "leader", 600, 700, 0)],
+        lambda slot: fault,
+        Recorder(tmp_path / "faults.segment", 1),
+        {"t": 7}.get,
+        lambda stage, slot, text: bitten.set() if stage is FaultStage.BIT else None,
+    )
+    conductor.start()
+    assert bitten.wait(60)
+    assert fault.broken
+    conductor.stop()
+    assert not fault.broken
+    assert conductor.heal() == []
+    assert conductor.outcomes[0].bit is BITE
+    conductor._recorder.close()
+
+
+def test_a_conductor_that_never_began_has_nothing_to_heal(play: Play, clock: Clock) -> None:
+    """A run that ends before its load."""
+    assert play(Paper(clock)).conductor.heal() == []
