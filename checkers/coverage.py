@@ -1,0 +1,220 @@
+"""Coverage: how much was seen, so that nobody takes silence for health.
+
+The timeline of a run (its phases and faults) is a handful of rows, read first. The instants at which the load or a
+fault begins or ends cut time into segments; one aggregate over the completions and one over the records count what
+happened in each, and what happened before, during and after each fault is a sum of segments.
+
+A fault's window is from its injection to its undoing. Before it: since the end of the window before, or the start of
+the load. After it: until the next window, or the end of the load. Where windows overlap there is no before or after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from checkers.frame import LOAD_ROLE, History
+from harness.history import F, FaultStage, Kind, Type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TIMELINE_ROWS = 100_000
+Rows = Iterable[Mapping[str, Any]]
+
+
+@dataclass
+class Fault:
+    """One fault of the run; times are None where the history does not say."""
+
+    number: int
+    name: str
+    injected_ns: int | None = None
+    undone_ns: int | None = None
+    bit: bool = False
+    failed: bool = False
+    detail: str = ""
+
+
+@dataclass
+class Timeline:
+    """When the load and the faults of a run began and ended."""
+
+    load_ns: tuple[int, int]
+    phases: list[tuple[str, int]] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def window_ns(self, fault: Fault) -> tuple[int, int] | None:
+        """From injection to undoing; one that was never undone lasts until the end of the load."""
+        if fault.injected_ns is None:
+            return None
+        end = self.load_ns[1] if fault.undone_ns is None else fault.undone_ns
+        return fault.injected_ns, max(end, fault.injected_ns)
+
+    def bounds_ns(self) -> list[int]:
+        """Every instant at which something begins or ends."""
+        windows = [window for fault in self.faults if (window := self.window_ns(fault))]
+        return sorted({*self.load_ns, *(instant for window in windows for instant in window)})
+
+    def before_ns(self, fault: Fault) -> tuple[int, int] | None:
+        """What lies between the fault and what was before it."""
+        return self._beside(fault, after=False)
+
+    def after_ns(self, fault: Fault) -> tuple[int, int] | None:
+        """What lies between the fault and what came after it."""
+        return self._beside(fault, after=True)
+
+    def _beside(self, fault: Fault, *, after: bool) -> tuple[int, int] | None:
+        own = self.window_ns(fault)
+        if own is None:
+            return None
+        edge = own[after]
+        others = [w for other in self.faults if other is not fault and (w := self.window_ns(other))]
+        if any(start <= edge <= end for start, end in others):
+            return None
+        if after:
+            return edge, max(edge, min((start for start, _ in others if start > edge), default=self.load_ns[1]))
+        return min(edge, max((end for _, end in others if end < edge), default=self.load_ns[0])), edge
+
+
+@dataclass(frozen=True)
+class Span:
+    """What was done in a stretch of time."""
+
+    sends: int
+    reads: int
+
+
+@dataclass(frozen=True)
+class FaultCoverage:
+    """A fault, and what clients did around it; None where it overlaps with another."""
+
+    fault: Fault
+    before: Span | None
+    during: Span | None
+    after: Span | None
+
+
+@dataclass
+class Coverage:
+    """How much was seen."""
+
+    operations: dict[str, dict[str, int]] = field(default_factory=dict)  # by function, then by outcome
+    records: int = 0
+    load_records: int = 0
+    probes: list[dict[str, int]] = field(default_factory=list)  # api, node, asked, answered
+    faults: list[FaultCoverage] = field(default_factory=list)
+    finals_complete: int = 0
+    finals_incomplete: list[dict[str, Any]] = field(default_factory=list)
+    finals_incomplete_count: int = 0
+
+    def count(self, f: F, type_: Type) -> int:
+        """Operations that ended so."""
+        return self.operations.get(f.name.lower(), {}).get(type_.name.lower(), 0)
+
+
+def read_timeline(history: History) -> Timeline:
+    """Phases and faults: a few rows, which are not worth a job."""
+    from pyarrow import parquet
+
+    rows: list[dict[str, Any]] = []
+    for kind, columns in ((Kind.FAULT, ("fault", "stage")), (Kind.PHASE, ())):
+        for file in history.sealed.files.get(kind, []):
+            rows += parquet.read_table(file, columns=["time", "name", "detail", *columns]).to_pylist()
+    return timeline(rows[:TIMELINE_ROWS], history.sealed.first_time_ns, history.sealed.last_time_ns)
+
+
+def timeline(rows: Rows, first_ns: int, last_ns: int) -> Timeline:
+    """From the rows of faults and phases."""
+    ordered = sorted(rows, key=lambda row: row["time"])
+    phases = [(str(row["name"]), int(row["time"])) for row in ordered if row.get("fault") is None]
+    start = next((time for name, time in phases if name == "load"), first_ns)
+    end = next(
+        (time for name, time in phases if time >= start and name in {"heal", "recover", "final", "seal"}), last_ns
+    )
+    faults: dict[int, Fault] = {}
+    for row in ordered:
+        if row.get("fault") is not None:
+            _apply(faults.setdefault(row["fault"], Fault(row["fault"], str(row["name"]))), row)
+    return Timeline((start, end), phases, list(faults.values()))
+
+
+def _apply(fault: Fault, row: Mapping[str, Any]) -> None:
+    stage = row["stage"]
+    if stage == FaultStage.INJECTED:
+        fault.injected_ns = row["time"]
+    elif stage == FaultStage.UNDONE:
+        fault.undone_ns = row["time"]
+    elif stage == FaultStage.BIT:
+        fault.bit = True
+    elif stage == FaultStage.FAILED:
+        fault.failed = True
+    if stage in {FaultStage.BIT, FaultStage.MISSED, FaultStage.FAILED}:
+        fault.detail = row["detail"] or ""
+
+
+def segment(bounds_ns: list[int], first: int = 0) -> str:
+    """SQL: how many of the bounds are at or before `time`, found as in a search tree."""
+    if not bounds_ns:
+        return str(first)
+    middle = len(bounds_ns) // 2
+    left = segment(bounds_ns[:middle], first)
+    right = segment(bounds_ns[middle + 1 :], first + middle + 1)
+    return f"if(time < {bounds_ns[middle]}L, {left}, {right})"
+
+
+def operations(history: History, bounds_ns: list[int]) -> DataFrame:
+    """Completions by function, outcome, whether the load's consumers did it, and segment."""
+    load = f"{history.by_role(LOAD_ROLE)} as load"
+    return (
+        history.completions.selectExpr("f", "type", "invoked", "time", load, f"{segment(bounds_ns)} as segment")
+        .groupBy("f", "type", "load", "segment")
+        .agg(*_aggregates("count(*) as count", "min(invoked) as first_ns", "max(time) as last_ns"))
+    )
+
+
+def reads(history: History, bounds_ns: list[int]) -> DataFrame:
+    """Records by whether the load's consumers read them, and segment."""
+    return (
+        history.records.selectExpr(f"{history.by_role(LOAD_ROLE)} as load", "time", f"{segment(bounds_ns)} as segment")
+        .groupBy("load", "segment")
+        .agg(*_aggregates("count(*) as count", "max(time) as last_ns"))
+    )
+
+
+def probes(history: History) -> DataFrame:
+    """Questions and answers by API and node."""
+    return history.probes.groupBy("api", "node").agg(
+        *_aggregates("count(*) as asked", "count_if(error = 0) as answered")
+    )
+
+
+def _aggregates(*expressions: str) -> list[Any]:
+    from pyspark.sql import functions as sql
+
+    return [sql.expr(expression) for expression in expressions]
+
+
+def spans(line: Timeline, operation_rows: Rows, read_rows: Rows) -> list[FaultCoverage]:
+    """What clients did around each fault."""
+    bounds = line.bounds_ns()
+    sends = dict.fromkeys(range(len(bounds) + 1), 0)
+    records = dict(sends)
+    for row in operation_rows:
+        if row["f"] == F.SEND and row["type"] == Type.OK:
+            sends[row["segment"]] += row["count"]
+    for row in read_rows:
+        if row["load"]:
+            records[row["segment"]] += row["count"]
+
+    def span(window_ns: tuple[int, int] | None) -> Span | None:
+        if window_ns is None:
+            return None
+        inside = range(bounds.index(window_ns[0]) + 1, bounds.index(window_ns[1]) + 1)
+        return Span(sum(sends[n] for n in inside), sum(records[n] for n in inside))
+
+    return [
+        FaultCoverage(fault, span(line.before_ns(fault)), span(line.window_ns(fault)), span(line.after_ns(fault)))
+        for fault in line.faults
+    ]

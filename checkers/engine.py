@@ -1,0 +1,271 @@
+"""The check: everything asked of a history in one Spark job, and a second one only when something was found.
+
+The first job counts: what each rule found and looked at, the figures, the coverage, as rows of (section, JSON) in one
+union and one collect. The second job is asked for the evidence of the rules that found something, and brings back the
+first and the worst findings of each anomaly. A healthy history never pays for it.
+
+When the job fails its sections are tried one by one, so that a check that cannot be made is named and the others
+still report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from checkers import coverage, figures
+from checkers.coverage import Timeline
+from checkers.delivery import ODD, OFFSETS, VALUES
+from checkers.frame import FINDING, Family, History, Rule, tally, together
+from checkers.results import Anomaly, CheckResults, as_finding
+from checkers.watermarks import WATERMARKS
+from harness.history import F, Kind, Type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from harness.seal import Sealed
+
+FAMILIES = (VALUES, OFFSETS, ODD, WATERMARKS)
+LIMIT = 20  # findings kept of each anomaly
+WORST = 5  # of these, the worst; the others are the first
+INCOMPLETE_AT_MOST = 20
+ERROR_CHARACTERS = 300
+NO_ACKNOWLEDGEMENTS = "acks=0: nothing is acknowledged"
+
+# One task and no compiling of plans for a small history; several tasks and no waiting for statistics for a large one.
+SMALL = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+LARGE = {
+    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+
+Sections = dict[str, list[dict[str, Any]]]
+
+
+def check(spark: SparkSession, sealed: Sealed, *, acks: str = "all", limit: int = LIMIT) -> CheckResults:
+    """Ask everything; never raises for what a checker meets: `failures` says what could not be checked."""
+    began = time.monotonic()
+    results = CheckResults(
+        events=sealed.events,
+        anomalies=_anomalies(str(acks)),
+        damage=list(sealed.damage),
+        damaged_processes=sealed.damaged_processes,
+        has_holes=sealed.has_holes,
+    )
+    if sealed.events:
+        history = History(spark, sealed)
+        with _settings(spark, SMALL if history.small else LARGE):
+            _fill(history, results, limit)
+    results.seconds = time.monotonic() - began
+    return results
+
+
+def _fill(history: History, results: CheckResults, limit: int) -> None:
+    chosen = {
+        family.name: [rule for rule in family.rules if not results.anomalies[rule.anomaly].not_applicable]
+        for family in FAMILIES
+    }
+    line = _timeline(history, results.failures)
+    sections = _collect(_questions(history, chosen, line), results.failures)
+    _read_coverage(results, sections, line, history.sealed.topics)
+    found = _read_tallies(results, sections, chosen)
+    results.figures = figures.figures(sections, history.sealed.topics)
+    if found:
+        _read_findings(history, results, found, limit)
+
+
+def _timeline(history: History, failures: list[str]) -> Timeline:
+    try:
+        return coverage.read_timeline(history)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
+        failures.append(_failure("timeline", error))
+        return Timeline((history.sealed.first_time_ns, history.sealed.last_time_ns))
+
+
+def _questions(
+    history: History, chosen: Mapping[str, list[Rule]], line: Timeline
+) -> dict[str, Callable[[], DataFrame]]:
+    bounds = line.bounds_ns()
+    questions: dict[str, Callable[[], DataFrame]] = {
+        "operations": lambda: coverage.operations(history, bounds),
+        "reads": lambda: coverage.reads(history, bounds),
+        "silences": lambda: figures.silences(history),
+        VALUES.name: lambda: tally(VALUES, history, chosen[VALUES.name]),
+        OFFSETS.name: lambda: tally(OFFSETS, history, chosen[OFFSETS.name]),
+        ODD.name: lambda: tally(ODD, history, chosen[ODD.name]),
+    }
+    if history.has(Kind.PROBE):
+        questions["probes"] = lambda: coverage.probes(history)
+        questions[WATERMARKS.name] = lambda: tally(WATERMARKS, history, chosen[WATERMARKS.name])
+    return questions
+
+
+def _collect(questions: Mapping[str, Callable[[], DataFrame]], failures: list[str]) -> Sections:
+    """All answers in one job; one by one when that fails."""
+    try:
+        return _answers([_section(name, ask()) for name, ask in questions.items()])
+    except Exception:  # noqa: BLE001 - which question it was is found out below
+        sections: Sections = {}
+        for name, ask in questions.items():
+            try:
+                sections |= _answers([_section(name, ask())])
+            except Exception as error:  # noqa: BLE001 - the others have to go on
+                failures.append(_failure(name, error))
+        return sections
+
+
+def _section(name: str, frame: DataFrame) -> DataFrame:
+    return frame.selectExpr(f"'{name}' as section", f"{_json(frame.columns)} as row")
+
+
+def _json(columns: Iterable[str]) -> str:
+    names = ", ".join(f"`{column}`" for column in columns)
+    return f"to_json(struct({names}), map('ignoreNullFields', 'false'))"
+
+
+def _answers(sections: Sequence[DataFrame]) -> Sections:
+    answers: Sections = {}
+    for row in together(sections).collect():
+        answers.setdefault(row["section"], []).append(json.loads(row["row"]))
+    return answers
+
+
+def _failure(name: str, error: Exception) -> str:
+    try:
+        said = str(error).strip()
+    except Exception:  # noqa: BLE001 - PySpark asks the JVM for the text, which may be gone
+        said = ""
+    first_line = (said.splitlines() or [type(error).__name__])[0]
+    return f"the check of {name} failed ({first_line[:ERROR_CHARACTERS]})"
+
+
+def _anomalies(acks: str) -> dict[str, Anomaly]:
+    """Everything that is looked for, in the order of the families."""
+    anomalies: dict[str, Anomaly] = {}
+    for family in FAMILIES:
+        for rule in family.rules:
+            anomaly = anomalies.setdefault(rule.anomaly, Anomaly(rule.anomaly, rule.about))
+            if acks == "0" and rule.needs_acknowledgements:
+                anomaly.not_applicable = NO_ACKNOWLEDGEMENTS
+    return anomalies
+
+
+def _read_tallies(
+    results: CheckResults, sections: Sections, chosen: Mapping[str, list[Rule]]
+) -> list[tuple[Family, list[Rule]]]:
+    """Add up what was found and looked at; says which rules have findings."""
+    found: list[tuple[Family, list[Rule]]] = []
+    for family in FAMILIES:
+        rows = sections.get(family.name, [])
+        hits = []
+        for number, rule in enumerate(chosen[family.name]):
+            anomaly = results.anomalies[rule.anomaly]
+            count = sum(row[f"found_{number}"] for row in rows)
+            looked = (row[f"looked_{number}"] for row in rows) if rule.looked_at is not None else ()
+            # two rules of one anomaly may look at the same thing
+            anomaly.looked_at = max(
+                anomaly.looked_at, results.coverage.records if rule.looked_at is None else sum(looked)
+            )
+            anomaly.found += count
+            if count:
+                hits.append(rule)
+        if hits:
+            found.append((family, hits))
+    return found
+
+
+def _read_coverage(results: CheckResults, sections: Sections, line: Timeline, topics: Mapping[int, str]) -> None:
+    covered = results.coverage
+    for row in sections.get("operations", []):
+        outcomes = covered.operations.setdefault(F(row["f"]).name.lower(), {})
+        name = Type(row["type"]).name.lower()
+        outcomes[name] = outcomes.get(name, 0) + row["count"]
+    for row in sections.get("reads", []):
+        covered.records += row["count"]
+        covered.load_records += row["count"] if row["load"] else 0
+    covered.probes = sorted(sections.get("probes", []), key=lambda row: (row["api"] or 0, row["node"] or 0))
+    covered.faults = coverage.spans(line, sections.get("operations", []), sections.get("reads", []))
+    for row in sections.get(VALUES.name, []):
+        if row["acknowledged"] and row["topic"] is not None:
+            if row["final_ok"]:
+                covered.finals_complete += 1
+                continue
+            covered.finals_incomplete_count += 1
+            if len(covered.finals_incomplete) < INCOMPLETE_AT_MOST:
+                topic = topics.get(row["topic"], str(row["topic"]))
+                names = ("partition", "final_offset", "final_end")
+                covered.finals_incomplete.append({"topic": topic, **{name: row[name] for name in names}})
+
+
+def _read_findings(
+    history: History, results: CheckResults, found: Sequence[tuple[Family, list[Rule]]], limit: int
+) -> None:
+    """The second job: the evidence."""
+    try:
+        kept = _kept(history, together([family.findings(history, rules) for family, rules in found]), limit)
+    except Exception:  # noqa: BLE001 - which family it was is found out below
+        kept = []
+        for family, rules in found:
+            try:
+                kept += _kept(history, family.findings(history, rules), limit)
+            except Exception as error:  # noqa: BLE001 - the others have to go on
+                results.failures.append(_failure(f"the evidence of {family.name}", error))
+    counted: dict[str, int] = {}
+    for row in kept:
+        anomaly = results.anomalies[row["anomaly"]]
+        counted[anomaly.name] = counted.get(anomaly.name, 0) + row["count"]
+        anomaly.found = counted[anomaly.name]
+        worst = [text for text in row["worst"] or [] if text not in row["first"]]
+        first = row["first"][: limit - len(worst)]
+        anomaly.findings += [as_finding(json.loads(text), history.sealed.topics) for text in [*first, *worst]]
+    for anomaly in results.found:
+        anomaly.findings.sort(key=lambda each: (each.time_ns or 0, each.place, each.values))
+
+
+def _kept(history: History, findings: DataFrame, limit: int) -> list[dict[str, Any]]:
+    """How many there are, the first and the worst: of each anomaly and of each sort that may be judged by itself."""
+    from pyspark.sql import functions as sql
+
+    damaged = ", ".join(map(str, sorted(history.sealed.damaged_processes)))
+    return [
+        row.asDict()
+        for row in findings.selectExpr(
+            "anomaly",
+            "severity",
+            f"{_json(FINDING)} as finding",
+            "struct(time, topic, partition, offset, `values`) as place",
+            "tags",
+            f"arrays_overlap(processes, cast(array({damaged}) as array<int>)) as of_damaged",
+        )
+        .groupBy("anomaly", "tags", "of_damaged")
+        .agg(
+            sql.count("*").alias("count"),
+            sql.expr(f"min_by(finding, place, {limit})").alias("first"),
+            sql.expr(f"max_by(finding, severity, {min(WORST, limit)})").alias("worst"),
+        )
+        .collect()
+    ]
+
+
+@contextmanager
+def _settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session while a check runs."""
+    before = {name: spark.conf.get(name) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, earlier in before.items():
+            spark.conf.set(name, str(earlier))

@@ -1,0 +1,196 @@
+"""What every checker is made of: the history as DataFrames, rules, and findings.
+
+A *rule* is one anomaly on one frame: a condition under which a row of the frame is a finding, a condition under which
+it was worth looking at, and the evidence, all of them SQL expressions over the frame's columns. Rules of one frame are
+evaluated in one pass, twice:
+
+* `tally` counts, for each partition, the rows that are findings and the rows that were looked at. Nothing but hash
+  aggregates of numbers: this is what every check pays for.
+* `find` turns the rows that are findings into rows of one shape (`FINDING`). It is asked only for rules that the tally
+  has something for, and for use alone.
+
+Only DataFrame expressions, so that all of it runs through Spark Connect and on any master. The history is never
+collected, and nothing needs the events of one partition in one task.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING
+
+from harness.history import COLUMNS, ID_BITS, INT8, INT16, INT32, INT64, KINDS, TEXT, F, Kind
+from harness.spark_jvm import Size
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from harness.seal import Sealed
+
+LOAD_ROLE = "consumer"
+_GLOB = re.compile(r"([\[\]{}*?\\])")  # Hadoop takes these in a path for a pattern
+PLACE = ("topic", "partition")
+_SQL_TYPES = {INT64: "bigint", INT32: "int", INT16: "smallint", INT8: "tinyint", TEXT: "string"}
+
+# the columns of a finding, and what a rule that does not give one gets
+FINDING: dict[str, tuple[str, str]] = {
+    "anomaly": ("string", "null"),
+    "topic": ("int", "topic"),
+    "partition": ("int", "partition"),
+    "offset": ("bigint", "null"),
+    "values": ("array<bigint>", "array()"),
+    "processes": ("array<int>", "null"),
+    "nodes": ("array<int>", "array()"),
+    "time": ("bigint", "null"),
+    "until": ("bigint", "null"),  # of two events that contradict each other, the later one
+    "events": ("array<bigint>", "array()"),
+    "tags": ("array<string>", "array()"),
+    "severity": ("bigint", "null"),
+    "detail": ("string", "null"),
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One anomaly on one frame; everything is SQL over the columns of the frame."""
+
+    anomaly: str
+    about: str
+    where: str  # a row of which this holds is a finding
+    looked_at: str | None  # a row of which this holds was examined; None: every record that was read
+    evidence: dict[str, str] = field(default_factory=dict)
+    needs_acknowledgements: bool = False
+
+
+@dataclass(frozen=True)
+class Family:
+    """Rules on one frame. `find` replaces the general way from rows to findings where one row is not one finding."""
+
+    name: str
+    frame: Callable[[History], DataFrame]
+    rules: tuple[Rule, ...]
+    figures: dict[str, str] = field(default_factory=dict)  # more aggregates of the same pass
+    find: Callable[[History, Sequence[Rule]], DataFrame] | None = None
+
+    def findings(self, history: History, rules: Sequence[Rule] | None = None) -> DataFrame:
+        """A row of `FINDING` for each."""
+        chosen = self.rules if rules is None else tuple(rules)
+        return find(self.frame(history), chosen) if self.find is None else self.find(history, chosen)
+
+    def of(self, anomaly: str) -> list[Rule]:
+        """The rules of one anomaly."""
+        return [rule for rule in self.rules if rule.anomaly == anomaly]
+
+
+@dataclass(frozen=True)
+class History:
+    """The history of a run as DataFrames; a small one is a single task."""
+
+    spark: SparkSession
+    sealed: Sealed
+    chunk_rows: int = 1_000_000  # of the two-level scans
+
+    @property
+    def small(self) -> bool:
+        """Whether one task is quicker than many."""
+        return Size.of(self.sealed.events) is Size.SMALL
+
+    def kind(self, kind: Kind) -> DataFrame:
+        """All events of a kind."""
+        schema = ", ".join(f"`{name}` {_SQL_TYPES[COLUMNS[name].type]}" for name in KINDS[kind])
+        files = [_GLOB.sub(r"\\\1", str(path)) for path in self.sealed.files.get(kind, [])]
+        if not files or not self.sealed.rows.get(kind):
+            return self.spark.createDataFrame([], schema)
+        frame = self.spark.read.schema(schema).parquet(*files)
+        return frame.coalesce(1) if self.small else frame
+
+    @cached_property
+    def completions(self) -> DataFrame:
+        """How operations ended."""
+        return self.kind(Kind.COMPLETE)
+
+    @cached_property
+    def sends(self) -> DataFrame:
+        """How sends ended; every send has exactly one row."""
+        return self.completions.where(f"f = {F.SEND:d}")
+
+    @cached_property
+    def finals(self) -> DataFrame:
+        """How the final reads of partitions ended."""
+        return self.completions.where(f"f = {F.FINAL:d}")
+
+    @cached_property
+    def records(self) -> DataFrame:
+        """Every record anybody was handed."""
+        return self.kind(Kind.RECORD)
+
+    @cached_property
+    def probes(self) -> DataFrame:
+        """What nodes answered."""
+        return self.kind(Kind.PROBE)
+
+    def has(self, kind: Kind) -> bool:
+        """Whether there is any event of this kind."""
+        return bool(self.sealed.rows.get(kind))
+
+    def spread(self, rows: DataFrame, *keys: str) -> DataFrame:
+        """Rows of one key in one task: for an aggregate with so many groups that summing up early is only work."""
+        return rows if self.small else rows.repartition(*keys)
+
+    def by_role(self, role: str) -> str:
+        """A condition on `process`."""
+        numbers = [str(n) for n, about in sorted(self.sealed.processes.items()) if about.get("role") == role]
+        return f"process in ({', '.join(numbers)})" if numbers else "false"
+
+
+def tally(family: Family, history: History, rules: Iterable[Rule]) -> DataFrame:
+    """Per partition: findings and rows looked at of each rule (`found_n`, `looked_n`), and the family's figures."""
+    totals = []
+    for number, rule in enumerate(rules):
+        totals.append(f"count_if({rule.where}) as found_{number}")
+        if rule.looked_at is not None:
+            totals.append(f"count_if({rule.looked_at}) as looked_{number}")
+    totals += [f"{expression} as {name}" for name, expression in family.figures.items()]
+    return aggregate(history, family.frame(history), PLACE, totals)
+
+
+def aggregate(history: History, rows: DataFrame, keys: Sequence[str], totals: Sequence[str]) -> DataFrame:
+    """A row per key. As one query: asked for column by column, planning would take longer than counting."""
+    names = ", ".join(f"`{key}`" for key in keys)
+    query = f"select {names}, {', '.join(totals)} from {{rows}} group by {names}"  # noqa: S608 - of rules, not of data
+    return history.spark.sql(query, rows=rows)
+
+
+def find(frame: DataFrame, rules: Sequence[Rule]) -> DataFrame:
+    """A row for each rule that holds on each row."""
+    found = ", ".join(f"if({rule.where}, {_as_finding(rule)}, null)" for rule in rules)
+    return (
+        frame.where(" or ".join(f"({rule.where})" for rule in rules))
+        .selectExpr(f"explode(array_compact(array({found}))) as finding")
+        .select("finding.*")
+    )
+
+
+def _as_finding(rule: Rule) -> str:
+    """The evidence as a struct; the processes are those that wrote the events unless the rule names others."""
+    given = {"anomaly": f"'{rule.anomaly}'", **rule.evidence}
+    events = f"array_compact({given.get('events', 'array()')})"
+    given.setdefault("processes", f"array_distinct(transform({events}, e -> {process_of('e')}))")
+    pairs = []
+    for name, (type_, default) in FINDING.items():
+        expression = given.get(name, default)
+        value = f"array_compact({expression})" if type_.startswith("array") else expression
+        pairs.append(f"'{name}', cast({value} as {type_})")
+    return f"named_struct({', '.join(pairs)})"
+
+
+def process_of(identifier: str) -> str:
+    """The process in the upper bits of an event, an operation or a value."""
+    return f"cast(shiftright({identifier}, {ID_BITS}) as int)"
+
+
+def together(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows of frames of one shape."""
+    return reduce(lambda left, right: left.union(right), frames)

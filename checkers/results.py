@@ -1,0 +1,105 @@
+"""What a check hands on: anomalies with their findings, figures, coverage, and what could not be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from checkers.coverage import Coverage
+from checkers.figures import Figures
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One anomaly with what proves it. Values, processes, nodes and events are ids of the history."""
+
+    anomaly: str
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    values: tuple[int, ...]
+    processes: tuple[int, ...]
+    nodes: tuple[int, ...]
+    time_ns: int | None
+    until_ns: int | None  # of two events that contradict each other, the later one
+    events: tuple[int, ...]
+    tags: tuple[str, ...]
+    detail: str
+
+    @property
+    def place(self) -> str:
+        """Where it was seen: topic, partition and offset, as far as they are known."""
+        if self.topic is None:
+            return "unknown place"
+        return f"{self.topic}-{self.partition}" + ("" if self.offset is None else f"@{self.offset}")
+
+
+@dataclass
+class Anomaly:
+    """What was looked for, in how much, and what was found; `findings` holds the first and the worst."""
+
+    name: str
+    about: str
+    looked_at: int = 0
+    found: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    not_applicable: str = ""  # why it was not looked for
+
+
+@dataclass
+class CheckResults:
+    """Everything that a history says; bounded in size, whatever the size of the history."""
+
+    events: int = 0
+    anomalies: dict[str, Anomaly] = field(default_factory=dict)
+    figures: Figures = field(default_factory=Figures)
+    coverage: Coverage = field(default_factory=Coverage)
+    failures: list[str] = field(default_factory=list)  # a sentence for each check that could not be made
+    damage: list[str] = field(default_factory=list)
+    damaged_processes: frozenset[int] = frozenset()
+    has_holes: bool = False
+    seconds: float = 0.0
+
+    @property
+    def found(self) -> list[Anomaly]:
+        """Anomalies that were seen."""
+        return [anomaly for anomaly in self.anomalies.values() if anomaly.found]
+
+    @property
+    def looked_for(self) -> list[Anomaly]:
+        """Anomalies that there was something to look at for."""
+        return [anomaly for anomaly in self.anomalies.values() if anomaly.looked_at and not anomaly.not_applicable]
+
+    def as_json(self) -> dict[str, Any]:
+        """For results.json."""
+        plain: dict[str, Any] = asdict(self)
+        plain["damaged_processes"] = sorted(self.damaged_processes)
+        plain["figures"] |= {
+            "produce_rate": self.figures.produce_rate,
+            "consume_rate": self.figures.consume_rate,
+            "success_rate": self.figures.success_rate,
+            "imbalance": self.figures.imbalance,
+        }
+        for row, line in zip(plain["figures"]["table"], self.figures.table, strict=True):
+            row |= {"deviation": line.deviation, "low": line.low}
+        return plain
+
+
+def as_finding(row: Mapping[str, Any], topics: Mapping[int, str]) -> Finding:
+    """From a row of `frame.FINDING`."""
+    topic = row["topic"]
+    return Finding(
+        anomaly=row["anomaly"],
+        topic=None if topic is None else topics.get(topic, str(topic)),
+        partition=row["partition"],
+        offset=row["offset"],
+        values=tuple(row["values"]),
+        processes=tuple(row["processes"]),
+        nodes=tuple(row["nodes"]),
+        time_ns=row["time"],
+        until_ns=row["until"],
+        events=tuple(row["events"]),
+        tags=tuple(row["tags"]),
+        detail=row["detail"] or "",
+    )

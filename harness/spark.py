@@ -1,0 +1,277 @@
+"""A Spark session that is up when it is needed: started in the background, warm, and gone when we are.
+
+`Session.start` returns at once, `get` waits for the session, `close` ends it with everything it made. The JVM behind it
+(`spark_jvm`) works in a directory of its own: give Spark absolute paths.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from harness import class_archive, spark_jvm
+from harness.class_archive import Archive
+from harness.errors import TidegaugeError, from_os_error
+from harness.java import Java, find_java
+from harness.spark_jvm import Jvm, Size
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Session", "Size"]
+
+LOG_FILE = "spark.log"
+START_TIMEOUT_S = 180.0
+WARM_UP_TIMEOUT_S = 10.0
+WARM_UPS = 4  # each is quicker than the one before it
+END_TIMEOUT_S = 10.0
+ARCHIVE_TIMEOUT_S = 120.0
+
+# What PySpark imports into a gateway that it starts itself, but for what is left out of the class path.
+_IMPORTS = (
+    "org.apache.spark.SparkConf",
+    "org.apache.spark.api.java.*",
+    "org.apache.spark.api.python.*",
+    "org.apache.spark.resource.*",
+    "org.apache.spark.sql.Encoders",
+    "org.apache.spark.sql.OnSuccessCall",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.*",
+    "org.apache.spark.sql.api.python.*",
+    "scala.Tuple2",
+)
+
+
+WarmUp = Callable[["SparkSession", Path], None]
+
+
+class Session:
+    """One Spark session and its JVM; a process can have one at a time, and another one after it."""
+
+    def __init__(self, scratch: Path, size: Size, master: str, conf: Mapping[str, str], token: str) -> None:
+        self._scratch, self._size, self._master, self._conf, self._token = scratch, size, master, conf, token
+        self._warm_up: WarmUp | None = None
+        self._directory: Path | None = None
+        self._jvm: Jvm | None = None
+        self._archive = Archive()
+        self._gateway: Any = None
+        self._spark: SparkSession | None = None
+        self._error: TidegaugeError | None = None
+        self._lock = threading.Lock()
+        self._up, self._wanted, self._closed = threading.Event(), threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="spark", daemon=True)
+
+    @classmethod
+    def start(  # noqa: PLR0913 - each is a keyword, and few are ever given
+        cls,
+        scratch: Path,
+        *,
+        size: Size = Size.SMALL,
+        master: str = "local[*]",
+        conf: Mapping[str, str] | None = None,
+        token: str = "",
+        warm_up: WarmUp | None = None,
+    ) -> Self:
+        """Begin to bring it up and return at once; what it writes lies in the scratch directory.
+
+        When nobody waits for it, `warm_up` gets the session and a directory first, to do what will be done later.
+        """
+        assert not _sessions, "PySpark can have one session in a process"
+        session = cls(scratch.absolute(), size, master, conf or {}, token)
+        session._warm_up = warm_up
+        _sessions.add(session)
+        session._thread.start()
+        return session
+
+    def expect(self) -> None:
+        """It will be needed soon: no further warm-up is begun."""
+        self._wanted.set()
+
+    def get(self) -> SparkSession:
+        """Wait until it is up."""
+        self.expect()
+        if not self._up.wait(START_TIMEOUT_S):
+            raise TidegaugeError(f"Spark did not start within {START_TIMEOUT_S:.0f} s", "try again", self._log())
+        self._thread.join(START_TIMEOUT_S)  # a warm-up that has begun is as useful as what comes after it
+        if self._thread.is_alive():
+            raise TidegaugeError("Spark started and then got stuck", "try again", self._log())
+        if self._error is not None:
+            raise self._error
+        assert self._spark is not None
+        return self._spark
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, as soon as it is up."""
+        return self.get()
+
+    @property
+    def scratch(self) -> Path:
+        """Where it writes."""
+        return self._scratch
+
+    @property
+    def writes_archive(self) -> bool:
+        """Whether closing it takes some seconds more, because the JVM writes the archive of its classes (once)."""
+        return self._archive.written is not None
+
+    def close(self) -> None:
+        """End it, with its processes and files; only the log stays."""
+        self._close(in_order=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        self._close(in_order=kind is None)
+
+    def _run(self) -> None:
+        try:
+            self._bring_up()
+        except TidegaugeError as error:
+            self._error = error
+        except OSError as error:
+            self._error = from_os_error(error, "starting Spark")
+        except Exception as error:  # noqa: BLE001 - PySpark and Py4J raise what they like; `get` has to know of it
+            said = (str(error).splitlines() or [""])[0]
+            self._error = TidegaugeError(
+                f"Spark did not start ({type(error).__name__}: {said})", "see the end of its log below", self._log()
+            )
+        self._up.set()
+        if self._spark is not None and self._warm_up is not None and not self._wanted.is_set():
+            with suppress(Exception):  # what stops this will stop the first real job too, which can say so
+                assert self._directory is not None
+                for _ in range(WARM_UPS):
+                    if not self._wanted.is_set():
+                        self._warm_up(self._spark, self._directory)
+
+    def _bring_up(self) -> None:
+        java = find_java(spark_jvm.MINIMUM_JAVA)
+        jars = spark_jvm.jars(self._master)
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        self._directory = directory = Path(tempfile.mkdtemp(prefix="spark-", dir=self._scratch))
+        environment = spark_jvm.environment(self._master, directory, self._token)
+        found = class_archive.find(java, jars, spark_jvm.OPTIONS)
+        self._archive = found or class_archive.record(java, jars, spark_jvm.OPTIONS, directory, environment)
+        jvm = self._launch(java, jars, environment)
+        import pyspark.sql  # noqa: F401 - slow, so while the JVM starts
+
+        try:
+            port, secret = jvm.address()
+        except TidegaugeError:
+            jvm.kill()
+            if not self._archive.options:
+                raise
+            blamed, self._archive = self._archive, Archive()
+            blamed.discard(unless_finished=True)
+            port, secret = self._launch(java, jars, environment).address()
+            blamed.discard()  # without it the JVM starts
+        self._spark = self._connect(port, secret)
+
+    def _launch(self, java: Java, jars: list[Path], environment: Mapping[str, str]) -> Jvm:
+        assert self._directory is not None
+        command: list[str | Path] = [
+            java.path,
+            *spark_jvm.options(self._size, self._directory),
+            *self._archive.options,
+            "-cp",
+            os.pathsep.join(map(str, jars)),
+            spark_jvm.MAIN_CLASS,
+        ]
+        with self._lock:
+            if self._closed.is_set():
+                raise TidegaugeError("the Spark session was closed while it started", "start another one")
+            self._jvm = Jvm(command, self._directory, self._scratch / LOG_FILE, environment)
+            return self._jvm
+
+    def _connect(self, port: int, secret: str) -> SparkSession:
+        from py4j import java_gateway
+        from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+        from pyspark import SparkConf, SparkContext
+        from pyspark.sql import SparkSession
+
+        # It comes when the JVM is killed, which is how a session ends whose user is in a hurry.
+        warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM process", RuntimeWarning)
+        # Py4J would print what its callers learn from an exception anyway: it writes to the root logger.
+        java_gateway.logging = java_gateway.logger
+        # PySpark would read port and secret from os.environ, which is not ours to change under other threads.
+        self._gateway = gateway = ClientServer(
+            JavaParameters(port=port, auth_token=secret, auto_convert=True), PythonParameters(port=0, eager_load=False)
+        )
+        gateway.proc = None
+        for name in _IMPORTS:
+            java_gateway.java_import(gateway.jvm, name)
+        assert self._directory is not None
+        conf = SparkConf(loadDefaults=False)
+        for name, value in {**spark_jvm.settings(self._size, self._master, self._directory), **self._conf}.items():
+            conf.set(name, value)
+        context = SparkContext(conf=conf, gateway=gateway)
+        # It prints a traceback when its JVM is gone, and that is how a session ends.
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+        if spark_jvm.is_local(self._master):
+            context.pythonExec = sys.executable
+        return SparkSession(context)
+
+    def _close(self, *, in_order: bool) -> None:
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+        try:
+            if not (in_order and self._up.is_set()):
+                self._kill()
+            self._thread.join(WARM_UP_TIMEOUT_S)
+            timeout_s = ARCHIVE_TIMEOUT_S if self.writes_archive else END_TIMEOUT_S
+            if self._jvm is not None and self._jvm.end(timeout_s):
+                self._archive.keep()
+        finally:
+            self._kill()
+            self._thread.join()
+            self._archive.discard(unless_finished=True)
+            self._forget()
+            self._error = TidegaugeError("the Spark session is closed", "start another one")
+            _sessions.discard(self)
+
+    def _forget(self) -> None:
+        """Free PySpark of a JVM that is gone, so that it can have another one, and remove what that one left."""
+        if self._gateway is not None:
+            from pyspark import SparkContext
+            from pyspark.sql import SparkSession
+
+            if (context := SparkContext._active_spark_context) is not None:
+                context._jsc = None  # else it would try to tell the JVM
+                context.stop()
+            self._gateway.shutdown()
+            SparkContext._gateway = SparkContext._jvm = None
+            SparkSession._instantiatedSession = SparkSession._activeSession = None
+        if self._directory is not None:
+            sys.path[:] = [place for place in sys.path if not place.startswith(str(self._directory))]
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _kill(self) -> None:
+        if self._jvm is not None:
+            self._jvm.kill()
+
+    def _log(self) -> tuple[str, ...]:
+        return self._jvm.last_lines() if self._jvm is not None else ()
+
+
+def _let_go_in_a_forked_child() -> None:
+    """A child without exec holds copies of our pipes: as long as it lives, our end would not be seen."""
+    for session in list(_sessions):
+        if session._jvm is not None:
+            session._jvm.let_go()
+
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_let_go_in_a_forked_child)

