@@ -15,8 +15,10 @@ import typer
 from rich.console import Console
 
 import harness
-from harness import demo as demonstration
-from harness import detached, doctor, show
+from harness import detached, doctor, show, show_run
+from harness import scenario as scenarios
+from harness import store as stored
+from harness.checking import check_again
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, Kind
 from harness.clusters.target import load_target
@@ -25,8 +27,12 @@ from harness.config import parse
 from harness.errors import ClusterError, Exit, Interrupted, TidegaugeError, from_os_error, unexpected
 from harness.guard import sweep
 from harness.keeper import stay
+from harness.listing import What, listing
+from harness.live import viewed_on
 from harness.progress import shown_on
+from harness.runner import run_scenario
 from harness.security import Mechanism
+from harness.store import STORE_VARIABLE, store_dir
 
 out = Console()
 err = Console(stderr=True)
@@ -57,13 +63,15 @@ app.add_typer(image_app, name="image")
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 NameArgument = Annotated[str | None, typer.Argument(help="The cluster's name; not needed when only one is up.")]
-KindOption = Annotated[
-    Kind, typer.Option("--cluster", help="local: processes on loopback · docker: containers · external: runs already.")
+CLUSTER_HELP = "local: processes on loopback · docker: containers · external: runs already."
+VERSION_HELP = "4.3.1 unless given; 4.1 means the newest 4.1.x we know."
+TARGET_HELP = "The product: a name we ship, or a target file (docs/targets.md)."
+KindOption = Annotated[Kind, typer.Option("--cluster", help=CLUSTER_HELP)]
+VersionOption = Annotated[str | None, typer.Option("--kafka-version", help=VERSION_HELP)]
+TargetOption = Annotated[str, typer.Option(help=TARGET_HELP)]
+StoreOption = Annotated[
+    Path | None, typer.Option(help="Where runs are kept.", envvar=STORE_VARIABLE, show_default="./store")
 ]
-VersionOption = Annotated[
-    str | None, typer.Option("--kafka-version", help="4.3.1 unless given; 4.1 means the newest 4.1.x we know.")
-]
-TargetOption = Annotated[str, typer.Option(help="The product: a name we ship, or a target file (docs/targets.md).")]
 PortsOption = Annotated[
     str, typer.Option(metavar="P1,P2,P3", help="Client ports, one per node; free ones are chosen unless given.")
 ]
@@ -84,16 +92,121 @@ def demo(
         Literal["local", "docker"], typer.Option("--cluster", help="Processes or containers.")
     ] = "local",
     kafka_version: VersionOption = None,
+    store: StoreOption = None,
     build_image: ImageOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Start three brokers, send 5,000 messages, read them back, show what arrived per partition."""
+    """The notes' test: three brokers, 5,000 messages sent and read back, and what arrived per partition."""
     _sweep()
-    with shown_on(err) as progress:
-        spec = _spec(kind=cluster, version=kafka_version).with_image(_consent(build_image), progress)
-        outcome = demonstration.run(spec, progress)
-    show.demo(out, outcome, as_json=as_json)
-    raise typer.Exit(Exit.VALID if outcome.complete else Exit.INVALID)
+    given = scenarios.load(None, {"cluster": {"kind": cluster, "version": kafka_version}})
+    _run(given, store, build_image, as_json=as_json)
+
+
+@app.command()
+def run(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(metavar="SCENARIO.toml", help="A scenario file, or the name of one we ship; flags win over it."),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option("--workload", "-w", envvar="TIDEGAUGE_WORKLOAD", help="What clients do: large-batch or stream."),
+    ] = None,
+    nemesis: Annotated[
+        list[str] | None,
+        typer.Option("--nemesis", "-n", envvar="TIDEGAUGE_NEMESIS", help="A fault, on its schedule; may be repeated."),
+    ] = None,
+    cluster: Annotated[
+        Kind | None, typer.Option("--cluster", envvar="TIDEGAUGE_CLUSTER", help=CLUSTER_HELP, show_default="local")
+    ] = None,
+    kafka_version: Annotated[
+        str | None, typer.Option("--kafka-version", envvar="TIDEGAUGE_KAFKA_VERSION", help=VERSION_HELP)
+    ] = None,
+    target: Annotated[str | None, typer.Option(envvar="TIDEGAUGE_TARGET", help=TARGET_HELP)] = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(envvar="TIDEGAUGE_BOOTSTRAP", metavar="HOST:PORT,...", help="Addresses of an external cluster."),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            "--time", "-t", envvar="TIDEGAUGE_TIME", help="How long the load lasts: 45, 90s, 5m.", show_default="30s"
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", envvar="TIDEGAUGE_SEED", min=0, help="Repeats the choices of a run; new unless given."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="A setting of the workload (acks=all), or of nemesis.… (nemesis.every=20s) or cluster.… "
+            "(cluster.netns=true); may be repeated, TIDEGAUGE_SET may hold some; see `tidegauge list workloads`.",
+        ),
+    ] = None,
+    store: StoreOption = None,
+    build_image: ImageOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Put a cluster under load, break it, and find out whether it kept its promises.
+
+    The verdict is the exit code: 0 valid, 1 invalid, 5 unknown. Ctrl-C once ends the load, heals the cluster and still
+    gives a verdict; twice leaves at once. Command line over environment over scenario file over defaults.
+
+    [dim]tidegauge run -w large-batch -n leader-kill --cluster docker --time 60 --seed 7 --set acks=all[/]
+    """
+    _sweep()
+    given = scenarios.load(
+        scenarios.find(scenario) if scenario else None,
+        {
+            "workload": workload,
+            "nemesis": nemesis or None,
+            "cluster": {
+                key: value
+                for key, value in {
+                    "kind": cluster,
+                    "version": kafka_version,
+                    "target": target,
+                    "bootstrap": _parts(bootstrap) if bootstrap else None,
+                }.items()
+                if value is not None
+            }
+            or None,
+            "time": time,
+            "seed": seed,
+        },
+        [*os.environ.get("TIDEGAUGE_SET", "").split(), *(settings or [])],
+    )
+    _run(given, store, build_image, as_json=as_json)
+
+
+@app.command()
+def check(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Directories of runs, scenario names, or latest.")
+    ],
+    store: StoreOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check stored runs again, the killed ones too; the exit code is that of the worst verdict."""
+    found = [stored.find(store_dir(store), name) for name in runs]
+    with viewed_on(err) as view:
+        checked = check_again(found, view)
+    show_run.verdicts(out, checked, as_json=as_json)
+    raise typer.Exit(show_run.worst(checked))
+
+
+@app.command(name="list")
+def list_what(
+    what: Annotated[What, typer.Argument(help="What to list.")] = "runs",
+    store: StoreOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """What there is: runs in the store, workloads with their settings, nemeses, checkers, scenario files."""
+    show_run.listing(out, what, listing(what, store_dir(store)), as_json=as_json)
 
 
 @app.command(name="doctor")
@@ -143,8 +256,8 @@ def up(
                 version=kafka_version,
                 target=target,
                 netns=netns,
-                ports=[part.strip() for part in ports.split(",") if part.strip()],
-                bootstrap=[part.strip() for part in bootstrap.split(",") if part.strip()],
+                ports=_parts(ports),
+                bootstrap=_parts(bootstrap),
                 tls=tls,
                 ca_file=tls_ca,
                 certificate_file=tls_cert,
@@ -252,6 +365,21 @@ def _end(error: TidegaugeError) -> NoReturn:
 
 def _interrupted(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def _run(given: scenarios.Scenario, store: Path | None, build_image: bool | None, *, as_json: bool) -> NoReturn:
+    """Run a scenario and end with its verdict."""
+    show_run.headline(err, given)
+    with viewed_on(err) as view:
+        scenario = given.with_cluster(given.cluster.with_image(_consent(build_image), view))
+        checked = run_scenario(
+            scenario, store_dir(store), sys.argv, view, lambda each: show_run.verdicts(out, [each], as_json=as_json)
+        )
+    raise typer.Exit(checked.exit_code)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _spec(**given: object) -> ClusterSpec:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import Any
 
 from harness.clusters import netns
@@ -21,6 +22,7 @@ from harness.jars import locked_versions
 from harness.java import find_java
 from harness.paths import cache_dir, state_dir
 from harness.ports import PortLeases
+from harness.spark_jvm import MINIMUM_JAVA, jars
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ def examine() -> list[Check]:
     return [
         _try("java", "no local cluster and no locally built image", _java, needed=True),
         _try("kafka", "the first start takes longer", _kafka),
+        _try("spark", "histories are recorded but cannot be checked", _spark),
         _try("ports", "no cluster at all", _ports, needed=True),
         _try("disk", "no cluster at all", _disk, needed=True),
         _try("docker", "no --cluster docker", _docker),
@@ -86,6 +89,12 @@ def _kafka() -> str:
     if target.version not in fetched:
         raise _Missing("Apache Kafka is not downloaded yet", "the first `cluster up` does it by itself")
     return f"Apache Kafka {', '.join(fetched)} in {cache_dir()}"
+
+
+def _spark() -> str:
+    java = find_java(MINIMUM_JAVA)
+    jars("local")
+    return f"Spark {version('pyspark')} on Java {java.major}"
 
 
 def _ports() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -12,7 +11,6 @@ from rich.text import Text
 
 from harness.doctor import Check
 from harness.errors import TidegaugeError
-from workloads.large_batch import Outcome, PartitionRow
 
 
 def as_json_text(console: Console, data: object) -> None:
@@ -107,64 +105,3 @@ def checks(console: Console, found: list[Check], *, as_json: bool) -> None:
         if not check.ok:
             line(console, f"            costs: {check.costs}")
             line(console, f"            remedy: {check.remedy}")
-
-
-def demo(console: Console, outcome: Outcome, *, as_json: bool) -> None:
-    """The per-partition table of the notes."""
-    settings, rows = outcome.settings, outcome.rows()
-    if as_json:
-        as_json_text(
-            console,
-            {
-                "settings": asdict(settings),
-                "acknowledged": outcome.acknowledged,
-                "received": outcome.distinct,
-                "duplicates": outcome.duplicates,
-                "foreign": outcome.foreign,
-                "send_errors": dict(outcome.send_errors),
-                "produce_s": round(outcome.produce_s, 3),
-                "consume_s": round(outcome.consume_s, 3),
-                "stalls_s": [round(stall, 1) for stall in outcome.stalls_s],
-                "imbalance": outcome.imbalance(),
-                "partitions": [{**asdict(row), "deviation": row.deviation} for row in rows],
-                "complete": outcome.complete,
-            },
-        )
-        return
-    table = Table(title="per partition", title_justify="left")
-    for title in ("partition", "messages", "share", "deviation", "offsets", "gaps"):
-        table.add_column(title, justify="left" if title == "offsets" else "right")
-    for row in rows:
-        table.add_row(*_cells(row))
-    console.print(table)
-    expected = [row.expected for row in rows]
-    line(console, f"imbalance: {outcome.imbalance()} messages (expected at most {max(expected) - min(expected)})")
-    for stall_s in outcome.stalls_s:
-        line(console, (f"stall: nothing arrived for {stall_s:.1f} s", "yellow"))
-    for name, count in outcome.send_errors.items():
-        line(console, (f"{count:,} sends ended with {name}", "yellow"))
-    if outcome.duplicates:
-        line(console, (f"{outcome.duplicates:,} duplicates", "yellow"))
-    if outcome.foreign:
-        line(console, (f"{outcome.foreign:,} records that nobody sent", "yellow"))
-    produced, consumed = _rate(outcome.acknowledged, outcome.produce_s), _rate(outcome.distinct, outcome.consume_s)
-    colour = "bold green" if outcome.complete else "bold red"
-    share = f" ({100 * outcome.distinct / settings.messages:.1f} %)" if settings.messages else ""
-    arrived = (f"{outcome.distinct:,} of {settings.messages:,}", colour)
-    line(console, arrived, f" messages arrived{share}; produced at {produced}, consumed at {consumed}")
-
-
-def _cells(row: PartitionRow) -> tuple[str, ...]:
-    offsets = "none" if row.first_offset is None else f"{row.first_offset}-{row.last_offset}"
-    return (
-        str(row.partition),
-        f"{row.messages:,}{' LOW' if row.low else ''}",
-        f"{100 * row.share:.1f} %",
-        f"{row.deviation:+d}",
-        offsets,
-        str(row.gaps),
-    )
-
-
-def _rate(count: int, seconds: float) -> str:
-    return f"{count / seconds:,.0f} messages/s" if seconds > 0 else "an unknown rate"

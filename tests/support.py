@@ -99,7 +99,8 @@ def remains(name: str, state_home: Path) -> list[str]:
     tag = f"tg{name.rpartition('-')[2]}"
     for place in (Path("/run/netns"), Path("/sys/class/net")):
         left += [str(path) for path in place.glob(f"{tag}*")]
-    left += [str(path) for path in state_home.rglob("*")]
+    # Not rglob: on this Python it fails when a directory goes while it looks, and going is what we wait for.
+    left += [str(Path(folder, entry)) for folder, folders, files in os.walk(state_home) for entry in folders + files]
     if name.startswith("docker-"):
         client, mine = connect(), of_project(name)
         left += [f"container {c.name}" for c in client.containers.list(all=True, filters=mine, ignore_removed=True)]

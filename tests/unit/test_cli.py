@@ -14,12 +14,16 @@ import pytest
 import typer
 
 import harness
+from checkers.results import CheckResults
 from harness import cli, detached
+from harness.checking import Checked
 from harness.clusters.spec import ClusterSpec
 from harness.doctor import Check
 from harness.errors import CannotHere, Exit, NodeDied
+from harness.scenario import Scenario
+from harness.store import Run as StoredRun
+from harness.verdict import RunFacts, decide
 from tests.support import cli as run_process
-from workloads.large_batch import Outcome, Settings
 
 Run = Callable[..., tuple[int, str, str]]
 COMMANDS = [
@@ -33,6 +37,9 @@ COMMANDS = [
     ["cluster", "logs"],
     ["image"],
     ["image", "build"],
+    ["run"],
+    ["check"],
+    ["list"],
 ]
 
 
@@ -178,19 +185,83 @@ def test_all_are_those_that_cluster_up_left(run: Run, monkeypatch: pytest.Monkey
     assert "b belongs to the program with pid 7" in err
 
 
+@pytest.fixture
+def checked(tmp_path: Path) -> Checked:
+    """A run whose history was empty."""
+    results = CheckResults()
+    return Checked(StoredRun(tmp_path), {"seed": 5}, results, decide(results, RunFacts()))
+
+
 @pytest.mark.parametrize("kind", ["local", "docker"])
-def test_the_demo_runs_on_our_own_clusters(run: Run, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Of both kinds."""
-    kinds: list[str] = []
+def test_the_demo_runs_on_our_own_clusters(
+    run: Run, monkeypatch: pytest.MonkeyPatch, checked: Checked, kind: str
+) -> None:
+    """Of both kinds; it is the notes' test, and ends with its verdict."""
+    scenarios: list[Scenario] = []
 
-    def pretend(spec: ClusterSpec, progress: object) -> Outcome:
-        kinds.append(spec.kind)
-        return Outcome(Settings(messages=1), 1, received={0: [(0, 0)]})
+    def pretend(scenario: Scenario, *given: Any) -> Checked:
+        scenarios.append(scenario)
+        given[-1](checked)
+        return checked
 
-    monkeypatch.setattr("harness.demo.run", pretend)
+    monkeypatch.setattr("harness.cli.run_scenario", pretend)
     monkeypatch.setattr(ClusterSpec, "with_image", lambda self, *_: self)
-    assert run("demo", "--cluster", kind, "--json")[0] == Exit.VALID
-    assert kinds == [kind]
+    code, out, _ = run("demo", "--cluster", kind, "--json")
+    assert (code, json.loads(out)["verdict"]) == (Exit.UNKNOWN, "unknown")
+    assert [(scenario.cluster.kind, scenario.title) for scenario in scenarios] == [(kind, "large-batch")]
+
+
+def test_a_run_is_what_the_flags_say(run: Run, monkeypatch: pytest.MonkeyPatch, checked: Checked) -> None:
+    """The command line wins over the environment; settings of both are used."""
+    scenarios: list[Scenario] = []
+
+    def pretend(scenario: Scenario, *given: Any) -> Checked:
+        scenarios.append(scenario)
+        given[-1](checked)
+        return checked
+
+    monkeypatch.setattr("harness.cli.run_scenario", pretend)
+    monkeypatch.setenv("TIDEGAUGE_TIME", "40")
+    monkeypatch.setenv("TIDEGAUGE_SEED", "9")
+    monkeypatch.setenv("TIDEGAUGE_SET", "rate=7 acks=1")
+    code, _, err = run("run", "-w", "stream", "-n", "leader-kill", "--time", "60", "--set", "acks=all")
+    assert code == Exit.UNKNOWN
+    assert "stream · leader-kill" in err
+    (scenario,) = scenarios
+    assert (scenario.time, scenario.seed, scenario.settings.acks) == (60.0, 9, "all")
+    assert scenario.settings.model_dump()["rate"] == 7
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "--workload", "straem"),
+        ("run", "--nemesis", "leader-kil"),
+        ("run", "--set", "akcs=all"),
+        ("run", "--time", "soon"),
+        ("run", "--nemesis", "leader-kill", "--time", "3"),
+        ("run", "nowhere.toml"),
+        ("run", "--cluster", "external"),
+        ("check", "nowhere"),
+        ("list", "nonsense"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(run: Run, arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """With the exit code for usage, a sentence, and nothing in the store."""
+    code, out, err = run(*arguments, "--store", str(tmp_path / "store"))
+    assert (code, out) == (Exit.USAGE, "")
+    assert err
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("what", ["workloads", "nemeses", "checkers", "scenarios", "runs"])
+def test_lists(run: Run, what: str, tmp_path: Path) -> None:
+    """As a table and as JSON."""
+    code, out, _ = run("list", what, "--store", str(tmp_path))
+    assert code == Exit.VALID
+    assert out
+    code, out, _ = run("list", what, "--store", str(tmp_path), "--json")
+    assert isinstance(json.loads(out), list)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +285,7 @@ def test_every_error_ends_with_its_exit_code(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: Exit, said: str
 ) -> None:
     """On standard error, while standard output stays empty for whoever parses it."""
-    monkeypatch.setattr("harness.demo.run", failing(error))
+    monkeypatch.setattr("harness.cli.run_scenario", failing(error))
     ended, out, err = run("demo", "--json")
     assert (ended, out) == (code, "")
     assert said in err
@@ -224,18 +295,6 @@ def test_a_reader_that_went_away(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     """`tidegauge ... | head` ends without a word."""
     monkeypatch.setattr("harness.doctor.examine", failing(BrokenPipeError()))
     assert run("doctor") == (Exit.HARNESS_ERROR, "", "")
-
-
-@pytest.mark.parametrize(("received", "code"), [([0, 1, 2], Exit.VALID), ([0, 1], Exit.INVALID)])
-def test_the_demo_ends_with_a_verdict(
-    run: Run, monkeypatch: pytest.MonkeyPatch, received: list[int], code: Exit
-) -> None:
-    """0 when everything arrived once, 1 when not."""
-    outcome = Outcome(Settings(messages=3), 3, received={0: list(enumerate(received))})
-    monkeypatch.setattr("harness.demo.run", lambda spec, progress: outcome)
-    ended, out, _ = run("demo", "--json")
-    assert ended == code
-    assert json.loads(out)["received"] == len(received)
 
 
 @pytest.mark.parametrize(("needed", "code"), [(True, Exit.CANNOT_HERE), (False, Exit.VALID)])

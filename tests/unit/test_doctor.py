@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -24,7 +25,7 @@ from harness.java import Java
 from harness.ports import PortLeases
 
 Patch = tuple[Any, str, Any]
-NAMES = ["java", "kafka", "ports", "disk", "docker", "compose", "image", "root", "netns", "iptables"]
+NAMES = ["java", "kafka", "spark", "ports", "disk", "docker", "compose", "image", "root", "netns", "iptables"]
 NEEDED = {"java", "ports", "disk"}
 
 
@@ -41,6 +42,7 @@ def disk(free_bytes: int) -> Callable[[Path], SimpleNamespace]:
 MISSING: dict[str, Patch] = {
     "java": (doctor, "find_java", refuse),
     "kafka": (doctor, "is_kept", lambda _: False),
+    "spark": (doctor, "jars", refuse),
     "ports": (PortLeases, "take", refuse),
     "disk": (shutil, "disk_usage", disk(2**20)),
     "docker": (doctor, "connect", refuse),
@@ -60,7 +62,7 @@ def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_home: Path) -
     iptables.chmod(0o755)
     engine = SimpleNamespace(version=lambda: {"Version": "27"})
     for where, name, value in (
-        (doctor, "find_java", lambda: Java(Path("/j"), 21, "PATH")),
+        (doctor, "find_java", lambda *_: Java(Path("/j"), 21, "PATH")),
         (doctor, "is_kept", lambda target: target == load_target("kafka")),
         (doctor, "cache_dir", lambda: tmp_path),
         (shutil, "disk_usage", disk(2**40)),
@@ -86,6 +88,7 @@ def test_a_machine_that_has_everything(state_home: Path, tmp_path: Path) -> None
     assert [check.name for check in checks] == NAMES
     assert [check for check in checks if not check.ok or not check.found or check.costs or check.remedy] == []
     assert by_name(checks)["java"].found == "Java 21 from PATH (/j)"
+    assert by_name(checks)["spark"].found == f"Spark {metadata.version('pyspark')} on Java 21"
     assert by_name(checks)["iptables"].found == "iptables v1.8"
     assert by_name(checks)["kafka"].found == f"Apache Kafka {load_target('kafka').version} in {tmp_path}"
     assert not state_home.exists() or not list(state_home.iterdir())
@@ -103,7 +106,8 @@ def test_one_missing_thing_is_told(monkeypatch: pytest.MonkeyPatch, name: str) -
     assert check.costs
     assert check.remedy
     assert check.needed_for_local == (name in NEEDED)
-    also = {"docker": {"image"}}.get(name, set())  # without an engine nobody can look at its images
+    # without an engine nobody can look at its images, and Spark runs on Java
+    also = {"docker": {"image"}, "java": {"spark"}}.get(name, set())
     assert {other for other in checks if not checks[other].ok} == {name} | also
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,6 @@ from rich.console import Console
 from harness import show
 from harness.doctor import Check
 from harness.errors import NodeDied
-from workloads.large_batch import Outcome, Settings
 
 EMOJI = ":key:"
 BACKSLASH = "a\\"
@@ -69,13 +67,6 @@ def leaves(data: Any) -> list[Any]:
     if isinstance(data, dict):
         return leaves(list(data.values()))
     return [leaf for each in data for leaf in leaves(each)] if isinstance(data, list) else [data]
-
-
-def outcome(messages: int = 6, lost: int = 0) -> Outcome:
-    """An outcome with some messages lost."""
-    arrived = range(messages - lost)
-    received = {p: [(n // 3, n) for n in arrived if n % 3 == p] for p in range(3)}
-    return Outcome(Settings(messages=messages), messages, produce_s=2.0, consume_s=0.0, received=received)
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "a\\", EMOJI])
@@ -165,7 +156,6 @@ def test_no_cluster(screen: Screen) -> None:
         (show.removed, [NASTY]),
         (show.logs, {1: [NASTY]}),
         (show.checks, [Check("java", ok=True, found=NASTY)]),
-        (show.demo, outcome()),
     ],
 )
 def test_every_json_parses(shown: Callable[..., None], data: Any) -> None:
@@ -173,42 +163,3 @@ def test_every_json_parses(shown: Callable[..., None], data: Any) -> None:
     screen = Screen(width=20)
     shown(screen.console, data, as_json=True)
     assert NASTY not in str(data) or NASTY in leaves(screen.json)
-
-
-def test_the_demo_as_json(screen: Screen) -> None:
-    """Everything the table shows, and more."""
-    show.demo(screen.console, outcome(lost=1), as_json=True)
-    assert screen.json["received"] == 5
-    assert screen.json["complete"] is False
-    assert screen.json["settings"]["messages"] == 6
-    assert [row["deviation"] for row in screen.json["partitions"]] == [0, 0, -1]
-    assert screen.json["partitions"][0]["share"] == pytest.approx(1 / 3)
-
-
-def test_the_demo_as_a_table() -> None:
-    """A row per partition, what is low, what was lost, stalls and errors."""
-    screen = Screen(width=200)
-    shown = outcome(lost=1)
-    shown.stalls_s = [12.34]
-    shown.send_errors = Counter({"KafkaTimeoutError": 2})
-    shown.received[0].append((9, 0))
-    show.demo(screen.console, shown, as_json=False)
-    for expected in (
-        "1 LOW",
-        "33.3 %",
-        "-1",
-        "0-9",
-        "nothing arrived for 12.3 s",
-        "2 sends ended with KafkaTimeoutError",
-        "1 duplicates",
-        "5 of 6 messages arrived (83.3 %)",
-        "produced at 3 messages/s, consumed at an unknown rate",
-    ):
-        assert expected in screen.text
-
-
-def test_an_empty_demo_can_be_shown(screen: Screen) -> None:
-    """Nothing arrived: there are no offsets, and no error."""
-    show.demo(screen.console, Outcome(Settings(messages=6)), as_json=False)
-    assert "none" in screen.text
-    assert "0 of 6 messages arrived (0.0 %)" in screen.text

@@ -1,0 +1,148 @@
+"""Checking a run that is in the store: open its history, ask Spark, decide, and keep the results.
+
+`tidegauge run` ends with it, and `tidegauge check` does nothing else: a stored run can be checked again at any time,
+also one that was killed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import harness
+from checkers.engine import check
+from checkers.results import CheckResults
+from harness.errors import Exit
+from harness.guard import Guard
+from harness.live import View
+from harness.paths import clusters_dir
+from harness.seal import Sealed, open_history
+from harness.spark import Session, Size
+from harness.store import RUN_FILE, Run
+from harness.verdict import PlannedFault, RunFacts, Verdict, decide
+from nemesis import FAULTS
+
+LARGE_EVENTS = 3_000_000  # from here on a session made for that is worth its start
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A run and what came of it."""
+
+    run: Run
+    facts: dict[str, Any]
+    results: CheckResults
+    verdict: Verdict
+
+    @property
+    def exit_code(self) -> Exit:
+        """What the command returns."""
+        return self.verdict.exit_code
+
+    def as_json(self) -> dict[str, Any]:
+        """results.json."""
+        return {
+            "verdict": self.verdict.outcome,
+            "exit_code": int(self.exit_code),
+            "expected": self.facts.get("scenario", {}).get("expect"),
+            "run": str(self.run.path),
+            "tidegauge": harness.__version__,
+            "seed": self.facts.get("seed"),
+            **self.verdict.as_json(),
+            **self.results.as_json(),
+        }
+
+
+def check_run(run: Run, session: Session, view: View, token: str) -> Checked:
+    """Check it with a session that is there already, unless the history is too large for that one."""
+    sealed = open_history(run.path)
+    for sentence in sealed.damage:
+        view.happened(sentence)
+    if sealed.events < LARGE_EVENTS:
+        return _checked(run, sealed, session, view)
+    view.step("starting Spark anew, for a large history")
+    session.close()
+    with Session.start(session.scratch, size=Size.LARGE, token=token) as larger:
+        return _checked(run, sealed, larger, view)
+
+
+def check_again(runs: Sequence[Run], view: View) -> list[Checked]:
+    """Check stored runs, one after the other, with one session."""
+    guard = Guard(clusters_dir() / f"check-{secrets.token_hex(4)}")
+    try:
+        with ExitStack() as held:
+            for run in {run.path: run for run in runs}.values():
+                held.enter_context(run.held())
+            view.phase("open")
+            histories = [open_history(run.path) for run in runs]
+            size = Size.of(max((sealed.events for sealed in histories), default=0))
+            with Session.start(guard.directory / "spark", size=size, token=guard.directory.name) as session:
+                view.phase("check")
+                return [_checked(run, sealed, session, view) for run, sealed in zip(runs, histories, strict=True)]
+    finally:
+        guard.release()
+
+
+def _checked(run: Run, sealed: Sealed, session: Session, view: View) -> Checked:
+    view.step(f"{sealed.events:,} events of {run.path.parent.name}/{run.path.name}")
+    facts = run.facts if (run.path / RUN_FILE).exists() else {}
+    known = facts_of(facts)
+    results = check(session.get(), _without_the_missing(sealed, facts), acks=known.acks)
+    checked = Checked(run, facts, results, decide(results, known))
+    run.write_results(checked.as_json())
+    return checked
+
+
+def _without_the_missing(sealed: Sealed, facts: dict[str, Any]) -> Sealed:
+    """The history, with a word for each process that was started and left nothing."""
+    started = {int(number): str(role) for number, role in _table(facts, "processes").items()}
+    missing = {number: role for number, role in started.items() if number not in sealed.processes}
+    if not missing:
+        return sealed
+    sentences = [f"process {number} ({role}) left no history" for number, role in missing.items()]
+    return replace(
+        sealed,
+        damage=[*sealed.damage, *sentences],
+        has_holes=True,
+        damaged_processes=sealed.damaged_processes | set(missing),
+    )
+
+
+def facts_of(facts: dict[str, Any]) -> RunFacts:
+    """What the verdict has to know of run.json."""
+    settings = _table(_table(facts, "scenario"), "settings")
+    planned = [slot.get("fault", "") for slot in facts.get("schedule") or []]
+    return RunFacts(
+        known=bool(settings),
+        acks=str(settings.get("acks", "all")),
+        idempotence=bool(facts.get("idempotent", settings.get("idempotence"))),
+        retries=settings.get("retries"),
+        client=str(settings.get("client", "")),
+        unclean_election=bool(settings.get("unclean_election")),
+        faults=tuple(PlannedFault(name, name not in FAULTS or FAULTS[name].changes_leaders) for name in planned),
+        probes=bool(settings.get("probes")) and not facts.get("no_probes"),
+        reads_beside_sends=settings.get("consume") != "after" or not planned,
+        reads_everything=bool(facts.get("ends_by_itself")),
+        interrupted=bool(facts.get("interrupted")),
+        dead_workers=tuple(facts.get("dead_workers") or ()),
+        failures=(
+            *(facts.get("troubles") or ()),
+            *(() if facts.get("state") in {"finished", "recorded", "interrupted"} else (_unfinished(facts),)),
+        ),
+    )
+
+
+def _table(facts: dict[str, Any], name: str) -> dict[str, Any]:
+    found = facts.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _unfinished(facts: dict[str, Any]) -> str:
+    if not facts:
+        return f"there is no {RUN_FILE}: what the run was asked to do is unknown"
+    if error := facts.get("error"):
+        return f"the run failed: {error}"
+    return "the run did not come to its end: it was killed"

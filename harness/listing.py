@@ -1,0 +1,90 @@
+"""What `tidegauge list` can list, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from checkers.engine import FAMILIES
+from harness.errors import TidegaugeError
+from harness.scenario import SHIPPED, load
+from harness.store import runs
+from nemesis import FAULTS
+from workloads import WORKLOADS
+
+What = Literal["runs", "workloads", "nemeses", "checkers", "scenarios"]
+Rows = list[dict[str, Any]]
+
+
+def listing(what: What, store: Path) -> Rows:
+    """One table of what there is."""
+    tables: dict[str, Callable[[], Rows]] = {
+        "runs": lambda: _runs(store),
+        "workloads": _workloads,
+        "nemeses": _nemeses,
+        "checkers": _checkers,
+        "scenarios": _scenarios,
+    }
+    return tables[what]()
+
+
+def _runs(store: Path) -> Rows:
+    rows = []
+    for run in runs(store):
+        try:
+            facts, results = run.facts, run.results
+        except TidegaugeError as error:
+            rows.append({"run": str(run.path.relative_to(store)), "verdict": "", "state": str(error), "seed": None})
+            continue
+        rows.append(
+            {
+                "run": str(run.path.relative_to(store)),
+                "verdict": (results or {}).get("verdict", "not checked"),
+                "state": facts.get("state", ""),
+                "seed": facts.get("seed"),
+            }
+        )
+    return rows
+
+
+def _workloads() -> Rows:
+    rows = []
+    for name, workload in WORKLOADS.items():
+        settings = {
+            (field.alias or key): {"default": field.default, "about": field.description or ""}
+            for key, field in workload.model.model_fields.items()
+        }
+        rows.append({"name": name, "about": workload.about, "settings": settings})
+    return rows
+
+
+def _checkers() -> Rows:
+    return [
+        {"finds": rule.anomaly, "family": family.name, "means": rule.about}
+        for family in FAMILIES
+        for rule in family.rules
+    ]
+
+
+def _nemeses() -> Rows:
+    return [
+        {
+            "name": name,
+            "about": fault.description,
+            "needs": sorted(fault.needs),
+            "targets": list(fault.roles),
+            "longest_s": fault.longest_s,
+        }
+        for name, fault in FAULTS.items()
+    ]
+
+
+def _scenarios() -> Rows:
+    """The scenarios that come with Tidegauge: `tidegauge run NAME`."""
+    rows = []
+    for path in sorted(SHIPPED.glob("*.toml")):
+        scenario = load(path, {})
+        about = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        rows.append({"name": path.stem, "about": about, "workload": scenario.workload, "time_s": scenario.time})
+    return rows

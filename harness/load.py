@@ -1,0 +1,226 @@
+"""The load of a run: its workers in stages, cued by the faults, watched while they work.
+
+A workload that ends by itself is waited for; one that does not is stopped when its time is over, but not before the
+last fault is and clients have had a few seconds on the healed cluster.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.clusters.base import Cluster
+from harness.history import FIRST_WORKER, now
+from harness.live import Standing, View
+from harness.observe import ClusterView, observe
+from harness.scenario import Scenario, derived_seed
+from harness.seal import segment_path
+from harness.stop import Stop
+from harness.store import Run
+from nemesis.conductor import Conductor
+from workloads import find_workload
+from workloads.base import (
+    CONSUMER,
+    FINAL,
+    PROBE,
+    PRODUCER,
+    FinalTarget,
+    NodeAddress,
+    Role,
+    SecuritySpec,
+    TopicSpec,
+    WorkerConfig,
+)
+from workloads.fleet import Fleet
+
+TICK_S = 0.1
+LOOK_EVERY_S = 1.0
+CUE_DELAY_NS = 300_000_000  # after a fault was announced, so that it is there when the load goes on
+AFTER_FAULTS_S = 5.0
+GRACE_S = 240.0  # for a load that ends by itself, beyond its time and its consumers' patience
+FINISH_TIMEOUT_S = 150.0  # for workers to flush: longer than clients try to deliver
+LEADERS_SHOWN = 6
+
+
+@dataclass
+class Load:
+    """The workers of a run, and what they are told."""
+
+    scenario: Scenario
+    cluster: Cluster
+    fleet: Fleet
+    run_dir: Path
+    prefix: str  # of topic names
+    faults: int  # that will come
+
+    def __post_init__(self) -> None:
+        settings = self.scenario.settings
+        self._nonce = derived_seed(self.scenario.seed, self.prefix)
+        self._began, self._ended = now(), 0
+        self._workload = find_workload(self.scenario.workload)
+        self.topics: list[TopicSpec] = self._workload.topics(settings)
+        self._stages: list[list[Role]] = self._workload.stages(settings, self.faults)
+        self._next_process = FIRST_WORKER
+        self._leaders = ""
+        self.started: dict[int, str] = {}
+        self.was_cut_short = False
+        protocol = self.cluster.security.protocol
+        self.no_probes = "" if protocol == "PLAINTEXT" else f"nodes cannot be asked one by one over {protocol}"
+        self.ends_by_itself = all(role.finite for stage in self._stages for role in stage)
+        patience_s = settings.consumer_timeout_ms / 1000 if self.ends_by_itself else 0
+        self.limit_s = self.scenario.time + GRACE_S + patience_s
+
+    def topics_in_use(self) -> list[str]:
+        """The names of the topics that clients use at the moment."""
+        return [topic.full_name(self.prefix) for topic in self._in_use()]
+
+    def topic_number(self, name: str) -> int | None:
+        """The number of a topic in the history."""
+        return next((topic.number for topic in self._in_use() if topic.full_name(self.prefix) == name), None)
+
+    def _in_use(self) -> list[TopicSpec]:
+        return self._workload.topics_in_use(self.scenario.settings, self._ended or now(), self._began)
+
+    def run(self, conductor: Conductor, stop: Stop, view: View) -> None:
+        """Start everything, and return when the load is over or its user has had enough of it."""
+        began_s = time.monotonic()
+        self._began = now()
+        over = threading.Event()
+        threading.Thread(target=self._watch_leaders, args=(over,), name="leaders", daemon=True).start()
+        try:
+            self._run_stages(began_s, conductor, stop, view)
+            self._ended = now()
+            self._finish(conductor, stop, view)
+        finally:
+            over.set()
+
+    def _run_stages(self, began_s: float, conductor: Conductor, stop: Stop, view: View) -> None:
+        if self.scenario.settings.probes and not self.no_probes:
+            self._start(Role(PROBE, finite=False))
+        stages = iter(self._stages)
+        finite = self._start_stage(next(stages))
+        cue = 0
+        while not stop.asked:
+            self._tick(conductor, view)
+            cue = self._cue(conductor, cue)
+            elapsed_s = time.monotonic() - began_s
+            if elapsed_s > self.limit_s:
+                view.happened(f"the load was not over after {self.limit_s:.0f} s and is stopped")
+                self.was_cut_short = True
+                break
+            if self.ends_by_itself:
+                if self._over(finite):
+                    stage = next(stages, None)
+                    if stage is None and all(outcome.over for outcome in conductor.outcomes):
+                        break
+                    finite = self._start_stage(stage) if stage else finite
+            elif elapsed_s >= self.scenario.time and _healed_for_a_while(conductor):
+                break
+
+    def _finish(self, conductor: Conductor, stop: Stop, view: View) -> None:
+        """Have the clients end, with what they still have to send and to hear."""
+        self.fleet.tell({"stop": True}, PRODUCER)
+        self.fleet.tell({"stop": True}, CONSUMER)
+        deadline_s = time.monotonic() + FINISH_TIMEOUT_S
+        while stop.asked < 2 and time.monotonic() < deadline_s:
+            self._tick(conductor, view)
+            if self.fleet.over(PRODUCER) and self.fleet.over(CONSUMER):
+                return
+
+    def read_to_the_end(self, targets: Sequence[Sequence[FinalTarget]], limit_s: float, stop: Stop, view: View) -> None:
+        """Fresh consumers, each with its share of the partitions; returns when all have ended."""
+        deadline_s = time.monotonic() + limit_s
+        for number, share in enumerate(targets):
+            if share:
+                self._start(Role(FINAL, number, len(targets)), share)
+        asked = stop.asked
+        while not self.fleet.over(FINAL) and time.monotonic() < deadline_s and stop.asked == asked:
+            self.fleet.poll()
+            view.detail(f"{self.fleet.totals(FINAL)['read']:,} read")
+            time.sleep(TICK_S)
+
+    def _start_stage(self, stage: list[Role]) -> list[int]:
+        """Start a stage's workers, and return the processes of those that end by themselves."""
+        started = [(self._start(role), role.finite) for role in stage]
+        if any(worker.over for worker in self.fleet.of(PRODUCER)):
+            self._tell_acknowledged()
+        return [process for process, finite in started if finite]
+
+    def _start(self, role: Role, targets: Sequence[FinalTarget] = ()) -> int:
+        process = self._next_process
+        self._next_process += 1
+        self.started[process] = role.name
+        Run(self.run_dir).update(processes=self.started)  # first: a run that is killed has to know whom to miss
+        self.fleet.start(
+            WorkerConfig(
+                process=process,
+                role=role.name,
+                number=role.number,
+                of=role.of,
+                parts=role.parts,
+                workload=self.scenario.workload,
+                settings=self.scenario.settings.model_dump(mode="json", by_alias=True),
+                segment=segment_path(self.run_dir, process),
+                run=self._nonce,
+                prefix=self.prefix,
+                began=self._began,
+                topics=tuple(self.topics),
+                nodes=tuple(NodeAddress(id=node.id, address=node.address) for node in self.cluster.nodes),
+                security=SecuritySpec.of(self.cluster.security),
+                seed=derived_seed(self.scenario.seed, role.name, role.number),
+                targets=tuple(targets),
+            )
+        )
+        return process
+
+    def _over(self, processes: list[int]) -> bool:
+        over = all(self.fleet.workers[process].over for process in processes)
+        if self.fleet.over(PRODUCER):
+            self._tell_acknowledged()
+        return over
+
+    def _tell_acknowledged(self) -> None:
+        """Consumers end when they have read what was acknowledged; only now is that known."""
+        self.fleet.tell({"acked": self.fleet.totals(PRODUCER)["ok"]}, CONSUMER)
+
+    def _cue(self, conductor: Conductor, told: int) -> int:
+        """Tell producers how many beginnings and ends of faults there were: they have a part of the load for each."""
+        settled = now() - CUE_DELAY_NS
+        cue = sum(
+            2 if outcome.over else int(outcome.injected_at is not None and outcome.injected_at < settled)
+            for outcome in conductor.outcomes
+        )
+        if cue > told:
+            self.fleet.tell({"cue": cue}, PRODUCER)
+        return cue
+
+    def _tick(self, conductor: Conductor, view: View) -> None:
+        self.fleet.poll()
+        faults = tuple(f"{one.slot.fault}: {one.sentence}" for one in conductor.current())
+        view.standing(Standing(self.fleet.totals(), faults, self._leaders))
+        time.sleep(TICK_S)
+
+    def _watch_leaders(self, over: threading.Event) -> None:
+        """Beside the load, because a node that is paused answers late."""
+        while not over.wait(LOOK_EVERY_S):
+            self._leaders = _leaders(observe(self.cluster.nodes, self.topics_in_use(), self.cluster.security))
+
+
+def _healed_for_a_while(conductor: Conductor) -> bool:
+    """Whether all faults are over, and the last one for long enough to see clients work after it."""
+    ends = [outcome.undone_at for outcome in conductor.outcomes if outcome.undone_at is not None]
+    return all(outcome.over for outcome in conductor.outcomes) and now() - max(ends, default=0) > AFTER_FAULTS_S * 1e9
+
+
+def _leaders(view: ClusterView) -> str:
+    """Who leads what, with the replicas in sync: as much as fits a line."""
+    seen = []
+    for (_, partition), known in list(view.partitions.items())[:LEADERS_SHOWN]:
+        leader = known.leader if known.leader >= 0 else "nobody"
+        seen.append(f"p{partition} led by {leader}, in sync {','.join(map(str, sorted(known.isr)))}")
+    more = len(view.partitions) - len(seen)
+    silent = [f"node {node} silent" for node in view.silent]
+    return " · ".join([*seen, *([f"{more} more partitions"] if more > 0 else []), *silent])

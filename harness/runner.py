@@ -1,0 +1,294 @@
+"""A run, phase by phase: set up, load with faults, heal, recover, final read, seal, tear down, check.
+
+The runner owns the cluster, the workers, the faults and the run's directory; it makes no load itself and decides
+nothing about correctness. Workers may die at any time. Ctrl-C once ends the load early: what was injected is undone,
+and what was recorded is sealed and checked. Ctrl-C twice undoes and leaves. Whatever way it ends, a supervisor sees to
+it that nothing which the run started is left (`harness.guard`).
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from checkers.warm_up import warm_up
+from harness import facts
+from harness.checking import Checked, check_run
+from harness.clusters.base import Cluster
+from harness.clusters.spec import make_cluster
+from harness.errors import Interrupted, TidegaugeError
+from harness.guard import Guard
+from harness.history import NEMESIS_PROCESS, RUNNER_PROCESS, SCHEMA_VERSION, FaultStage, Kind, Recorder
+from harness.live import View
+from harness.load import Load
+from harness.observe import observe
+from harness.paths import clusters_dir
+from harness.processes import TOKEN_VARIABLE
+from harness.scenario import Scenario, to_toml
+from harness.seal import last_acknowledged, seal, segment_path, topics_of
+from harness.spark import Session
+from harness.stop import Stop
+from harness.store import SCENARIO_FILE, Run, create, without_secrets
+from nemesis import check_plans, faults_on
+from nemesis.conductor import Conductor, Outcome
+from nemesis.schedule import Slot, slots
+from workloads import find_workload
+from workloads.base import FinalTarget
+from workloads.fleet import Fleet
+from workloads.topics import create_topics, delete_topics
+
+RECOVERY_TIMEOUT_S = 60.0
+FINAL_READERS = 2
+FINAL_LIMIT_S = 900.0
+FINISH_TIMEOUT_S = 10.0
+TICK_S = 0.1
+MACHINE_TIMEOUT_S = 20.0
+LOG_LINES = 1_000_000
+
+
+def run_scenario(
+    scenario: Scenario, store: Path, command_line: list[str], view: View, tell: Callable[[Checked], None]
+) -> Checked:
+    """Run it, check it, tell the verdict as soon as it is there, and leave nothing but the directory in the store."""
+    plan = slots(scenario.nemesis, scenario.time, scenario.seed)
+    cluster = make_cluster(scenario.cluster, view)
+    check_plans(scenario.nemesis, cluster)
+    stop = Stop()
+    with stop.listening():
+        run = create(store, scenario.title)
+        _describe(run, scenario, plan, command_line)
+        try:
+            with run.held():
+                return _Runner(scenario, plan, cluster, run, stop, view, tell).run()
+        except KeyboardInterrupt:
+            run.update(state="interrupted", interrupted=True)
+            raise Interrupted(
+                "stopped by the user", f"everything was undone; what was recorded is in {run.path}"
+            ) from None
+        except BaseException as error:
+            if (
+                run.facts.get("state") == "running"
+            ):  # what was recorded can be checked again, whatever happened after it
+                run.update(state="failed", error=str(error))
+            raise
+
+
+def _describe(run: Run, scenario: Scenario, plan: Sequence[Slot], command_line: list[str]) -> None:
+    (run.path / SCENARIO_FILE).write_text(to_toml(scenario.as_file()), encoding="utf-8")
+    run.update(
+        schema_version=SCHEMA_VERSION,
+        state="running",
+        scenario=scenario.model_dump(mode="json", by_alias=True),
+        title=scenario.title,
+        seed=scenario.seed,
+        idempotent=scenario.settings.idempotent,  # as it will be, whoever decided it
+        command_line=without_secrets(command_line),
+        anchor=facts.anchor(),
+        started_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        versions=facts.versions(),
+        schedule=[vars(slot) for slot in plan],
+    )
+
+
+@dataclass
+class _Runner:
+    """One run of one scenario."""
+
+    scenario: Scenario
+    plan: list[Slot]
+    cluster: Cluster
+    store: Run
+    stop: Stop
+    view: View
+    tell: Callable[[Checked], None]
+    phases: list[dict[str, Any]] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+    topics_removed: bool = False
+    prefix: str = field(default_factory=lambda: f"tg-{secrets.token_hex(4)}")
+
+    def run(self) -> Checked:
+        """All phases; on the way out, however that comes, everything is ended in the reverse order."""
+        path = self.store.path
+        with ExitStack() as undo:
+            guard = Guard(clusters_dir() / f"run-{secrets.token_hex(4)}")
+            undo.callback(guard.release)
+            token = guard.directory.name
+            session = undo.enter_context(Session.start(guard.directory / "spark", token=token, warm_up=warm_up))
+            about = _in_background(self._describe_machine)
+            undo.callback(about.join, MACHINE_TIMEOUT_S)
+            self.recorder = undo.enter_context(
+                Recorder(segment_path(path, RUNNER_PROCESS), RUNNER_PROCESS, {"role": "runner"})
+            )
+            with self._phase("set up"):
+                undo.callback(self.cluster.stop)
+                self.cluster.start()
+                undo.callback(self._remove_topics)
+                about.join(MACHINE_TIMEOUT_S)
+                self._create_topics()
+            fleet = Fleet({TOKEN_VARIABLE: token}, path / "logs")
+            undo.callback(fleet.stop, 0)
+            self.load = Load(self.scenario, self.cluster, fleet, path, self.prefix, len(self.plan))
+            nemesis = undo.enter_context(
+                Recorder(segment_path(path, NEMESIS_PROCESS), NEMESIS_PROCESS, {"role": "nemesis"})
+            )
+            faults = faults_on(self.cluster, self.load.topics_in_use)
+            conductor = Conductor(self.plan, faults, nemesis, self.load.topic_number, self._fault)
+            undo.callback(conductor.stop)
+            self.stop.may_wait = True
+            self._drive(conductor, session)
+            with self._phase("seal"):
+                fleet.stop(FINISH_TIMEOUT_S)
+                nemesis.close()
+                self.recorder.close()
+                seal(path)
+                self._keep_logs()
+            self._note_what_no_event_says(fleet)
+            self.view.phase("check")
+            checked = check_run(self.store, session, self.view, token)
+            self.view.close()
+            self.tell(checked)
+            self._tear_down()
+            if session.writes_archive:
+                self.view.happened("writing down what Spark has loaded, so that it starts faster from now on (once)")
+            if not self.stop.asked:
+                self.store.update(state="finished")
+        return checked
+
+    def _drive(self, conductor: Conductor, session: Session) -> None:
+        """The load with its faults, and what makes its end: a healed cluster, and a read of everything."""
+        if self.load.no_probes and self.scenario.settings.probes:
+            self.view.happened(f"no probes: {self.load.no_probes}")
+        if self.load.ends_by_itself and not self.plan:
+            session.expect()  # such a load is over before another warm-up would be
+        with self._phase("load", self.load.limit_s):
+            if self.plan:
+                conductor.start()
+            self.load.run(conductor, self.stop, self.view)
+        session.expect()
+        self._heal(conductor)
+        self._recover()
+        self._final_read()
+
+    def _create_topics(self) -> None:
+        topics = find_workload(self.scenario.workload).topics(self.scenario.settings)
+        for topic in topics:
+            self.recorder.topic(topic.number, topic.full_name(self.prefix))
+        self.view.step(f"creating {len(topics)} topic{'s' if len(topics) != 1 else ''}")
+        create_topics(self.cluster.nodes, self.cluster.security, topics, self.prefix)
+        self.store.update(cluster=self.cluster.describe().as_json())
+
+    def _describe_machine(self) -> None:
+        self.store.update(machine=facts.machine())
+
+    def _fault(self, stage: FaultStage, slot: Slot, text: str) -> None:
+        self.view.happened(f"{slot.fault} {slot.number} {stage.name.lower()}: {text}")
+
+    def _heal(self, conductor: Conductor) -> None:
+        """Undo what is still broken; what resists is told, and the run goes on to see what that means."""
+        with self._phase("heal"):
+            for sentence in conductor.heal():
+                self.view.happened(sentence)
+        self.store.update(faults=[_as_json(outcome) for outcome in conductor.outcomes], fault_errors=conductor.errors)
+
+    def _recover(self) -> None:
+        """Wait until every node answers and every partition has a leader and all its replicas in sync."""
+        with self._phase("recover", RECOVERY_TIMEOUT_S):
+            began_s = time.monotonic()
+            while not self.stop.asked:
+                troubles = observe(self.cluster.nodes, self.load.topics_in_use(), self.cluster.security).troubles()
+                waited_s = time.monotonic() - began_s
+                if not troubles or waited_s > RECOVERY_TIMEOUT_S:
+                    break
+                self.view.detail(troubles[0])
+                time.sleep(TICK_S)
+            else:
+                return
+            said = f"not whole after {waited_s:.0f} s: {troubles[0]}" if troubles else f"whole after {waited_s:.1f} s"
+            self.view.happened(said)
+            self.troubles += [f"the cluster was {said}"] if troubles else []
+            self.recorder.write(Kind.PHASE, name="recovered" if not troubles else "not recovered", detail=said)
+
+    def _final_read(self) -> None:
+        """Fresh consumers read every partition from its start to its end."""
+        with self._phase("final", FINAL_LIMIT_S):
+            acknowledged = last_acknowledged(self.store.path)
+            names = topics_of(self.store.path)
+            places = sorted(set(acknowledged) | {(t.number, p) for t in self.load.topics for p in range(t.partitions)})
+            targets = [
+                FinalTarget(topic=topic, name=names[topic], partition=p, last_acked=acknowledged.get((topic, p), -1))
+                for topic, p in places
+            ]
+            shares = [targets[number::FINAL_READERS] for number in range(FINAL_READERS)]
+            self.load.read_to_the_end(shares, FINAL_LIMIT_S, self.stop, self.view)
+
+    def _note_what_no_event_says(self, fleet: Fleet) -> None:
+        """What else the verdict has to know; from here on the run can be checked again."""
+        if self.load.was_cut_short:
+            self.troubles.append(f"the load was not over after {self.load.limit_s:.0f} s and was stopped")
+        self.store.update(
+            state="interrupted" if self.stop.asked else "recorded",
+            interrupted=self.stop.asked > 0,
+            phases=self.phases,
+            troubles=self.troubles,
+            dead_workers=[str(death) for death in fleet.dead()],
+            no_probes=self.load.no_probes,
+            ends_by_itself=self.load.ends_by_itself,
+        )
+
+    def _keep_logs(self) -> None:
+        for node in self.cluster.nodes:
+            self.store.write_log(node.id, self.cluster.log_tail(node.id, LOG_LINES))
+
+    def _tear_down(self) -> None:
+        """Remove the cluster, or from somebody else's our topics; an error is told, and changes no verdict."""
+        try:
+            self._remove_topics()
+            self.cluster.stop()
+        except TidegaugeError as error:
+            self.view.happened(str(error))
+            self.store.update(tear_down_error=str(error))
+
+    def _remove_topics(self) -> None:
+        """From somebody else's cluster, what we made there; our own goes as a whole."""
+        if self.cluster.kind == "external" and not self.topics_removed:
+            self.topics_removed = True
+            try:
+                delete_topics(self.cluster.nodes, self.cluster.security, self.prefix)
+            except TidegaugeError as error:
+                self.view.happened(str(error))
+                self.store.update(tear_down_error=str(error))
+
+    @contextmanager
+    def _phase(self, name: str, limit_s: float | None = None) -> Iterator[None]:
+        began_s = time.monotonic()
+        self.recorder.write(Kind.PHASE, name=name)
+        self.view.phase(name, limit_s)
+        try:
+            yield
+        finally:
+            self.phases.append({"name": name, "took_s": round(time.monotonic() - began_s, 2)})
+
+
+def _in_background(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    """How a fault went, for run.json."""
+    return {
+        "number": outcome.slot.number,
+        "fault": outcome.slot.fault,
+        "stage": outcome.stage.name.lower() if outcome.stage else None,
+        "bit": outcome.bit is not None,
+        "injected_at": outcome.injected_at,
+        "undone_at": outcome.undone_at,
+        "sentence": outcome.bit.sentence if outcome.bit else outcome.sentence,
+    }

@@ -1,0 +1,194 @@
+"""What `run`, `check` and `list` print: the verdict on a screen, tables, JSON for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from checkers.coverage import FaultCoverage, Span
+from checkers.figures import Figures
+from harness.checking import Checked
+from harness.errors import Exit
+from harness.scenario import Scenario
+from harness.show import as_json_text, line
+from harness.verdict import Seen
+
+LINES_AT_MOST = 25
+PARTITIONS_SHOWN = 6
+REASONS_SHOWN = 5
+SEEN_SHOWN = 4
+FAULTS_SHOWN = 3
+STALLS_SHOWN = 2
+NS = 1_000_000_000
+COLOURS = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
+_GRAVEST = (Exit.HARNESS_ERROR, Exit.INVALID, Exit.UNKNOWN, Exit.VALID)
+
+
+def headline(console: Console, scenario: Scenario) -> None:
+    """What is about to be run."""
+    settings = scenario.settings
+    what = [scenario.workload, *dict.fromkeys(plan.fault for plan in scenario.nemesis)]
+    kind = scenario.cluster.kind
+    line(
+        console,
+        (" · ".join(what), "bold"),
+        f" · {kind} · {settings.client}, acks={settings.acks} · seed {scenario.seed}",
+    )
+
+
+def verdicts(console: Console, checked: Sequence[Checked], *, as_json: bool) -> None:
+    """One run as it is, or several one after the other."""
+    if as_json:
+        data = [each.as_json() for each in checked]
+        as_json_text(console, data[0] if len(data) == 1 else data)
+        return
+    for each in checked:
+        for parts in screen(each):
+            line(console, *parts)
+
+
+def worst(checked: Sequence[Checked]) -> Exit:
+    """The exit code of several verdicts."""
+    codes = [each.exit_code for each in checked]
+    return next((code for code in _GRAVEST if code in codes), Exit.VALID)
+
+
+Line = tuple[str | tuple[str, str], ...]
+
+
+def screen(checked: Checked) -> list[Line]:
+    """A verdict in at most 25 lines."""
+    verdict, figures = checked.verdict, checked.results.figures
+    lines: list[Line] = [*_table(figures), *_figures(figures)]
+    word = (f"  {verdict.outcome.upper():<10}", COLOURS[verdict.outcome])
+    first, *others = _reasons(checked)
+    lines.append((word, first))
+    lines += [(f"{'':<12}{text}",) for text in others]
+    lines += [(f"{'':<12}{text}",) for seen in verdict.seen[:SEEN_SHOWN] for text in _seen(seen)]
+    if len(verdict.seen) > SEEN_SHOWN:
+        lines.append((f"{'':<12}and {len(verdict.seen) - SEEN_SHOWN} anomalies more",))
+    lines += [(f"  {'covered' if not number else '':<10}{text}",) for number, text in enumerate(_covered(checked))]
+    expected = checked.facts.get("scenario", {}).get("expect")
+    if expected and expected != verdict.outcome:
+        lines.append((f"  {'expected':<10}{expected}",))
+    lines.append((f"  {'run':<10}{checked.run.path}",))
+    if verdict.outcome != "valid":
+        lines.append((f"  {'repeat':<10}tidegauge run {checked.run.path / 'scenario.toml'}",))
+    return lines[: LINES_AT_MOST - 1] + lines[-1:] if len(lines) > LINES_AT_MOST else lines
+
+
+def _table(figures: Figures) -> list[Line]:
+    """The table of the notes, for as many partitions of one topic as fit; results.json has it for several."""
+    if len({row.topic for row in figures.table}) != 1:
+        return []
+    titles = "".join(f"{title:>9}" for title in ("sent", "acked", "read", "share"))
+    lines: list[Line] = [((f"  {'partition':<12}{titles}{'deviation':>11}{'gaps':>7}   offsets", "dim"),)]
+    for row in figures.table[:PARTITIONS_SHOWN]:
+        offsets = "none" if row.first_offset is None else f"{row.first_offset}-{row.last_offset}"
+        text = (
+            f"  {row.partition:<12}{row.sent:>9,}{row.acknowledged:>9,}{row.read:>9,}{100 * row.share:>7.1f} %"
+            f"{row.deviation:>+11,}{row.gaps:>7,}   {offsets}"
+        )
+        lines.append((text, (" LOW", "yellow") if row.low else ""))
+    if len(figures.table) > PARTITIONS_SHOWN:
+        lines.append((f"  and {len(figures.table) - PARTITIONS_SHOWN} partitions more (results.json)",))
+    return lines
+
+
+def _figures(figures: Figures) -> list[Line]:
+    arrived = f"{figures.distinct:,} of {figures.sent:,} messages arrived"
+    share = f" ({100 * figures.success_rate:.1f} %)" if figures.success_rate is not None else ""
+    rates = f"; produced at {_rate(figures.produce_rate)}, consumed at {_rate(figures.consume_rate)}"
+    balance = f"; imbalance {figures.imbalance:,}" if _table(figures) else ""
+    lines: list[Line] = [(f"  {arrived}{share}{rates}{balance}",)]
+    for stall in figures.stalls[:STALLS_SHOWN]:
+        end = ", and then it gave up" if stall.at_end else ""
+        lines.append(
+            ((f"  stall: consumer {stall.process} was handed nothing for {stall.lasted_ns / NS:.1f} s{end}", "yellow"),)
+        )
+    if figures.stalls_count > STALLS_SHOWN:
+        lines.append((f"  and {figures.stalls_count - STALLS_SHOWN} stalls more",))
+    return lines
+
+
+def _rate(rate: float | None) -> str:
+    return "an unknown rate" if rate is None else f"{rate:,.0f}/s"
+
+
+def _reasons(checked: Checked) -> list[str]:
+    verdict = checked.verdict
+    if verdict.outcome == "valid":
+        return [
+            f"nothing illegal was seen; {verdict.looked_for} anomalies looked for in {checked.results.events:,} events"
+        ]
+    shown = list(verdict.reasons[:REASONS_SHOWN])
+    more = len(verdict.reasons) - len(shown)
+    return [*shown, f"and {more} reasons more (results.json)"] if more else shown
+
+
+def _seen(seen: Seen) -> list[str]:
+    lines = [f"{seen.anomaly} ×{seen.found:,}, {seen.mark}"]
+    for judged in seen.findings[:1]:
+        finding = judged.finding
+        who = f"value {finding.values[0]}, " if finding.values else ""
+        lines.append(f"  {finding.place}: {who}{finding.detail}")
+    return lines
+
+
+def _covered(checked: Checked) -> list[str]:
+    covered = checked.verdict.coverage
+    sends, finals = covered.operations.get("send", {}), covered.finals_complete
+    counts = " · ".join(f"{sends[name]:,} {name}" for name in ("ok", "info", "fail") if sends.get(name)) or "none"
+    ends = f"ends reached on {finals}/{finals + covered.finals_incomplete_count} partitions"
+    lines = [f"sends {counts} · {covered.records:,} reads · {ends} · checked in {checked.results.seconds:.1f} s"]
+    lines += [_fault(each) for each in covered.faults[:FAULTS_SHOWN]]
+    if len(covered.faults) > FAULTS_SHOWN:
+        bit = sum(each.fault.bit for each in covered.faults)
+        lines.append(f"{len(covered.faults)} faults in all, {bit} bit")
+    if checked.verdict.not_looked_at:
+        lines.append(f"not looked at: {', '.join(sorted(checked.verdict.not_looked_at))}")
+    return lines
+
+
+def _fault(covered: FaultCoverage) -> str:
+    fault = covered.fault
+    bit = f"bit ({fault.detail})" if fault.bit else "did not bite"
+    return f"{fault.name}: {bit}; during it {_span(covered.during)}"
+
+
+def _span(span: Span | None) -> str:
+    return "nothing is known" if span is None else f"{span.sends:,} sends and {span.reads:,} reads"
+
+
+def listing(console: Console, what: str, rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    """A table of what there is."""
+    if as_json:
+        as_json_text(console, rows)
+        return
+    if not rows:
+        line(console, f"there are no {what} here")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    columns = [name for name in rows[0] if name != "settings"]
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row[name])) for name in columns))
+    console.print(table)
+    for row in rows:
+        if "settings" in row:
+            line(console)
+            line(console, (f"settings of {row['name']}", "bold"), ", for --set and scenario files")
+            for name, setting in row["settings"].items():
+                default = "" if setting["default"] is None else f" [{setting['default']}]"
+                line(console, f"  {name}{default}", (f"  {setting['about']}", "dim"))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)

@@ -1,0 +1,130 @@
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from checkers.coverage import Coverage, Fault, FaultCoverage, Span
+from checkers.figures import Figures, PartitionRow, Stall
+from checkers.results import Anomaly, CheckResults, Finding
+from harness import show_run
+from harness.checking import Checked
+from harness.errors import Exit
+from harness.store import Run
+from harness.verdict import RunFacts, decide
+
+
+def row(partition: int, topic: str = "t", read: int = 100) -> PartitionRow:
+    """A line of the table."""
+    return PartitionRow(topic, partition, 100, 100, 0, 0, read, read, 0.33, 0, 99, 100 - read)
+
+
+def finding(number: int) -> Finding:
+    """A lost write."""
+    return Finding(
+        "lost-write", "t", 0, number, (number,), (1,), (), 5, None, (9,), (), f"acknowledged at offset {number}"
+    )
+
+
+def checked(results: CheckResults, **facts: Any) -> Checked:
+    """A run with these results."""
+    return Checked(Run(Path("/store/x/y")), {"seed": 7, **facts}, results, decide(results, RunFacts()))
+
+
+def everything() -> CheckResults:
+    """Results with as much to say as possible."""
+    stall = Stall(4, 0, 7_000_000_000, at_end=True)
+    fault = FaultCoverage(Fault(1, "leader-kill", 1, 2, bit=True, detail="1 → 3"), Span(1, 1), Span(5, 6), Span(0, 0))
+    names = ["lost-write", "phantom", "duplicate", "corrupt", "misrouted", "shared-offset"]
+    return CheckResults(
+        events=10,
+        anomalies={name: Anomaly(name, "", 5, 3, [finding(1), finding(2)]) for name in names},
+        figures=Figures(300, 300, 0, 0, 280, 280, 1.0, 2.0, 8, [row(n, read=80) for n in range(8)], [stall] * 5, 5),
+        coverage=Coverage({"send": {"ok": 300, "info": 2}}, 600, 280, [], [fault] * 5, 7, [], 1),
+        failures=["a", "b", "c", "d", "e", "f", "g"],
+    )
+
+
+def shown(results: CheckResults, **facts: Any) -> list[str]:
+    """The screen as plain lines."""
+    console = Console(file=io.StringIO(), width=200)
+    show_run.verdicts(console, [checked(results, **facts)], as_json=False)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_a_verdict_fits_a_screen() -> None:
+    """At most 25 lines, whatever there is to say; the run and how to repeat it stay."""
+    lines = shown(everything())
+    assert len(lines) <= 25
+    text = "\n".join(lines)
+    for expected in ("INVALID", "lost-write ×3", "LOW", "/store/x/y", "scenario.toml"):
+        assert expected in text
+
+
+def test_the_table_is_that_of_the_notes() -> None:
+    """Per partition: sent, acknowledged, read, share, deviation, gaps, offsets."""
+    results = CheckResults(figures=Figures(200, 200, 0, 0, 200, 200, 2.0, 1.0, 2, [row(0), row(1)]))
+    lines = shown(results)
+    assert lines[0].split() == ["partition", "sent", "acked", "read", "share", "deviation", "gaps", "offsets"]
+    assert lines[1].split() == ["0", "100", "100", "100", "33.0", "%", "+0", "0", "0-99"]
+    assert "200 of 200 messages arrived (100.0 %); produced at 100/s, consumed at 200/s" in lines[3]
+
+
+def test_the_table_of_many_topics_stays_in_the_results() -> None:
+    """It would tell nobody anything."""
+    results = CheckResults(figures=Figures(table=[row(0, "a"), row(0, "b")]))
+    assert not any("partition " in line for line in shown(results))
+
+
+def test_nothing_at_all_can_be_shown() -> None:
+    """An empty history: unknown, and why."""
+    text = "\n".join(shown(CheckResults()))
+    assert "UNKNOWN" in text
+    assert "the history is empty" in text
+    assert "an unknown rate" in text
+
+
+def test_a_surprise_is_told() -> None:
+    """When the verdict is not the expected one."""
+    assert any("expected" in line for line in shown(CheckResults(), scenario={"expect": "valid"}))
+    assert not any("expected" in line for line in shown(CheckResults(), scenario={"expect": "unknown"}))
+
+
+def test_text_of_brokers_is_no_markup() -> None:
+    """It is shown as it is."""
+    results = CheckResults(failures=["[red]x[/] \x1b[2J"])
+    text = "\n".join(shown(results))
+    assert "[red]x[/]" in text
+    assert "\x1b" not in text
+
+
+def test_json_is_results_json() -> None:
+    """One object for one run, a list for several."""
+    for count in (1, 2):
+        console = Console(file=io.StringIO())
+        show_run.verdicts(console, [checked(everything())] * count, as_json=True)
+        assert isinstance(console.file, io.StringIO)
+        data = json.loads(console.file.getvalue())
+        first = data if count == 1 else data[0]
+        assert (first["verdict"], first["exit_code"], first["seed"]) == ("invalid", 1, 7)
+        assert isinstance(data, dict) == (count == 1)
+
+
+def test_the_worst_verdict_counts() -> None:
+    """Of several runs."""
+    bad, unknown = checked(everything()), checked(CheckResults())
+    assert show_run.worst([unknown, bad]) == Exit.INVALID
+    assert show_run.worst([unknown]) == Exit.UNKNOWN
+    assert show_run.worst([]) == Exit.VALID
+
+
+@pytest.mark.parametrize("rows", [[], [{"name": "x", "about": "y", "settings": {"a": {"default": 1, "about": "z"}}}]])
+def test_listings(rows: list[dict[str, Any]]) -> None:
+    """A table, or the word that there is nothing."""
+    console = Console(file=io.StringIO(), width=100)
+    show_run.listing(console, "runs", rows, as_json=False)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue()

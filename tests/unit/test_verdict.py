@@ -1,0 +1,286 @@
+"""What makes a run valid, invalid or unknown, without a history: results are made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checkers.coverage import Coverage, Fault, FaultCoverage, Span
+from checkers.figures import Figures
+from checkers.results import Anomaly, CheckResults, Finding
+from harness.errors import Exit
+from harness.verdict import PlannedFault, RunFacts, decide
+
+KILL = PlannedFault("leader-kill", changes_leaders=True)
+FACTS = RunFacts(acks="all", idempotence=True, client="kafka-python", faults=(KILL,), probes=True)
+GOOD_FAULT = FaultCoverage(
+    Fault(1, "leader-kill", injected_ns=10, undone_ns=20, bit=True), Span(5, 5), Span(3, 3), Span(5, 5)
+)
+
+
+def finding(anomaly: str, *tags: str, processes: tuple[int, ...] = (1,), until_ns: int | None = None) -> Finding:
+    """One at offset 7 of t-0."""
+    return Finding(anomaly, "t", 0, 7, (1,), processes, (), 5, until_ns, (1,), tags, "what was seen")
+
+
+def results(*findings: Finding, **changes: Any) -> CheckResults:
+    """A run that covered everything, with these findings."""
+    names = ("lost-write", "lost-tail", "phantom", "duplicate", "inconsistent-offset", "shared-offset", "false-ack",
+             "corrupt", "misrouted", "watermark-regression", "end-offset-regression")  # fmt: skip
+    anomalies = {name: Anomaly(name, "", looked_at=100) for name in names}
+    for one in findings:
+        anomalies[one.anomaly].found += 1
+        anomalies[one.anomaly].findings.append(one)
+    covered = Coverage(
+        operations={"send": {"ok": 13}},
+        records=26,
+        load_records=13,
+        probes=[{"api": 1, "node": 1, "asked": 9, "answered": 9}],
+        faults=[GOOD_FAULT],
+        finals_complete=1,
+    )
+    whole = CheckResults(events=100, anomalies=anomalies, coverage=covered)
+    coverage_changes = changes.pop("coverage", {})
+    return replace(whole, coverage=replace(covered, **coverage_changes), **changes)
+
+
+def test_a_run_that_covered_everything_and_shows_nothing_is_valid() -> None:
+    """With no reasons, and how much was looked for."""
+    verdict = decide(results(), FACTS)
+    assert (verdict.outcome, verdict.reasons, verdict.exit_code) == ("valid", (), Exit.VALID)
+    assert verdict.looked_for == 11
+
+
+@pytest.mark.parametrize(("until_ns", "mark"), [(9, "illegal"), (10, "allowed"), (None, "allowed")])
+@pytest.mark.parametrize("anomaly", ["shared-offset", "inconsistent-offset"])
+def test_no_leader_change_excuses_what_came_before_it(anomaly: str, until_ns: int | None, mark: str) -> None:
+    """With acks=1 one offset may be given away twice by two leaders, and never by one."""
+    verdict = decide(results(finding(anomaly, until_ns=until_ns)), replace(FACTS, acks="1"))
+    assert verdict.seen[0].mark.status == mark
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "tags", "facts", "mark"),
+    [
+        ("lost-write", (), FACTS, "illegal"),
+        ("lost-write", (), replace(FACTS, acks="1"), "allowed: acks=1, and a fault changes leaders"),
+        ("lost-write", (), replace(FACTS, acks="1", faults=()), "illegal"),
+        ("lost-tail", (), replace(FACTS, unclean_election=True), "allowed: unclean leader election is on"),
+        ("inconsistent-offset", (), replace(FACTS, acks="1"), "allowed: acks=1"),
+        ("shared-offset", (), replace(FACTS, acks="1"), "allowed: acks=1"),
+        ("false-ack", (), replace(FACTS, acks="1"), "illegal"),
+        ("corrupt", (), replace(FACTS, acks="1"), "illegal"),
+        ("duplicate", (), FACTS, "illegal"),
+        ("duplicate", (), replace(FACTS, idempotence=False), "allowed: without idempotence"),
+        ("duplicate", (), replace(FACTS, client="confluent-kafka"), "possibly the client: "),
+        ("duplicate", (), replace(FACTS, client="confluent-kafka", faults=()), "illegal"),
+        ("watermark-regression", ("one epoch", "same node"), FACTS, "illegal"),
+        ("watermark-regression", ("one epoch", "across nodes"), FACTS, "illegal"),
+        ("watermark-regression", ("epoch rose", "across nodes"), FACTS, "allowed: a new leader does not know"),
+        ("watermark-regression", ("epoch unknown", "across nodes"), FACTS, "allowed: another node"),
+        ("watermark-regression", ("epoch unknown", "same node"), FACTS, "illegal"),
+        ("watermark-regression", ("epoch unknown", "across nodes"), replace(FACTS, faults=()), "illegal"),
+        ("end-offset-regression", ("epoch rose", "across nodes"), FACTS, "illegal"),
+        ("end-offset-regression", ("one epoch",), replace(FACTS, unclean_election=True), "allowed: unclean"),
+    ],
+)
+def test_the_policy_marks_a_finding(anomaly: str, tags: tuple[str, ...], facts: RunFacts, mark: str) -> None:
+    """Row by row; only what is illegal makes a run invalid."""
+    verdict = decide(results(finding(anomaly, *tags)), facts)
+    (seen,) = verdict.seen
+    assert str(seen.findings[0].mark).startswith(mark)
+    assert (verdict.outcome == "invalid") == (mark == "illegal")
+
+
+def test_one_illegal_finding_among_allowed_ones_decides() -> None:
+    """The gravest mark is the anomaly's."""
+    allowed = finding("watermark-regression", "epoch rose", "across nodes")
+    verdict = decide(results(allowed, finding("watermark-regression", "one epoch", "same node"), allowed), FACTS)
+    assert verdict.outcome == "invalid"
+    assert verdict.reasons == ("watermark-regression ×3",)
+
+
+def test_a_finding_that_may_be_the_clients_leaves_the_verdict_open() -> None:
+    """It is neither a broken promise nor nothing."""
+    verdict = decide(results(finding("duplicate")), replace(FACTS, client="confluent-kafka"))
+    assert verdict.outcome == "unknown"
+    assert "repeat the run with the other client" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize("anomaly", ["lost-write", "lost-tail", "phantom"])
+def test_absence_proves_nothing_in_a_history_with_holes(anomaly: str) -> None:
+    """What rests on it is shown, and does not decide."""
+    verdict = decide(results(finding(anomaly), has_holes=True, damage=["0001.segment is torn"]), FACTS)
+    assert verdict.outcome == "unknown"
+    assert str(verdict.seen[0].mark).startswith("unproven")
+    assert "0001.segment is torn" in verdict.reasons
+
+
+@pytest.mark.parametrize("anomaly", ["duplicate", "inconsistent-offset", "shared-offset", "false-ack", "corrupt"])
+def test_presence_proves_whatever_else_is_missing(anomaly: str) -> None:
+    """Holes, an interrupt and a dead worker change nothing about what is there."""
+    facts = replace(FACTS, interrupted=True, dead_workers=("producer 1 died",))
+    verdict = decide(results(finding(anomaly), has_holes=True, damage=["0001.segment is torn"]), facts)
+    assert (verdict.outcome, verdict.exit_code) == ("invalid", Exit.INVALID)
+
+
+def test_a_phantom_of_a_damaged_producer_is_not_proven() -> None:
+    """Its send may have been lost with the tail of the producer's segment; one that is foreign is proven by itself."""
+    damaged = {"damaged_processes": frozenset({1}), "damage": ["0001.segment is torn"]}
+    assert decide(results(finding("phantom"), **damaged), FACTS).outcome == "unknown"
+    assert decide(results(finding("phantom", processes=(2,)), **damaged), FACTS).outcome == "invalid"
+    assert decide(results(finding("phantom", "foreign"), **damaged), FACTS).outcome == "invalid"
+
+
+def test_findings_without_evidence_decide_nothing() -> None:
+    """When the job that brings it failed, the failure is the reason."""
+    counted = results(failures=["the check of the evidence of values failed (no memory)"])
+    counted.anomalies["lost-write"].found = 3
+    verdict = decide(counted, FACTS)
+    assert verdict.outcome == "unknown"
+    assert verdict.reasons == ("the check of the evidence of values failed (no memory)",)
+
+
+def around(**changes: Any) -> dict[str, Any]:
+    """Coverage with a fault that differs."""
+    fault = replace(GOOD_FAULT.fault, **{k: v for k, v in changes.items() if k not in {"before", "during", "after"}})
+    spans = {k: v for k, v in changes.items() if k in {"before", "during", "after"}}
+    return {"faults": [replace(GOOD_FAULT, fault=fault, **spans)]}
+
+
+@pytest.mark.parametrize(
+    ("coverage", "reason"),
+    [
+        ({"operations": {"send": {"info": 13}}}, "no send was acknowledged"),
+        ({"load_records": 0}, "the load's consumers read nothing"),
+        ({"faults": []}, "the history holds 0 of the faults asked for (leader-kill)"),
+        ({"probes": []}, "no probe was answered"),
+        ({"probes": [{"api": 1, "node": 1, "asked": 9, "answered": 0}]}, "no probe was answered"),
+        (around(bit=False), "fault 1 (leader-kill) did not bite"),
+        (around(bit=False, detail="the leader stayed"), "fault 1 (leader-kill) did not bite: the leader stayed"),
+        (around(failed=True, detail="no such node"), "fault 1 (leader-kill) failed: no such node"),
+        (around(injected_ns=None), "fault 1 (leader-kill) was never injected"),
+        (around(undone_ns=None), "fault 1 (leader-kill) was not undone"),
+        (around(before=Span(0, 5)), "no send was acknowledged before fault 1 (leader-kill)"),
+        (around(during=Span(5, 0)), "nothing was read during fault 1 (leader-kill)"),
+        (around(after=Span(0, 5)), "no send was acknowledged after fault 1 (leader-kill)"),
+        (
+            {"finals_incomplete_count": 1, "finals_incomplete": [
+                {"topic": "t", "partition": 2, "final_offset": 1000, "final_end": 2000}]},
+            "the final read of t-2 got to offset 1,000 of 2,000",
+        ),
+        (
+            {"finals_incomplete_count": 1, "finals_incomplete": [
+                {"topic": "t", "partition": 2, "final_offset": None, "final_end": None}]},
+            "t-2 was not read to its end",
+        ),
+    ],
+)  # fmt: skip
+def test_what_was_not_covered_makes_the_run_unknown(coverage: dict[str, Any], reason: str) -> None:
+    """And the reason says what was missing."""
+    verdict = decide(results(coverage=coverage), FACTS)
+    assert (verdict.outcome, verdict.exit_code) == ("unknown", Exit.UNKNOWN)
+    assert verdict.reasons == (reason,)
+
+
+def test_faults_that_overlap_have_no_before_and_after() -> None:
+    """What cannot be told apart is not asked for."""
+    assert decide(results(coverage=around(before=None, after=None)), FACTS).outcome == "valid"
+
+
+def test_a_workload_that_reads_afterwards_needs_either_around_a_fault() -> None:
+    """Sends or reads, not both."""
+    facts = replace(FACTS, reads_beside_sends=False)
+    covered = around(before=Span(5, 0), during=Span(0, 5), after=Span(0, 0))
+    verdict = decide(results(coverage=covered), facts)
+    assert verdict.reasons == ("nothing was sent or read after fault 1 (leader-kill)",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"interrupted": True}, "the run was interrupted"),
+        ({"dead_workers": ("producer 1 was killed",)}, "producer 1 was killed"),
+        ({"failures": ("the run did not come to its end",)}, "the run did not come to its end"),
+        ({"damage": ("a file is missing",)}, "a file is missing"),
+    ],
+)
+def test_a_run_that_did_not_go_as_planned_is_unknown(changes: dict[str, Any], reason: str) -> None:
+    """However clean it looks."""
+    assert decide(results(), replace(FACTS, **changes)).reasons == (reason,)
+
+
+def test_an_empty_history_is_unknown() -> None:
+    """Nothing was looked at, and that is all that is said."""
+    verdict = decide(CheckResults(), RunFacts())
+    assert (verdict.outcome, verdict.reasons, verdict.looked_for) == ("unknown", ("the history is empty",), 0)
+
+
+def test_what_was_not_looked_at_is_named() -> None:
+    """With the reason."""
+    silent = results()
+    silent.anomalies["corrupt"].looked_at = 0
+    silent.anomalies["lost-write"].not_applicable = "acks=0: nothing is acknowledged"
+    assert decide(silent, FACTS).not_looked_at == {
+        "corrupt": "nothing to look at",
+        "lost-write": "acks=0: nothing is acknowledged",
+    }
+
+
+def test_reasons_are_bounded() -> None:
+    """A thousand of them are told as twenty."""
+    verdict = decide(results(damage=[f"file {n} is missing" for n in range(1000)]), FACTS)
+    assert len(verdict.reasons) == 20
+    assert verdict.reasons[-1] == "and 981 reasons more"
+
+
+def test_it_can_be_stored() -> None:
+    """As plain data."""
+    plain = decide(results(finding("duplicate")), FACTS).as_json()
+    assert plain["outcome"] == "invalid"
+    assert plain["seen"] == [{"anomaly": "duplicate", "found": 1, "mark": "illegal", "marks": ["illegal"]}]
+
+
+def test_a_history_with_holes_excuses_what_a_leader_change_may_have_done() -> None:
+    """When the fault came is not known for certain: what acks=1 permits is not called illegal."""
+    told = results(finding("inconsistent-offset", until_ns=1), coverage={"faults": []}, has_holes=True)
+    assert decide(told, replace(FACTS, acks="1")).seen[0].mark.status == "allowed"
+
+
+@pytest.mark.parametrize("anomaly", ["lost-write", "duplicate", "end-offset-regression"])
+def test_nothing_is_illegal_by_a_configuration_that_nobody_knows(anomaly: str) -> None:
+    """Without run.json the run is unknown, with what was seen."""
+    verdict = decide(results(finding(anomaly)), replace(FACTS, known=False, failures=("there is no run.json",)))
+    assert (verdict.outcome, verdict.seen[0].mark.status) == ("unknown", "unproven")
+
+
+def test_a_duplicate_without_retries_is_the_brokers() -> None:
+    """A client that never sends again cannot have done it."""
+    facts = replace(FACTS, idempotence=False, retries=0)
+    assert decide(results(finding("duplicate")), facts).outcome == "invalid"
+
+
+def test_every_node_has_to_answer_probes() -> None:
+    """One that never did was not looked at."""
+    probes = [{"api": 3, "node": 1, "asked": 9, "answered": 9}, {"api": 3, "node": 2, "asked": 9, "answered": 0}]
+    verdict = decide(results(coverage={"probes": probes}), replace(FACTS, probes=True))
+    assert (verdict.outcome, verdict.reasons) == ("unknown", ("node 2 answered no probe",))
+
+
+def test_probes_that_show_no_watermark_are_no_look_at_watermarks() -> None:
+    """Metadata alone is not enough."""
+    told = results()
+    told.anomalies["watermark-regression"].looked_at = 0
+    verdict = decide(told, replace(FACTS, probes=True))
+    assert verdict.reasons == ("nothing was there to look at for watermark-regression",)
+
+
+@pytest.mark.parametrize(
+    ("distinct", "lost", "outcome"), [(5000, 0, "valid"), (4391, 0, "unknown"), (4999, 1, "valid")]
+)
+def test_consumers_that_gave_up_are_a_reason(distinct: int, lost: int, outcome: str) -> None:
+    """4,391 of 5,000, and a final read that gets the rest: nobody should call that valid."""
+    told = results(*[finding("lost-write")] * lost, figures=Figures(sent=5000, acknowledged=5000, distinct=distinct))
+    assert decide(told, replace(FACTS, acks="1", reads_everything=True)).outcome == outcome
