@@ -58,6 +58,19 @@ class Security(Model):
             }
         return settings
 
+    def without_tls(self) -> Security:
+        """For clients behind a tap, which speaks TLS in their place."""
+        return self.model_copy(update={"tls": False})
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """What a connection to a broker needs; None in plain text."""
+        if not self.tls:
+            return None
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.certificate_file:
+            context.load_cert_chain(self.certificate_file, self.key_file, self.key_password.get_secret_value)
+        return context
+
     def confluent_kafka(self) -> dict[str, Any]:
         """Settings for confluent-kafka."""
         settings: dict[str, Any] = {"security.protocol": self.protocol}
@@ -75,6 +88,25 @@ class Security(Model):
                 "sasl.password": self.password.get_secret_value(),
             }
         return {name: value for name, value in settings.items() if value is not None}
+
+
+class SecuritySpec(Model):
+    """How clients prove who they are, without secrets: those come from the environment."""
+
+    tls: bool = False
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    mechanism: Mechanism | None = None
+
+    @classmethod
+    def of(cls, security: Security) -> SecuritySpec:
+        """What may be written down of it."""
+        return cls(**{name: getattr(security, name) for name in cls.model_fields})
+
+    def with_secrets(self) -> Security:
+        """The whole of it, with what the environment holds."""
+        return from_environment(**{name: getattr(self, name) for name in type(self).model_fields})
 
 
 def from_environment(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from harness.config import Model
-from harness.security import Mechanism, Security, from_environment
+from harness.security import SecuritySpec
 from workloads.clients.base import ClientSettings
 
 if TYPE_CHECKING:
@@ -130,25 +130,6 @@ class NodeAddress(Model):
 
     id: int
     address: str
-
-
-class SecuritySpec(Model):
-    """How clients prove who they are, without secrets: those come from the environment."""
-
-    tls: bool = False
-    ca_file: Path | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
-    mechanism: Mechanism | None = None
-
-    @classmethod
-    def of(cls, security: Security) -> SecuritySpec:
-        """What may be written down of it."""
-        return cls(**{name: getattr(security, name) for name in cls.model_fields})
-
-    def with_secrets(self) -> Security:
-        """The whole of it, with what the environment holds."""
-        return from_environment(**{name: getattr(self, name) for name in type(self).model_fields})
 
 
 class FinalTarget(Model):
