@@ -107,6 +107,7 @@ def _questions(
     }
     if history.has(Kind.PROBE):
         questions["probes"] = lambda: coverage.probes(history)
+    if history.has(Kind.PROBE) or history.has(Kind.EXCHANGE):
         questions[WATERMARKS.name] = lambda: tally(WATERMARKS, history, chosen[WATERMARKS.name])
     return questions
 

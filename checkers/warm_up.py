@@ -20,6 +20,7 @@ EVENTS: dict[Kind, dict[str, Any]] = {
     Kind.COMPLETE: {},
     Kind.RECORD: {"status": 0, "value": 2},
     Kind.PROBE: {"error": 0},
+    Kind.EXCHANGE: {"error": 0},
     Kind.FAULT: {},
     Kind.PHASE: {},
 }

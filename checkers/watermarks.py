@@ -1,10 +1,15 @@
 """Watermarks: what nodes showed of a partition, in real time.
 
-An *answer* is a probe's response without an error. It was given somewhere between `invoked` (its request left) and
-`time` (its response was there). Two answers are in order only when one ended before the other was invoked.
+An *answer* is a response without an error, to a probe or to anybody's request that passed the tap and was answered. It
+was given somewhere between `invoked` (its request left) and `time` (its response was there). Two answers are in order
+only when one ended before the other was invoked.
 
 watermark-regression    an answer to Fetch shows a lower high watermark than one that had ended before it was invoked
 end-offset-regression   the same for ListOffsets(latest), which clients act on
+
+Followers answer Fetch too, from version 11 on, with a watermark that lags by design, and an exchange does not say who
+led. So exchanges are compared node by node; only those of an older Fetch, which followers refuse, that named its leader
+epoch are compared with answers of all nodes, as probes are.
 
 The question is a running maximum: the highest mark shown by answers that ended before this one was invoked. Each answer
 becomes two points on the time line, one that raises the maximum at its `time`, one that asks for it at its `invoked`;
@@ -30,8 +35,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from checkers.frame import FINDING, Family, History, Rule
-from harness.history import Kind, View
+from checkers.frame import FINDING, Family, History, Rule, together
+from harness.history import Kind, Type, View
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,7 +44,11 @@ if TYPE_CHECKING:
 SETTLING_NS = 2_000_000_000
 FETCH, LIST_OFFSETS, METADATA = 1, 2, 3
 
+FETCH_OF_FOLLOWERS = 11  # the first version that they answer
+
 _MARK = ("api", "topic", "partition")
+_COMPARED = (*_MARK, "scope")  # answers that may be compared with each other
+_EVERYWHERE = -(1 << 40)  # the scope of answers of all nodes; others have their node as their scope
 _REGRESSIONS = {FETCH: "watermark-regression", LIST_OFFSETS: "end-offset-regression"}
 _FELL = "before > shown"
 
@@ -47,7 +56,7 @@ _FELL = "before > shown"
 def answers(history: History) -> DataFrame:
     """One row per answer: what it showed, and the highest mark shown before it was invoked."""
     points = _answers(history).selectExpr(
-        *_MARK, "shown", "inline(array(struct(invoked as at, 0 as raises, null as mark),"
+        *_COMPARED, "shown", "inline(array(struct(invoked as at, 0 as raises, null as mark),"
         " struct(time as at, 1 as raises, shown as mark)))",
     )  # fmt: skip
     return _with_running_maximum(history, points, "before", "mark").where("raises = 0")
@@ -55,23 +64,37 @@ def answers(history: History) -> DataFrame:
 
 def _answers(history: History) -> DataFrame:
     """Answers that show a mark."""
-    return history.probes.where(
-        f"error = 0 and (api = {FETCH} or (api = {LIST_OFFSETS} and view = {View.LATEST:d}))"
-    ).selectExpr(
-        *_MARK, "node", "invoked", "time", "event", f"if(api = {FETCH}, high_watermark, offset) as shown",
-        f"if(api = {FETCH}, leader_epoch, null) as told",
+    frames = [_marks(history.probes, f"{_EVERYWHERE}L", "event")]
+    if history.has(Kind.EXCHANGE):
+        led = f"api = {FETCH} and api_version < {FETCH_OF_FOLLOWERS} and leader_epoch is not null"
+        scope = f"if({led}, {_EVERYWHERE}L, coalesce(node, -1))"
+        # a Fetch has a row for each batch: its number makes one answer of them
+        frames.append(_marks(_exchanges(history), scope, "coalesce(op, event)"))
+    return together(frames)
+
+
+def _marks(rows: DataFrame, scope: str, answer: str) -> DataFrame:
+    return rows.where(f"error = 0 and (api = {FETCH} or (api = {LIST_OFFSETS} and view = {View.LATEST:d}))").selectExpr(
+        *_MARK, f"cast({scope} as bigint) as scope", f"{answer} as answer", "node", "invoked", "time", "event",
+        f"if(api = {FETCH}, high_watermark, offset) as shown", f"if(api = {FETCH}, leader_epoch, null) as told",
     ).where("shown is not null")  # fmt: skip
 
 
+def _exchanges(history: History) -> DataFrame:
+    """What clients were told of a partition."""
+    told = f"type = {Type.OK:d} and topic is not null and partition is not null"
+    return history.kind(Kind.EXCHANGE).where(told)
+
+
 def _with_running_maximum(
-    history: History, points: DataFrame, name: str, column: str, keys: Sequence[str] = _MARK
+    history: History, points: DataFrame, name: str, column: str, keys: Sequence[str] = _COMPARED
 ) -> DataFrame:
     """Add the running maximum of a column, up to and including each point, in the order of `at`, questions first."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
     sealed = history.sealed
-    chunks = 1 + sealed.rows[Kind.PROBE] // history.chunk_rows
+    chunks = 1 + sum(sealed.rows.get(kind, 0) for kind in (Kind.PROBE, Kind.EXCHANGE)) // history.chunk_rows
     width_ns = max(1, (sealed.last_time_ns - sealed.first_time_ns) // chunks)
     chunked = points.selectExpr("*", f"at div {width_ns} as chunk" if chunks > 1 else "0L as chunk")
     inside = Window.partitionBy(*keys, "chunk").orderBy("at", "raises").rowsBetween(Window.unboundedPreceding, 0)
@@ -95,7 +118,9 @@ def _find(history: History, rules: Sequence[Rule]) -> DataFrame:
     wanted = [str(api) for api, anomaly in _REGRESSIONS.items() if any(rule.anomaly == anomaly for rule in rules)]
     fallen = _fallen(history).where(f"api in ({', '.join(wanted)})")
     worst = fallen.groupBy(*_MARK, "node", "same_node", "change").agg(
-        sql.count("*").alias("answers"), sql.min("time").alias("first"), sql.expr("max_by(pair, fall)").alias("pair")
+        sql.count_distinct("answer").alias("answers"),
+        sql.min("time").alias("first"),
+        sql.expr("max_by(pair, fall)").alias("pair"),
     )
 
     def seconds(time: str) -> str:
@@ -135,22 +160,23 @@ def _fallen(history: History) -> DataFrame:
     )  # fmt: skip
     answer = "struct(shown as shown, time as time, node as node, event as event, cast(epoch as string) as epoch)"
     points = with_era.selectExpr(
-        *_MARK, "shown", "node", "time", "event", "era", "unsettled",
+        *_COMPARED, "answer", "shown", "node", "time", "event", "era", "unsettled",
         "cast(epoch as string) as epoch", "told is not null or epochs is not null as known",
         f"inline(array(struct(invoked as at, 0 as raises, null as mark, null as era_mark), struct(time as at,"
         f" 1 as raises, {answer} as mark, if(unsettled, null, {answer}) as era_mark)))",
     )  # fmt: skip
     scanned = _with_running_maximum(history, points, "highest", "mark")
-    scanned = _with_running_maximum(history, scanned, "era_highest", "era_mark", (*_MARK, "era"))
+    scanned = _with_running_maximum(history, scanned, "era_highest", "era_mark", (*_COMPARED, "era"))
     in_era = "coalesce(not unsettled and era_highest.shown > shown, false)"
     return (
         scanned.where("raises = 0 and highest.shown > shown")
         .selectExpr(
-            *_MARK, "node", "time", "shown", "event", "epoch", f"if({in_era}, era_highest, highest) as higher",
+            *_MARK, "answer", "node", "time", "shown", "event", "epoch",
+            f"if({in_era}, era_highest, highest) as higher",
             f"case when not known then 'epoch unknown' when {in_era} then 'one epoch' else 'epoch rose' end as change",
         )
         .selectExpr(
-            *_MARK, "node", "time", "change", "higher.node = node as same_node",
+            *_MARK, "answer", "node", "time", "change", "higher.node = node as same_node",
             "try_subtract(higher.shown, shown) as fall", "struct(shown, time, event, epoch, higher) as pair",
         )
     )  # fmt: skip
@@ -160,8 +186,11 @@ def _epochs(history: History) -> DataFrame:
     """Per partition its leader epochs in rising order, each with the moment at which it was shown first."""
     from pyspark.sql import functions as sql
 
+    frames = [history.probes, *([_exchanges(history)] if history.has(Kind.EXCHANGE) else [])]
+    shown = f"api = {METADATA} and error = 0 and leader_epoch >= 0"
+    columns = ("topic", "partition", "leader_epoch", "time")
     return (
-        history.probes.where(f"api = {METADATA} and error = 0 and leader_epoch >= 0")
+        together([frame.where(shown).select(*columns) for frame in frames])
         .groupBy("topic", "partition", "leader_epoch")
         .agg(sql.min("time").alias("seen"))
         .groupBy("topic", "partition")

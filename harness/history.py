@@ -9,10 +9,12 @@ instant leaves at most operations without a completion; sealing completes them a
 time of its invocation: no check has to join the two.
 
 Rows are written in batches, as columns: the recorder takes numpy arrays (or one value for all rows) and never loops.
+Who makes rows one by one packs them (`row_struct`) and appends many at once.
 """
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ from harness.segments import SegmentWriter
 SCHEMA_VERSION = 1
 ID_BITS = 40  # of an event or an operation: the process above, its counter below
 RUNNER_PROCESS, NEMESIS_PROCESS, FIRST_WORKER = 0, 1, 2
+FIRST_TAP = 1_000_000  # the tap, and those that took its place when it died
 TEXTS_AT_MOST = 10_000
 TOO_MANY_TEXTS = "(too many different texts: this one was not kept)"
 
@@ -98,6 +101,7 @@ class FaultStage(IntEnum):
 
 
 INT64, INT32, INT16, INT8 = "<i8", "<i4", "<i2", "i1"
+_PACKED = {8: "q", 4: "i", 2: "h", 1: "b"}  # as struct calls them
 TEXT = "text"  # an id of the recorder's text table in a segment, a string in Parquet
 
 
@@ -123,45 +127,63 @@ COLUMNS: dict[str, Column] = {
     "event": Column(INT64, "unique in the run: the process in the upper bits, its counter in the lower 40"),
     "time": Column(INT64, "CLOCK_MONOTONIC, nanoseconds: of a completion not before it, of an invocation not after it"),
     "process": Column(INT32, "who wrote the event; run.json and the manifest say what each process is"),
-    "op": Column(INT64, "the operation, unique in the run; an invocation and its completion share it"),
+    "op": Column(
+        INT64,
+        "the operation, unique in the run; shared by an invocation and its completion, and by all rows of an exchange",
+    ),
     "invoked": Column(INT64, "the time of the invocation; of a probe or an exchange, when its request left"),
     "f": Column(INT8, "what the operation does: 1 send, 2 poll, 3 final read, 4 create topic, 5 assign"),
-    "type": Column(INT8, "1 ok, 2 fail (certainly did not happen), 3 info (nobody knows)"),
+    "type": Column(
+        INT8,
+        "1 ok, 2 fail (certainly did not happen), 3 info (nobody knows); of an exchange: 1 the client got an answer,"
+        " 2 the broker never got the request, 3 the client got no answer, whatever the broker did",
+    ),
     "topic": Column(INT32, "number of the topic; the manifest has the names"),
     "partition": Column(INT32, "partition of the topic"),
     "offset": Column(
         INT64,
         "of a send: as acknowledged; of a record: its own; of a final read: where it stopped;"
-        " of a ListOffsets probe: the answer",
+        " of ListOffsets: the answer; of a Produce exchange: the base offset in the answer; of a Fetch exchange:"
+        " the base offset of the batch; of group offsets: the committed one, -1 none",
     ),
+    "asked": Column(INT64, "the offset that a Fetch asks for; the timestamp that a ListOffsets asks for"),
     "value": Column(INT64, "what was sent or read: the operation of the send; null in a record that does not say"),
     "sequence": Column(
         INT64, "the how-manieth message of its producer to its partition, from 0; in an exchange the base sequence"
     ),
     "producer": Column(INT32, "the process that sent the record, as its payload says"),
-    "count": Column(INT32, "records that a poll, a final read or a request had; brokers that a Metadata answer lists"),
+    "count": Column(INT32, "records that a poll, a final read or a batch had; brokers that a Metadata answer lists"),
     "end": Column(INT64, "of a final read: the end offset the leader showed when it stopped"),
     "status": Column(INT8, "of a record: 0 good, 1 corrupt, 2 misrouted, 3 foreign"),
     "node": Column(INT32, "the node that was asked, or that a fault or a log line is about"),
-    "api": Column(INT16, "Kafka's number of the request: 0 Produce, 1 Fetch, 2 ListOffsets, 3 Metadata"),
+    "api": Column(INT16, "Kafka's number of the request: 0 Produce, 1 Fetch, 2 ListOffsets, 3 Metadata, …"),
     "api_version": Column(INT16, "the version of the request"),
-    "view": Column(INT8, "of a ListOffsets probe: 1 earliest, 2 latest, 3 latest committed"),
+    "view": Column(
+        INT8,
+        "of ListOffsets: 1 earliest, 2 latest, 3 latest committed; of a Fetch exchange: 2 read_uncommitted,"
+        " 3 read_committed",
+    ),
+    "acks": Column(INT16, "acknowledgements that a Produce asks for: -1 all"),
     "error": Column(INT16, "Kafka's error code; negative ones are the client's own; 0 none"),
     "high_watermark": Column(INT64, "as the node answered"),
     "last_stable_offset": Column(INT64, "as the node answered"),
     "log_start": Column(INT64, "as the node answered"),
     "leader": Column(INT32, "node that leads the partition, as the answer says; -1 none"),
-    "leader_epoch": Column(INT32, "epoch of that leader"),
+    "leader_epoch": Column(INT32, "epoch of that leader; of a Fetch exchange: the one that its request names"),
     "producer_id": Column(INT64, "Kafka's producer id"),
     "producer_epoch": Column(INT16, "Kafka's producer epoch"),
+    "crc": Column(INT32, "checksum in the header of a batch, read as a signed number; a batch that is sent again has the same"),
+    "generation": Column(INT32, "generation of the consumer group"),
     "connection": Column(INT32, "number of the client connection at the tap"),
     "stage": Column(INT8, "of a fault: 1 injected, 2 bit, 3 undone, 4 missed, 5 failed"),
     "fault": Column(INT32, "number of the fault in the run"),
     "brokers": Column(TEXT, "node ids a Metadata answer lists, comma-separated, rising"),
     "isr": Column(TEXT, "in-sync replicas a Metadata answer gives, comma-separated, rising"),
     "client": Column(TEXT, "client id of the request"),
-    "name": Column(TEXT, "name of the fault, the phase or the log pattern"),
-    "detail": Column(TEXT, "an error's text, a fault's proof, a log line"),
+    "name": Column(TEXT, "name of the fault, the phase or the log pattern; of an exchange: what bent it"),
+    "detail": Column(
+        TEXT, "an error's text, a fault's proof, a log line; of an exchange: the transaction, group or address it names"
+    ),
 }
 
 _ALWAYS = ("event", "time", "process")
@@ -179,9 +201,10 @@ KINDS: dict[Kind, tuple[str, ...]] = {
         "last_stable_offset", "log_start", "leader", "leader_epoch", "count", "error", "brokers", "isr", "detail",
     ),
     Kind.EXCHANGE: (
-        *_ALWAYS, "invoked", "connection", "client", "node", "api", "api_version", "topic", "partition", "offset",
-        "count", "error", "high_watermark", "last_stable_offset", "log_start", "leader", "leader_epoch",
-        "producer_id", "producer_epoch", "sequence", "brokers", "detail",
+        *_ALWAYS, "op", "invoked", "type", "connection", "client", "node", "api", "api_version", "name", "topic",
+        "partition", "offset", "asked", "view", "count", "error", "high_watermark", "last_stable_offset", "log_start",
+        "leader", "leader_epoch", "acks", "producer_id", "producer_epoch", "sequence", "crc", "generation", "brokers",
+        "isr", "detail",
     ),
     Kind.FAULT: (*_ALWAYS, "fault", "stage", "name", "node", "topic", "partition", "leader", "leader_epoch", "detail"),
     Kind.BROKER: (
@@ -194,6 +217,11 @@ KINDS: dict[Kind, tuple[str, ...]] = {
 def row_type(kind: Kind) -> np.dtype[Any]:
     """A row of this kind in a segment: packed, in the order of the schema."""
     return np.dtype([(name, COLUMNS[name].stored) for name in KINDS[kind]])
+
+
+def row_struct(kind: Kind) -> struct.Struct:
+    """The same for rows that are packed one by one."""
+    return struct.Struct("<" + "".join(_PACKED[COLUMNS[name].stored.itemsize] for name in KINDS[kind]))
 
 
 def now() -> int:
@@ -241,6 +269,17 @@ class Recorder:
             table[name] = values
         self._next_event += rows
         self._writer.append(kind, rows, body)
+
+    def append(self, kind: Kind, rows: int, body: bytes | bytearray) -> None:
+        """Append rows that are packed already, with events from `new_events` in them."""
+        if rows:
+            self._writer.append(kind, rows, body)
+
+    def new_events(self, count: int) -> int:
+        """The first of that many new event ids."""
+        first = self._next_event
+        self._next_event += count
+        return first
 
     def new_ops(self, count: int) -> int:
         """The first of that many new operation ids."""

@@ -82,7 +82,8 @@ def seal(run: Path) -> None:
     segments, damage = _segments(run / SEGMENTS)
     holes = any(segment.has_holes for segment in segments)
     texts = {OPEN: 0}
-    sources = [_Source(segment, texts) for segment in segments if segment.process is not None]
+    numbers = _topic_numbers(segments)
+    sources = [_Source(segment, texts, numbers) for segment in segments if segment.process is not None]
     open_ops = _open_operations(sources)
     files = []
     for kind in Kind:
@@ -95,7 +96,7 @@ def seal(run: Path) -> None:
         "schema_version": SCHEMA_VERSION,
         "files": files,
         "processes": {str(s.segment.process): s.segment.about for s in sources},
-        "topics": {str(n): name for s in sources for n, name in sorted(s.segment.topics.items())},
+        "topics": {str(number): name for name, number in numbers.items()},
         "damage": [*damage, *(sentence for segment in segments for sentence in segment.damage)],
         "damaged_processes": sorted({process for segment in segments if (process := _owner(segment)) is not None}),
         "has_holes": holes,
@@ -116,8 +117,9 @@ def last_acknowledged(run: Path) -> dict[tuple[int, int], int]:
     """The highest acknowledged offset of each topic and partition, while the history is still in segments."""
     highest: dict[tuple[int, int], int] = {}
     segments, _ = _segments(run / SEGMENTS)
+    numbers = _topic_numbers(segments)
     for segment in segments:
-        for rows in _Source(segment, {}).blocks(Kind.COMPLETE):
+        for rows in _Source(segment, {}, numbers).blocks(Kind.COMPLETE):
             sends = rows[(rows["type"] == Type.OK) & (rows["f"] == F.SEND)]
             if not len(sends):
                 continue
@@ -132,7 +134,25 @@ def last_acknowledged(run: Path) -> dict[tuple[int, int], int]:
 
 def topics_of(run: Path) -> dict[int, str]:
     """The names of the topics that were used, while the history is still in segments."""
-    return {number: name for segment in _segments(run / SEGMENTS)[0] for number, name in segment.topics.items()}
+    return {number: name for name, number in _topic_numbers(_segments(run / SEGMENTS)[0]).items()}
+
+
+def _topic_numbers(segments: list[Segment]) -> dict[str, int]:
+    """One number for each name, whatever its processes call it: the smallest, or a new one if that is taken."""
+    smallest: dict[str, int] = {}
+    for segment in segments:
+        for number, name in segment.topics.items():
+            smallest[name] = min(number, smallest.get(name, number))
+    numbers: dict[str, int] = {}
+    taken: set[int] = set()
+    free = max((number for segment in segments for number in segment.topics), default=-1) + 1
+    for number, name in sorted((number, name) for name, number in smallest.items()):
+        if number in taken:
+            numbers[name], free = free, free + 1
+        else:
+            numbers[name] = number
+            taken.add(number)
+    return numbers
 
 
 def _segments(directory: Path) -> tuple[list[Segment], list[str]]:
@@ -158,14 +178,16 @@ def _owner(segment: Segment) -> int | None:
 
 
 class _Source:
-    """The rows of one segment, by kind and in blocks; its numbers of texts become those of the whole history."""
+    """The rows of one segment, by kind and in blocks; its texts and topics get their numbers of the whole history."""
 
-    def __init__(self, segment: Segment, texts: dict[str, int]) -> None:
+    def __init__(self, segment: Segment, texts: dict[str, int], topics: dict[str, int]) -> None:
         self.segment = segment
         # the last entry stands for null, and for a text that was lost
         self._renumbered = np.full(max(segment.texts, default=-1) + 2, COLUMNS["detail"].null, np.int32)
         for number, text in segment.texts.items():
             self._renumbered[number] = texts.setdefault(text, len(texts))
+        changed = [(own, topics[name]) for own, name in sorted(segment.topics.items()) if topics[name] != own]
+        self._topics = np.array(changed, np.int32).reshape(-1, 2)
 
     def blocks(self, kind: Kind) -> Iterator[Rows]:
         """Rows in the order of time."""
@@ -191,6 +213,10 @@ class _Source:
                 numbers = rows[name]
                 lost = (numbers < 0) | (numbers >= len(self._renumbered) - 1)
                 rows[name] = self._renumbered[np.where(lost, -1, numbers)]
+        if len(self._topics) and "topic" in KINDS[kind]:
+            own, common = self._topics.T
+            places = np.minimum(np.searchsorted(own, rows["topic"]), len(own) - 1)
+            rows["topic"] = np.where(own[places] == rows["topic"], common[places], rows["topic"])
         return _in_time_order(rows)
 
 

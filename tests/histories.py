@@ -11,6 +11,8 @@ unless it ends with its own, as in `[3..7]`. `1@4` is offset 4 of partition 1, `
                                    `epoch 4` the leader epoch that it named
     n1 list ─ @7                   the end offset
     n1 metadata ─ epoch 4          the leader epoch
+    t1 fetch ─ @7                  the same, seen by the tap of a node: `version 10` makes it a fetch that followers
+                                   refuse, and `lost` one whose answer the client never got
 """
 
 from __future__ import annotations
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
     from checkers.results import Finding
 
 SECOND_NS = 1_000_000_000
-ROLES = {"p": ("producer", 0), "c": ("consumer", 100), "r": ("final", 200), "n": ("probe", 300), "x": ("runner", 400)}
+ROLES = {"p": ("producer", 0), "c": ("consumer", 100), "r": ("final", 200), "n": ("probe", 300), "x": ("runner", 400),
+         "t": ("tap", 500)}  # fmt: skip
 NOBODY = 99  # the process that should have sent a value nobody sent
 VALUES_OF_A_TOPIC = 1000
-_LINE = re.compile(r"([pcrn])(\d+) (\w+) ?(\w*) ─ (.*?)(?: \[(\d+)\.\.(\d+)\])?$")
+_LINE = re.compile(r"([pcrnt])(\d+) (\w+) ?(\w*) ─ (.*?)(?: \[(\d+)\.\.(\d+)\])?$")
 _PLACE = re.compile(r"(\d*)@(-?\d*)")
 _RECORD = re.compile(r"(\d*)@(\d+):([!?]|~?\w)")
 _MARKS = {"!": Status.CORRUPT, "?": Status.FOREIGN}
@@ -63,7 +66,7 @@ class Rows:
     _counter: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, kind: Kind, who: str, **columns: Any) -> None:
-        """One event of `p1`, `c1`, `r1`, `n1` or `x1`."""
+        """One event of `p1`, `c1`, `r1`, `n1`, `t1` or `x1`."""
         role, base = ROLES[who[0]]
         process = base + int(who[1:])
         self.processes[process] = {"role": role}
@@ -155,7 +158,7 @@ def _final(rows: Rows, who: str, outcome: str, common: dict[str, int]) -> None:
 
 def _probe(rows: Rows, who: str, action: str, outcome: str, common: dict[str, int]) -> None:
     words = outcome.split()
-    extra = {name: int(words[words.index(name) + 1]) for name in ("from", "error", "epoch") if name in words}
+    extra = {name: int(words[words.index(name) + 1]) for name in ("from", "error", "epoch", "version") if name in words}
     place = _place(outcome)
     columns: dict[str, Any] = {"node": int(who[1:]), "error": extra.get("error", 0), "partition": place["partition"]}
     if action == "fetch":
@@ -165,7 +168,9 @@ def _probe(rows: Rows, who: str, action: str, outcome: str, common: dict[str, in
         columns |= {"api": 2, "view": View.LATEST, "offset": place["offset"]}
     else:
         columns |= {"api": 3, "leader_epoch": extra["epoch"]}
-    rows.add(Kind.PROBE, who, **columns, **common)
+    if who[0] == "t":
+        columns |= {"type": Type.INFO if "lost" in words else Type.OK, "api_version": extra.get("version", 12)}
+    rows.add(Kind.EXCHANGE if who[0] == "t" else Kind.PROBE, who, **columns, **common)
 
 
 def told(finding: Finding) -> str:

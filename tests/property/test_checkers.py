@@ -52,12 +52,26 @@ def _event(random: Random, what: str) -> Event:
     else:
         event |= {"api": random.choice([1, 1, 2, 2, 3]), "node": random.randint(1, 3), "shown": random.randint(0, 4)}
         event |= {"start": random.choice([0, 0, 0, 2]), "error": random.choice([0, 0, 0, 6])}
+        event |= {
+            "epoch": random.choice([None, 1, 2]),
+            "version": random.choice([10, 12]),
+            "type": random.choice([1, 1, 3]),
+        }
     return event
 
 
 def _history(random: Random) -> list[Event]:
     """One with a lot of sends, of reads, of answers or of everything."""
-    kinds = random.choice([["send", "final"], ["send", "read", "final"], ["probe"], ["send", "read", "final", "probe"]])
+    kinds = random.choice(
+        [
+            ["send", "final"],
+            ["send", "read", "final"],
+            ["probe"],
+            ["exchange"],
+            ["probe", "exchange"],
+            ["send", "read", "final", "probe", "exchange"],
+        ]
+    )
     return [_event(random, random.choice(kinds)) for _ in range(random.randint(4, 16))]
 
 
@@ -78,6 +92,8 @@ def _write(rows: Rows, topic: int, events: list[Event]) -> None:
                 Kind.COMPLETE, "p1", f=F.SEND, op=value, value=value, partition=_home(event["name"]),
                 type=event["type"], offset=event["offset"] if event["type"] == Type.OK else None, **common,
             )  # fmt: skip
+        elif event["what"] == "send":
+            continue
         elif event["what"] == "read":
             known = event["status"] in {Status.GOOD, Status.MISROUTED}
             partition = _home(event["name"]) ^ (event["status"] == Status.MISROUTED)
@@ -96,18 +112,23 @@ def _write(rows: Rows, topic: int, events: list[Event]) -> None:
                 end=1,
                 **common,
             )
-        elif event["what"] == "probe":
-            _write_probe(rows, event, common)
+        else:
+            _write_answer(rows, event, common)
 
 
-def _write_probe(rows: Rows, event: Event, common: dict[str, int]) -> None:
+def _write_answer(rows: Rows, event: Event, common: dict[str, int]) -> None:
     shown = {
         1: {"high_watermark": event["shown"], "log_start": event["start"]},
         2: {"offset": event["shown"], "view": View.LATEST},
         3: {"leader_epoch": event["shown"]},
     }[event["api"]]
-    names = ("api", "node", "partition", "error")
-    rows.add(Kind.PROBE, "n1", **{name: event[name] for name in names}, **shown, **common)
+    names = ["api", "node", "partition", "error"]
+    if event["what"] == "exchange":
+        names.append("type")
+        told = {"leader_epoch": event["epoch"]} if event["api"] == 1 else {}
+        shown |= {"api_version": event["version"], **told}
+    kind, who = (Kind.EXCHANGE, "t1") if event["what"] == "exchange" else (Kind.PROBE, "n1")
+    rows.add(kind, who, **{name: event[name] for name in names}, **shown, **common)
 
 
 def _same(one: Event, other: Event) -> bool:
@@ -192,28 +213,41 @@ def _of_offsets(rows: Rows) -> set[tuple[Any, ...]]:
     }
 
 
+def _answers(rows: Rows) -> Iterator[Event]:
+    """Answers, with the nodes that they may be compared with and the leader epoch that they tell."""
+    for row in rows.events[Kind.PROBE]:
+        if not row["error"]:
+            yield {**row, "scope": "everywhere", "told": None}
+    for row in rows.events[Kind.EXCHANGE]:
+        if not row["error"] and row["type"] == Type.OK:
+            told = row["leader_epoch"] if row["api"] == 1 else None
+            of_leader = told is not None and row["api_version"] == 10
+            yield {**row, "scope": "everywhere" if of_leader else row["node"], "told": told}
+
+
 def _regressions(rows: Rows) -> set[tuple[Any, ...]]:
     """Every answer against every other: anomaly, topic, partition, node, tags, first moment."""
-    answers: dict[tuple[int, int, int], list[Event]] = defaultdict(list)
+    answers: dict[tuple[Any, ...], list[Event]] = defaultdict(list)
     epochs: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
-    for row in rows.events[Kind.PROBE]:
+    for row in _answers(rows):
         place = (row["topic"], row["partition"])
-        if row["error"]:
-            continue
         if row["api"] == 3:
             seen = epochs[place]
             seen[row["leader_epoch"]] = min(row["time"], seen.get(row["leader_epoch"], row["time"]))
         else:
-            answers[row["api"], *place].append({**row, "shown": row["high_watermark" if row["api"] == 1 else "offset"]})
+            shown = row["high_watermark" if row["api"] == 1 else "offset"]
+            answers[row["api"], *place, row["scope"]].append({**row, "shown": shown})
     first: dict[tuple[Any, ...], int] = {}
-    for (api, topic, partition), all_answers in answers.items():
+    for (api, topic, partition, _), all_answers in answers.items():
         rises = [seen for _, seen in sorted(epochs[topic, partition].items())][1:]
 
-        def era(row: Event, rises: list[int] = rises) -> int | None:
+        def era(row: Event, rises: list[int] = rises) -> tuple[str, int] | None:
+            if row["told"] is not None:
+                return "told", row["told"]
             near = (row["invoked"] - SETTLING_NS, row["time"] + SETTLING_NS)
             if any(near[0] <= rise <= near[1] for rise in rises):
                 return None
-            return sum(bool(rise <= row["invoked"]) for rise in rises)
+            return "seen", sum(bool(rise <= row["invoked"]) for rise in rises)
 
         for answer in all_answers:
             higher = [row for row in all_answers if row["time"] < answer["invoked"] and row["shown"] > answer["shown"]]
@@ -221,7 +255,7 @@ def _regressions(rows: Rows) -> set[tuple[Any, ...]]:
                 continue
             settled = [row for row in higher if era(answer) is not None and era(row) == era(answer)]
             change = "one epoch" if settled else "epoch rose"
-            if not epochs[topic, partition]:
+            if answer["told"] is None and not epochs[topic, partition]:
                 change = "epoch unknown"
             most = max(settled or higher, key=lambda row: (row["shown"], row["time"], row["node"]))
             scope = "same node" if most["node"] == answer["node"] else "across nodes"
@@ -273,7 +307,7 @@ def test_a_running_maximum_is_the_same_in_chunks(spark: SparkSession, seed: int,
     random = Random(seed)
     rows = Rows()
     for topic in range(20):
-        _write(rows, topic, [_event(random, "probe") for _ in range(20)])
+        _write(rows, topic, [_event(random, random.choice(["probe", "exchange"])) for _ in range(20)])
     with tempfile.TemporaryDirectory() as directory:
         sealed = rows.store(Path(directory))
         whole, chunked = History(spark, sealed), History(spark, sealed, chunk_rows=chunk_rows)

@@ -246,6 +246,35 @@ CASES = [
            n1 fetch ─ @8 [30..31]""",
         ("watermark-regression 0@7",),
     ),
+    Case(
+        "a regression that only a client's own requests show is found",
+        """t1 fetch ─ @7
+           t1 fetch ─ @6
+           t1 list ─ 1@7
+           t1 list ─ 1@6""",
+        ("watermark-regression 0@6", "end-offset-regression 1@6"),
+    ),
+    Case(
+        "a follower that a client reads from may lag",
+        """t1 fetch ─ @7 epoch 3
+           t2 fetch ─ @6 epoch 3
+           t2 fetch ─ @7 epoch 3
+           t1 fetch ─ @8 epoch 3
+           t2 list ─ @6""",
+    ),
+    Case(
+        "requests of clients and probes are compared where only leaders answer",
+        """n1 fetch ─ @7 epoch 3
+           t2 fetch ─ @6 epoch 3
+           t2 fetch ─ @5 epoch 3 version 10""",
+        ("watermark-regression 0@5",),
+    ),
+    Case(
+        "an answer that no client got, and one with an error, show nothing",
+        """t1 fetch ─ @9 lost
+           t1 fetch ─ @9 error 6
+           t1 fetch ─ @7""",
+    ),
 ]
 
 TAGS = {
@@ -273,6 +302,16 @@ TAGS = {
         n1 fetch ─ @7 [10..11]
         n1 metadata ─ epoch 5 [13..14]
         n1 fetch ─ @6 [12..13]""",
+    "one epoch, same node, in requests of clients": """t1 fetch ─ @7 epoch 3
+        t1 fetch ─ @6 epoch 3""",
+    "epoch unknown, same node, in requests of clients": """t1 fetch ─ @7
+        t1 fetch ─ @6""",
+    "epoch rose, same node, as metadata says that clients got": """t1 metadata ─ epoch 3
+        t1 fetch ─ @7
+        t2 metadata ─ epoch 4
+        t1 fetch ─ @6""",
+    "one epoch, across nodes, in requests of clients that only leaders answer": """t1 fetch ─ @7 epoch 3 version 10
+        t2 fetch ─ @6 epoch 3 version 10""",
     "epoch unknown, across nodes": """n1 fetch ─ @7
         n2 fetch ─ @6""",
 }
@@ -313,6 +352,31 @@ def test_a_regression_says_whose_and_whether_the_leader_changed(
     (finding,) = _findings(batch[1], len(CASES) + number)
     assert ", ".join(finding.tags) == ", ".join(list(TAGS)[number].split(", ")[:2])
     assert finding.detail.startswith("node 1 showed 7 at ")
+
+
+def test_watermarks_need_no_probes(spark: SparkSession, tmp_path: Path) -> None:
+    """What passed a tap is enough, and its clean part has no findings."""
+    rows = Rows()
+    write(rows, 0, "t1 fetch ─ @7\nt1 fetch ─ @6\nt1 list ─ @3\nt1 list ─ @3")
+    write(rows, 1, "t1 fetch ─ @6\nt1 fetch ─ @7\nt2 fetch ─ @6\nt1 list ─ @6\nt1 list ─ @7")
+    history = History(spark, rows.store(tmp_path))
+    found = watermarks.find_watermark_regressions(history).select("topic", "offset", "tags").collect()
+    assert [tuple(row) for row in found] == [(0, 6, ["epoch unknown", "same node"])]
+    assert watermarks.find_end_offset_regressions(history).count() == 0
+
+
+def test_watermarks_of_a_fetch_with_many_batches_are_one_answer(spark: SparkSession, tmp_path: Path) -> None:
+    """It has a row for each batch; and a topic that has no number is not compared with another one."""
+    rows = Rows()
+    for topic in (0, None):
+        for number, (mark, batches) in enumerate([(7, 2), (6, 5)]):
+            for _ in range(batches):
+                rows.add(
+                    Kind.EXCHANGE, "t1", op=number, type=1, api=1, api_version=12, error=0, node=1, topic=topic,
+                    partition=0, high_watermark=mark, invoked=10 * number, time=10 * number + 5,
+                )  # fmt: skip
+    found = watermarks.find_watermark_regressions(History(spark, rows.store(tmp_path))).collect()
+    assert [(row.topic, row.detail.split(", ")[-1]) for row in found] == [(0, "and so in 1 answers")]
 
 
 def test_counts_are_those_of_the_findings(batch: tuple[History, CheckResults]) -> None:

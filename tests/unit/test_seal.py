@@ -244,3 +244,47 @@ def test_without_its_manifest_a_sealed_history_is_not_made_anew(tmp_path: Path) 
     with pytest.raises(TidegaugeError, match="cannot be understood"):
         open_history(tmp_path)
     assert (tmp_path / "history" / "kind=invoke").is_dir()
+
+
+def record_topics(run: Path, process: int, topics: dict[int, str], used: list[int]) -> None:
+    """A process that numbers topics in its own way, and sends one message to each of some."""
+    with Recorder(segment_path(run, process), process) as recorder:
+        for number, name in topics.items():
+            recorder.topic(number, name)
+        for number in used:
+            recorder.write(Kind.COMPLETE, f=F.SEND, type=Type.OK, topic=number, partition=0, offset=process)
+            recorder.write(Kind.EXCHANGE, topic=number, partition=0)
+            recorder.write(Kind.PHASE, name="no topic at all")
+
+
+def test_a_topic_has_one_number_whatever_its_processes_call_it(tmp_path: Path) -> None:
+    """The smallest; rows without a topic, and those whose topic nobody named, stay as they are."""
+    null = COLUMNS["topic"].null
+    record_topics(tmp_path, 1, {0: "orders", 1: "bills"}, [0, 1])
+    record_topics(tmp_path, 2, {1000: "bills", 1001: "mine", 1002: "orders"}, [1002, 1001, 1000, null, 77])
+    assert last_acknowledged(tmp_path) == {
+        (0, 0): 2, (1, 0): 2, (1001, 0): 2, (77, 0): 2, (null, 0): 2,
+    }  # fmt: skip
+    assert topics_of(tmp_path) == {0: "orders", 1: "bills", 1001: "mine"}
+    sealed = open_history(tmp_path)
+    assert sealed.topics == {0: "orders", 1: "bills", 1001: "mine"}
+    for kind in (Kind.COMPLETE, Kind.EXCHANGE):
+        assert [row["topic"] for row in rows(sealed, kind)] == [0, 1, 0, 1001, 1, None, 77]
+    assert sealed.rows[Kind.PHASE] == 7
+
+
+def test_two_topics_never_share_a_number(tmp_path: Path) -> None:
+    """Two processes that made up the same number for different topics are told apart."""
+    record_topics(tmp_path, 1, {1000: "b", 1001: "c"}, [1000, 1001])
+    record_topics(tmp_path, 2, {1000: "a", 1001: "b"}, [1000, 1001])
+    sealed = open_history(tmp_path)
+    assert sorted(sealed.topics.values()) == ["a", "b", "c"]
+    assert [sealed.topics[row["topic"]] for row in rows(sealed, Kind.EXCHANGE)] == ["b", "c", "a", "b"]
+
+
+def test_one_process_may_call_a_topic_by_two_numbers(tmp_path: Path) -> None:
+    """Both are the same topic."""
+    record_topics(tmp_path, 1, {5: "a", 3: "a"}, [5, 3])
+    sealed = open_history(tmp_path)
+    assert sealed.topics == {3: "a"}
+    assert [row["topic"] for row in rows(sealed, Kind.EXCHANGE)] == [3, 3]
