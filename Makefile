@@ -5,7 +5,7 @@ ARGS ?=
 
 BOOTSTRAP = $(PYTHON) harness/bootstrap.py
 
-.PHONY: help demo test lint bench bench-record lock schema clean
+.PHONY: help demo test lint bench bench-record bench-tap lock schema clean
 .DEFAULT_GOAL := help
 
 define HELP
@@ -18,6 +18,8 @@ Tidegauge finds out whether a Kafka-protocol broker keeps its promises while thi
   make bench    how fast clusters start and end, each kind in turn
   make bench-record
                 what recording costs: both clients bare and recorded, and the recorder alone
+  make bench-tap
+                what the tap costs: rates and latencies, direct and through it
   make lock     pin the dependencies and Kafka's archives anew
                   make lock ARGS=--upgrade           take newer versions of the dependencies
   make schema   write docs/scenario.schema.json anew
@@ -53,6 +55,10 @@ bench:
 bench-record:
 	@$(BOOTSTRAP)
 	@.venv/bin/python -m bench.record $(ARGS)
+
+bench-tap:
+	@$(BOOTSTRAP)
+	@.venv/bin/python -m bench.tap $(ARGS)
 
 schema:
 	@$(BOOTSTRAP)

@@ -5,37 +5,46 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Literal, NoReturn
 
 import typer
-from rich.console import Console
 
 import harness
-from harness import detached, doctor, show, show_run
+from harness import doctor, show, show_run
 from harness import scenario as scenarios
 from harness import store as stored
 from harness.checking import check_again
-from harness.clusters.base import Cluster
-from harness.clusters.spec import ClusterSpec, Kind
-from harness.clusters.target import load_target
-from harness.clusters.which_image import Consent, build_for
+from harness.cli_cluster import cluster_app, image_app
+from harness.cli_options import (
+    CLUSTER_HELP,
+    TARGET_HELP,
+    VERSION_HELP,
+    ImageOption,
+    JsonFlag,
+    StoreOption,
+    TlsCaOption,
+    TlsCertOption,
+    TlsKeyOption,
+    TlsOption,
+    VersionOption,
+    clean_up,
+    consent,
+    err,
+    out,
+    parts,
+)
+from harness.clusters.spec import Kind
 from harness.config import parse
-from harness.errors import ClusterError, Exit, Interrupted, TidegaugeError, from_os_error, unexpected
-from harness.guard import sweep
-from harness.keeper import stay
+from harness.errors import Exit, Interrupted, TidegaugeError, from_os_error, unexpected
 from harness.listing import What, listing
 from harness.live import viewed_on
-from harness.progress import shown_on
 from harness.runner import run_scenario
-from harness.security import Mechanism
-from harness.store import STORE_VARIABLE, store_dir
-
-out = Console()
-err = Console(stderr=True)
+from harness.security import from_environment
+from harness.store import store_dir
+from harness.tap import standalone
 
 # typer carries a copy of click, or depends on it, by version; this is the base of its errors either way
 ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
@@ -53,37 +62,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-cluster_app = typer.Typer(
-    help="Start, look at and remove clusters: three real brokers as processes, containers, or somebody else's.",
-    no_args_is_help=True,
-)
-image_app = typer.Typer(help="Images for --cluster docker.", no_args_is_help=True)
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(image_app, name="image")
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-NameArgument = Annotated[str | None, typer.Argument(help="The cluster's name; not needed when only one is up.")]
-CLUSTER_HELP = "local: processes on loopback · docker: containers · external: runs already."
-VERSION_HELP = "4.3.1 unless given; 4.1 means the newest 4.1.x we know."
-TARGET_HELP = "The product: a name we ship, or a target file (docs/targets.md)."
-KindOption = Annotated[Kind, typer.Option("--cluster", help=CLUSTER_HELP)]
-VersionOption = Annotated[str | None, typer.Option("--kafka-version", help=VERSION_HELP)]
-TargetOption = Annotated[str, typer.Option(help=TARGET_HELP)]
-StoreOption = Annotated[
-    Path | None, typer.Option(help="Where runs are kept.", envvar=STORE_VARIABLE, show_default="./store")
-]
-PortsOption = Annotated[
-    str, typer.Option(metavar="P1,P2,P3", help="Client ports, one per node; free ones are chosen unless given.")
-]
-NetnsOption = Annotated[bool, typer.Option("--netns", help="A network namespace per node (local, Linux, root).")]
-ImageOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--build-image/--no-build-image",
-        help="Build an image here when none can be pulled; asks on a terminal unless given.",
-        show_default=False,
-    ),
-]
 
 
 @app.command()
@@ -97,7 +77,7 @@ def demo(
     as_json: JsonFlag = False,
 ) -> None:
     """The notes' test: three brokers, 5,000 messages sent and read back, and what arrived per partition."""
-    _sweep()
+    clean_up()
     given = scenarios.load(None, {"cluster": {"kind": cluster, "version": kafka_version}})
     _run(given, store, build_image, as_json=as_json)
 
@@ -147,6 +127,22 @@ def run(
             "(cluster.netns=true); may be repeated, TIDEGAUGE_SET may hold some; see `tidegauge list workloads`.",
         ),
     ] = None,
+    broken: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--broken",
+            "-b",
+            metavar="NAME",
+            envvar="TIDEGAUGE_BROKEN",
+            help="A bug that the taps play, so that correct brokers misbehave (`tidegauge list broken`).",
+        ),
+    ] = None,
+    tap: Annotated[
+        bool | None,
+        typer.Option(
+            "--tap/--no-tap", envvar="TIDEGAUGE_TAP", help="Whether clients go through taps.", show_default="tap"
+        ),
+    ] = None,
     store: StoreOption = None,
     build_image: ImageOption = None,
     as_json: JsonFlag = False,
@@ -158,7 +154,7 @@ def run(
 
     [dim]tidegauge run -w large-batch -n leader-kill --cluster docker --time 60 --seed 7 --set acks=all[/]
     """
-    _sweep()
+    clean_up()
     given = scenarios.load(
         scenarios.find(scenario) if scenario else None,
         {
@@ -170,17 +166,65 @@ def run(
                     "kind": cluster,
                     "version": kafka_version,
                     "target": target,
-                    "bootstrap": _parts(bootstrap) if bootstrap else None,
+                    "bootstrap": parts(bootstrap) if bootstrap else None,
                 }.items()
                 if value is not None
             }
             or None,
+            "tap": {key: value for key, value in (("on", tap), ("broken", broken)) if value not in (None, [])} or None,
             "time": time,
             "seed": seed,
         },
         [*os.environ.get("TIDEGAUGE_SET", "").split(), *(settings or [])],
     )
     _run(given, store, build_image, as_json=as_json)
+
+
+@app.command()
+def tap(
+    upstream: Annotated[
+        str, typer.Option(metavar="HOST:PORT,...", help="The brokers; one is enough to find the rest.")
+    ],
+    record: Annotated[Path, typer.Option(metavar="DIR", help="A new directory for what passes.")],
+    ports: Annotated[
+        str, typer.Option(metavar="P1,P2,...", help="Where to listen, one for each upstream; free ones unless given.")
+    ] = "",
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Rules: tables named rule, or a scenario (docs/tap.md).")
+    ] = None,
+    broken: Annotated[
+        list[str] | None,
+        typer.Option("--broken", "-b", metavar="NAME", help="A bug to play (`tidegauge list broken`)."),
+    ] = None,
+    time: Annotated[str | None, typer.Option("--time", "-t", help="Stop by itself: 45, 90s, 5m.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Repeats the chances of rules.")] = 0,
+    tls: TlsOption = False,
+    tls_ca: TlsCaOption = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Put taps before any cluster, for any client: see and bend its traffic, and have it checked.
+
+    Point the application at the addresses that are printed. Brokers are reached with TLS when asked to; SASL passes
+    through, so the application keeps its own user name and password. Ctrl-C ends it; then
+    [dim]tidegauge check DIR[/] says what was wrong with what passed.
+    """
+    security = from_environment(tls=tls, ca_file=tls_ca, certificate_file=tls_cert, key_file=tls_key, mechanism=None)
+    given = {
+        "upstreams": parts(upstream),
+        "directory": record,
+        "security": security,
+        "spec": standalone.read_spec(rules, broken or []),
+        "ports": parts(ports),
+        "seed": seed,
+        "time": time,
+    }
+    recording = parse(standalone.Recording, given, "the command line")
+    with viewed_on(err) as view:
+        view.phase("tap", recording.time)
+        seen = standalone.record(recording, sys.argv, view, lambda taps: show_run.taps(out, taps, as_json=as_json))
+    show_run.recorded(out, seen, as_json=as_json)
 
 
 @app.command()
@@ -216,111 +260,6 @@ def examine(as_json: JsonFlag = False) -> None:
     show.checks(out, checks, as_json=as_json)
     able = all(check.ok for check in checks if check.needed_for_local)
     raise typer.Exit(Exit.VALID if able else Exit.CANNOT_HERE)
-
-
-@cluster_app.command()
-def up(
-    cluster: KindOption = "local",
-    kafka_version: VersionOption = None,
-    target: TargetOption = "kafka",
-    ports: PortsOption = "",
-    netns: NetnsOption = False,
-    build_image: ImageOption = None,
-    bootstrap: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of an external cluster.")] = "",
-    tls: Annotated[bool, typer.Option("--tls", help="External: connect with TLS; certificates are verified.")] = False,
-    tls_ca: Annotated[Path | None, typer.Option(help="External: certificate authority to trust (PEM).")] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="External: client certificate (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="External: client key (PEM).")] = None,
-    sasl: Annotated[
-        Mechanism | None,
-        typer.Option(
-            help="External: SASL; TIDEGAUGE_SASL_USERNAME and TIDEGAUGE_SASL_PASSWORD (or ..._PASSWORD_FILE) say who."
-        ),
-    ] = None,
-    foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay until Ctrl-C, then remove the cluster.")
-    ] = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Start a cluster and leave it up until `cluster down`.
-
-    With --json the cluster's id, nodes, addresses and the pid of the harness that holds it are printed; when that
-    process ends in any way, the cluster goes with it.
-    """
-    _sweep()
-    held: Cluster | None = None
-    try:
-        with shown_on(err) as progress:
-            spec = _spec(
-                kind=cluster,
-                version=kafka_version,
-                target=target,
-                netns=netns,
-                ports=_parts(ports),
-                bootstrap=_parts(bootstrap),
-                tls=tls,
-                ca_file=tls_ca,
-                certificate_file=tls_cert,
-                key_file=tls_key,
-                mechanism=sasl,
-            ).with_image(_consent(build_image), progress)
-            held = detached.hold(spec, progress) if foreground else None
-            description = held.describe().as_json() if held else detached.bring_up(spec, progress)
-        with detached.removed_if_not_told(description):
-            show.cluster(out, description, as_json=as_json)
-        if held:
-            show.line(err, ("up until Ctrl-C", "dim"))
-            stay(held, threading.Event())
-    finally:
-        if held:
-            held.stop()
-
-
-@cluster_app.command()
-def down(
-    name: NameArgument = None,
-    every: Annotated[bool, typer.Option("--all", help="Every cluster that `cluster up` left up.")] = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Remove a cluster: its processes, containers, networks, ports and directory."""
-    left = sweep()
-    chosen = detached.left_up() if every else [detached.find(name)]
-    for cluster in chosen:
-        detached.take_down(cluster)
-    show.removed(out, [cluster.name for cluster in chosen], as_json=as_json)
-    if left:
-        raise ClusterError(f"a killed harness left more behind ({'; '.join(left)})", "mend what it names, try again")
-
-
-@cluster_app.command()
-def status(name: NameArgument = None, as_json: JsonFlag = False) -> None:
-    """The clusters that are up, and how each node answers."""
-    _sweep()
-    clusters = [detached.find(name)] if name else detached.running()
-    show.status(
-        out, [{**cluster.description, "nodes": detached.health(cluster)} for cluster in clusters], as_json=as_json
-    )
-
-
-@cluster_app.command()
-def logs(
-    name: NameArgument = None,
-    node: Annotated[int | None, typer.Option(help="Only this node.")] = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of the last lines.")] = 50,
-    as_json: JsonFlag = False,
-) -> None:
-    """The last lines of the nodes' logs."""
-    cluster = detached.find(name)
-    ids = [node] if node is not None else [each["id"] for each in cluster.description["nodes"]]
-    show.logs(out, {node_id: detached.log_lines(cluster, node_id, lines) for node_id in ids}, as_json=as_json)
-
-
-@image_app.command()
-def build(kafka_version: VersionOption = None, as_json: JsonFlag = False) -> None:
-    """Make an image of Apache Kafka on this machine, without a registry; compose and the harness use it."""
-    with shown_on(err) as progress:
-        name = build_for(load_target("kafka", kafka_version), progress)
-    show.image(out, name, as_json=as_json)
 
 
 @app.callback(invoke_without_command=True)
@@ -371,33 +310,8 @@ def _run(given: scenarios.Scenario, store: Path | None, build_image: bool | None
     """Run a scenario and end with its verdict."""
     show_run.headline(err, given)
     with viewed_on(err) as view:
-        scenario = given.with_cluster(given.cluster.with_image(_consent(build_image), view))
+        scenario = given.with_cluster(given.cluster.with_image(consent(build_image), view))
         checked = run_scenario(
             scenario, store_dir(store), sys.argv, view, lambda each: show_run.verdicts(out, [each], as_json=as_json)
         )
     raise typer.Exit(checked.exit_code)
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _spec(**given: object) -> ClusterSpec:
-    return parse(ClusterSpec, given, "the command line").checked()
-
-
-def _consent(decided: bool | None) -> Consent:
-    def consent(question: str) -> bool:
-        if decided is not None:
-            return decided
-        if sys.stdin.isatty() and err.is_terminal:
-            return typer.confirm(question, default=True, err=True)
-        show.line(err, f"{question} Yes: not a terminal, and --no-build-image was not given.")
-        return True
-
-    return consent
-
-
-def _sweep() -> None:
-    for sentence in sweep():
-        show.line(err, ("a killed harness left this behind, and it cannot be removed:", "yellow"), f" {sentence}")

@@ -10,10 +10,11 @@ from checkers.engine import FAMILIES
 from harness.errors import TidegaugeError
 from harness.scenario import SHIPPED, load
 from harness.store import runs
+from harness.tap.broken import BROKEN
 from nemesis import FAULTS
 from workloads import WORKLOADS
 
-What = Literal["runs", "workloads", "nemeses", "checkers", "scenarios"]
+What = Literal["runs", "workloads", "nemeses", "checkers", "scenarios", "broken"]
 Rows = list[dict[str, Any]]
 
 
@@ -25,6 +26,7 @@ def listing(what: What, store: Path) -> Rows:
         "nemeses": _nemeses,
         "checkers": _checkers,
         "scenarios": _scenarios,
+        "broken": _broken,
     }
     return tables[what]()
 
@@ -88,3 +90,11 @@ def _scenarios() -> Rows:
         about = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
         rows.append({"name": path.stem, "about": about, "workload": scenario.workload, "time_s": scenario.time})
     return rows
+
+
+def _broken() -> Rows:
+    """The bugs that taps can play: `tidegauge run --broken NAME`."""
+    return [
+        {"name": f"{name}[:{kind.argument}]" if kind.argument else name, "plays": (kind.__doc__ or "").splitlines()[0]}
+        for name, kind in BROKEN.items()
+    ]

@@ -18,8 +18,10 @@ from harness.live import Standing, View
 from harness.observe import ClusterView, observe
 from harness.scenario import Scenario, derived_seed
 from harness.seal import segment_path
+from harness.security import Security, SecuritySpec
 from harness.stop import Stop
 from harness.store import Run
+from harness.tap.taps import Taps
 from nemesis.conductor import Conductor
 from workloads import find_workload
 from workloads.base import (
@@ -30,7 +32,6 @@ from workloads.base import (
     FinalTarget,
     NodeAddress,
     Role,
-    SecuritySpec,
     TopicSpec,
     WorkerConfig,
 )
@@ -45,12 +46,22 @@ FINISH_TIMEOUT_S = 150.0  # for workers to flush: longer than clients try to del
 LEADERS_SHOWN = 6
 
 
+@dataclass(frozen=True)
+class Front:
+    """What clients connect to: the brokers themselves, or the taps before them."""
+
+    nodes: tuple[NodeAddress, ...]
+    security: Security
+    taps: Taps | None = None
+
+
 @dataclass
 class Load:
     """The workers of a run, and what they are told."""
 
     scenario: Scenario
     cluster: Cluster
+    front: Front
     fleet: Fleet
     run_dir: Path
     prefix: str  # of topic names
@@ -65,9 +76,8 @@ class Load:
         self._stages: list[list[Role]] = self._workload.stages(settings, self.faults)
         self._next_process = FIRST_WORKER
         self._leaders = ""
-        self.started: dict[int, str] = {}
         self.was_cut_short = False
-        protocol = self.cluster.security.protocol
+        protocol = self.front.security.protocol
         self.no_probes = "" if protocol == "PLAINTEXT" else f"nodes cannot be asked one by one over {protocol}"
         self.ends_by_itself = all(role.finite for stage in self._stages for role in stage)
         patience_s = settings.consumer_timeout_ms / 1000 if self.ends_by_itself else 0
@@ -107,6 +117,8 @@ class Load:
             self._tick(conductor, view)
             cue = self._cue(conductor, cue)
             elapsed_s = time.monotonic() - began_s
+            if self._nobody_gets_through:
+                break
             if elapsed_s > self.limit_s:
                 view.happened(f"the load was not over after {self.limit_s:.0f} s and is stopped")
                 self.was_cut_short = True
@@ -125,7 +137,7 @@ class Load:
         self.fleet.tell({"stop": True}, PRODUCER)
         self.fleet.tell({"stop": True}, CONSUMER)
         deadline_s = time.monotonic() + FINISH_TIMEOUT_S
-        while stop.asked < 2 and time.monotonic() < deadline_s:
+        while stop.asked < 2 and time.monotonic() < deadline_s and not self._nobody_gets_through:
             self._tick(conductor, view)
             if self.fleet.over(PRODUCER) and self.fleet.over(CONSUMER):
                 return
@@ -138,7 +150,9 @@ class Load:
                 self._start(Role(FINAL, number, len(targets)), share)
         asked = stop.asked
         while not self.fleet.over(FINAL) and time.monotonic() < deadline_s and stop.asked == asked:
-            self.fleet.poll()
+            if self._nobody_gets_through:
+                break
+            self._look_after(view)
             view.detail(f"{self.fleet.totals(FINAL)['read']:,} read")
             time.sleep(TICK_S)
 
@@ -152,8 +166,7 @@ class Load:
     def _start(self, role: Role, targets: Sequence[FinalTarget] = ()) -> int:
         process = self._next_process
         self._next_process += 1
-        self.started[process] = role.name
-        Run(self.run_dir).update(processes=self.started)  # first: a run that is killed has to know whom to miss
+        Run(self.run_dir).started(process, role.name)  # first: a run that is killed has to know whom to miss
         self.fleet.start(
             WorkerConfig(
                 process=process,
@@ -168,8 +181,8 @@ class Load:
                 prefix=self.prefix,
                 began=self._began,
                 topics=tuple(self.topics),
-                nodes=tuple(NodeAddress(id=node.id, address=node.address) for node in self.cluster.nodes),
-                security=SecuritySpec.of(self.cluster.security),
+                nodes=self.front.nodes,
+                security=SecuritySpec.of(self.front.security),
                 seed=derived_seed(self.scenario.seed, role.name, role.number),
                 targets=tuple(targets),
             )
@@ -198,10 +211,19 @@ class Load:
         return cue
 
     def _tick(self, conductor: Conductor, view: View) -> None:
-        self.fleet.poll()
+        self._look_after(view)
         faults = tuple(f"{one.slot.fault}: {one.sentence}" for one in conductor.current())
         view.standing(Standing(self.fleet.totals(), faults, self._leaders))
         time.sleep(TICK_S)
+
+    def _look_after(self, view: View) -> None:
+        self.fleet.poll()
+        for sentence in self.front.taps.watch() if self.front.taps else ():
+            view.happened(sentence)
+
+    @property
+    def _nobody_gets_through(self) -> bool:
+        return self.front.taps is not None and self.front.taps.lost
 
     def _watch_leaders(self, over: threading.Event) -> None:
         """Beside the load, because a node that is paused answers late."""

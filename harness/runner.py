@@ -26,20 +26,24 @@ from harness.errors import Interrupted, TidegaugeError
 from harness.guard import Guard
 from harness.history import NEMESIS_PROCESS, RUNNER_PROCESS, SCHEMA_VERSION, FaultStage, Kind, Recorder
 from harness.live import View
-from harness.load import Load
+from harness.load import Front, Load
 from harness.observe import observe
 from harness.paths import clusters_dir
+from harness.ports import PortLeases
 from harness.processes import TOKEN_VARIABLE
-from harness.scenario import Scenario, to_toml
+from harness.scenario import Scenario, derived_seed, to_toml
 from harness.seal import last_acknowledged, seal, segment_path, topics_of
+from harness.security import SecuritySpec
 from harness.spark import Session
 from harness.stop import Stop
 from harness.store import SCENARIO_FILE, Run, create, without_secrets
+from harness.tap.process import TapConfig, Upstream
+from harness.tap.taps import Taps
 from nemesis import check_plans, faults_on
 from nemesis.conductor import Conductor, Outcome
 from nemesis.schedule import Slot, slots
 from workloads import find_workload
-from workloads.base import FinalTarget
+from workloads.base import FinalTarget, NodeAddress, TopicSpec
 from workloads.fleet import Fleet
 from workloads.topics import create_topics, delete_topics
 
@@ -125,15 +129,17 @@ class _Runner:
             self.recorder = undo.enter_context(
                 Recorder(segment_path(path, RUNNER_PROCESS), RUNNER_PROCESS, {"role": "runner"})
             )
+            self.taps = self._taps({TOKEN_VARIABLE: token}, undo) if self.scenario.tap.on else None
             with self._phase("set up"):
                 undo.callback(self.cluster.stop)
                 self.cluster.start()
                 undo.callback(self._remove_topics)
                 about.join(MACHINE_TIMEOUT_S)
                 self._create_topics()
+                front = self._front()
             fleet = Fleet({TOKEN_VARIABLE: token}, path / "logs")
             undo.callback(fleet.stop, 0)
-            self.load = Load(self.scenario, self.cluster, fleet, path, self.prefix, len(self.plan))
+            self.load = Load(self.scenario, self.cluster, front, fleet, path, self.prefix, len(self.plan))
             nemesis = undo.enter_context(
                 Recorder(segment_path(path, NEMESIS_PROCESS), NEMESIS_PROCESS, {"role": "nemesis"})
             )
@@ -144,6 +150,8 @@ class _Runner:
             self._drive(conductor, session)
             with self._phase("seal"):
                 fleet.stop(FINISH_TIMEOUT_S)
+                if self.taps:
+                    self.taps.stop()
                 nemesis.close()
                 self.recorder.close()
                 seal(path)
@@ -175,8 +183,50 @@ class _Runner:
         self._recover()
         self._final_read()
 
+    def _taps(self, environment: dict[str, str], undo: ExitStack) -> Taps:
+        """The process of the taps, which loads while the cluster starts."""
+        leases = PortLeases()
+        undo.callback(leases.release)
+        self.ports: dict[int, int] = {}
+
+        def config(process: int) -> TapConfig:
+            for node in self.cluster.nodes:
+                if node.id not in self.ports:
+                    (self.ports[node.id],) = leases.take(1)
+            return TapConfig(
+                process=process,
+                segment=segment_path(self.store.path, process),
+                upstreams=tuple(
+                    Upstream(node=node.id, address=node.address, port=self.ports[node.id])
+                    for node in self.cluster.nodes
+                ),
+                security=SecuritySpec.of(self.cluster.security),
+                topics={topic.full_name(self.prefix): topic.number for topic in self._first_topics()},
+                rules=self.scenario.tap.rule,
+                broken=self.scenario.tap.broken,
+                seed=derived_seed(self.scenario.seed, "tap"),
+            )
+
+        taps = Taps(config, environment, self.store.path / "logs", lambda number: self.store.started(number, "tap"))
+        undo.callback(taps.stop, 0)
+        taps.prepare()
+        return taps
+
+    def _front(self) -> Front:
+        """What clients connect to."""
+        if self.taps is None:
+            nodes = tuple(NodeAddress(id=node.id, address=node.address) for node in self.cluster.nodes)
+            return Front(nodes, self.cluster.security)
+        self.view.step("starting the taps")
+        self.taps.start()
+        nodes = tuple(NodeAddress(id=node.id, address=self.taps.address(node.id)) for node in self.cluster.nodes)
+        return Front(nodes, self.cluster.security.without_tls(), self.taps)
+
+    def _first_topics(self) -> list[TopicSpec]:
+        return find_workload(self.scenario.workload).topics(self.scenario.settings)
+
     def _create_topics(self) -> None:
-        topics = find_workload(self.scenario.workload).topics(self.scenario.settings)
+        topics = self._first_topics()
         for topic in topics:
             self.recorder.topic(topic.number, topic.full_name(self.prefix))
         self.view.step(f"creating {len(topics)} topic{'s' if len(topics) != 1 else ''}")
@@ -231,12 +281,17 @@ class _Runner:
         """What else the verdict has to know; from here on the run can be checked again."""
         if self.load.was_cut_short:
             self.troubles.append(f"the load was not over after {self.load.limit_s:.0f} s and was stopped")
+        if self.taps:
+            self.troubles += self.taps.troubles
+            if not self.taps.counts["exchanges"]:
+                self.troubles.append("the taps saw no exchange")
         self.store.update(
             state="interrupted" if self.stop.asked else "recorded",
             interrupted=self.stop.asked > 0,
             phases=self.phases,
             troubles=self.troubles,
-            dead_workers=[str(death) for death in fleet.dead()],
+            dead_workers=[*map(str, fleet.dead()), *(self.taps.deaths if self.taps else ())],
+            tap=self.taps.counts if self.taps else None,
             no_probes=self.load.no_probes,
             ends_by_itself=self.load.ends_by_itself,
         )

@@ -22,6 +22,7 @@ from harness.config import Model, parse, read_toml, suggestion
 from harness.durations import Duration
 from harness.errors import UsageError
 from harness.paths import PACKAGE
+from harness.tap.spec import TapSpec
 from nemesis.schedule import Plan
 from workloads import WORKLOADS, find_workload
 from workloads.base import Settings
@@ -38,6 +39,7 @@ class Scenario(Model):
     settings: SerializeAsAny[Settings] = Field(description="The workload's settings.")
     nemesis: tuple[Plan, ...] = Field((), description="Which faults, when.")
     cluster: ClusterSpec = Field(ClusterSpec(), description="What it runs on.")
+    tap: TapSpec = Field(TapSpec(), description="What is seen and bent on the way between clients and brokers.")
     time: Duration = Field(30.0, gt=0, description="How long the load lasts, or may last if it ends by itself.")
     seed: int = Field(0, ge=0, lt=2**63, description="Repeats the choices of a run; a new one unless given.")
     expect: Literal["valid", "invalid", "unknown"] = Field(
@@ -57,7 +59,8 @@ class Scenario(Model):
     @property
     def title(self) -> str:
         """What the run is called."""
-        return self.name or "+".join([self.workload, *dict.fromkeys(plan.fault for plan in self.nemesis)])
+        broken = [text.replace(":", "-") for text in self.tap.broken]
+        return self.name or "+".join([self.workload, *dict.fromkeys(plan.fault for plan in self.nemesis), *broken])
 
     def with_cluster(self, cluster: ClusterSpec) -> Scenario:
         """The same on another cluster."""
@@ -131,7 +134,7 @@ def _normal(layer: Mapping[str, Any]) -> dict[str, Any]:
 def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """`above` wins; tables are merged, except that another workload takes nothing from the one below."""
     merged = {**below, **above}
-    for key in ("workload", "cluster"):
+    for key in ("workload", "cluster", "tap"):
         low, high = below.get(key), above.get(key)
         if isinstance(low, dict) and isinstance(high, dict):
             other = key == "workload" and high.get("name", low.get("name")) != low.get("name")
@@ -146,22 +149,22 @@ def _set(data: dict[str, Any], text: str) -> None:
         raise UsageError(f"'--set {text}' is not key=value", "write for example --set acks=all")
     value = _value(raw)
     table, _, inner = key.rpartition(".")
-    for part in ("workload", "cluster"):
+    for part in ("workload", "cluster", "tap"):
         if not isinstance(data.get(part, {}), dict):
             raise UsageError(f"'{part}' of the scenario is not a table", f'write {part} = {{ … }} or {part} = "name"')
     if any(not isinstance(plan, dict) for plan in data.get("nemesis", ())):
         raise UsageError("'nemesis' of the scenario is not a list of tables", 'write nemesis = [{ fault = "…" }]')
     if table in {"", "workload"}:
         data["workload"] = {**data.get("workload", {}), inner: value}
-    elif table == "cluster":
-        data["cluster"] = {**data.get("cluster", {}), inner: value}
+    elif table in {"cluster", "tap"}:
+        data[table] = {**data.get(table, {}), inner: value}
     elif table == "nemesis":
         if not data.get("nemesis"):
             raise UsageError(f"'--set {text}' changes a fault and there is none", "add --nemesis")
         data["nemesis"] = [{**plan, inner: value} for plan in data["nemesis"]]
     else:
         raise UsageError(
-            f"'--set {text}' names no part of a scenario", suggestion(table, ["workload", "cluster", "nemesis"])
+            f"'--set {text}' names no part of a scenario", suggestion(table, ["workload", "cluster", "nemesis", "tap"])
         )
 
 
@@ -221,5 +224,5 @@ def json_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
         "title": "Tidegauge scenario",
-        "description": "A workload, faults, a cluster, a time and a seed.",
+        "description": "A workload, faults, a cluster, what the taps do, a time and a seed.",
     }

@@ -15,6 +15,7 @@ from harness.checking import Checked
 from harness.errors import Exit
 from harness.scenario import Scenario
 from harness.show import as_json_text, line
+from harness.tap.taps import TapPlace
 from harness.verdict import Seen
 
 LINES_AT_MOST = 25
@@ -162,6 +163,33 @@ def _fault(covered: FaultCoverage) -> str:
 
 def _span(span: Span | None) -> str:
     return "nothing is known" if span is None else f"{span.sends:,} sends and {span.reads:,} reads"
+
+
+def taps(console: Console, places: Sequence[TapPlace], *, as_json: bool) -> None:
+    """Where to point an application."""
+    if as_json:
+        rows = [{"tap": each.address, "upstream": each.upstream} for each in places]
+        as_json_text(console, {"taps": rows, "bootstrap": ",".join(each.address for each in places)})
+        return
+    for each in places:
+        line(console, (f"  {each.address}", "bold"), f" → {each.upstream}")
+    line(console, ("  point the application at these; Ctrl-C ends the recording", "dim"))
+
+
+def recorded(console: Console, seen: dict[str, Any], *, as_json: bool) -> None:
+    """What passed the taps."""
+    if as_json:
+        as_json_text(console, seen)
+        return
+    bent = f", {seen['bent']:,} bent" if seen["bent"] else ""
+    line(
+        console,
+        f"  {seen['exchanges']:,} exchanges on {seen['connections']:,} connections{bent}, "
+        f"{seen['not_understood']:,} not understood",
+    )
+    for sentence in seen["troubles"]:
+        line(console, (f"  {sentence}", "yellow"))
+    line(console, f"  {'check it':<10}tidegauge check {seen['record']}")
 
 
 def listing(console: Console, what: str, rows: list[dict[str, Any]], *, as_json: bool) -> None:

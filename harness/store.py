@@ -69,6 +69,11 @@ class Run:
             known = self.facts if (self.path / RUN_FILE).exists() else {}
             _write(self.path / RUN_FILE, {**known, **facts})
 
+    def started(self, process: int, role: str) -> None:
+        """Note a process that will leave a history; its absence is then a loss."""
+        known = self.facts.get("processes") or {}
+        self.update(processes={**known, str(process): role})
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep others from working on the run as long as this lasts, or this process does."""

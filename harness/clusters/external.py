@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from kafka import KafkaAdminClient
@@ -16,6 +17,17 @@ from harness.security import Security
 CONNECT_TIMEOUT_MS = 15_000
 
 
+def checked_addresses(addresses: Sequence[str]) -> list[tuple[str, int]]:
+    """Hosts and ports; an error for what is none."""
+    found = []
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or "/" in host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise UsageError(f"'{address}' is not an address", "write it as HOST:PORT")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
 class ExternalCluster(Cluster):
     """Known by its bootstrap addresses."""
 
@@ -25,10 +37,7 @@ class ExternalCluster(Cluster):
         super().__init__("external", "unknown", ReadyCheck("kafka", CONNECT_TIMEOUT_MS / 1000), progress)
         if not bootstrap:
             raise UsageError("an external cluster needs its addresses", "give --bootstrap HOST:PORT,HOST:PORT")
-        for address in bootstrap:
-            host, _, port = address.rpartition(":")
-            if not host or "/" in host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-                raise UsageError(f"'{address}' is not an address", "write it as HOST:PORT")
+        checked_addresses(bootstrap)
         self.security = security
         self._addresses = bootstrap
 

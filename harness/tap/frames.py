@@ -1,0 +1,74 @@
+"""Bytes into frames: four bytes of length, then that many bytes; whatever arrives, and however it is cut.
+
+A length is believed only up to a limit, and nothing is set aside for what has not arrived: a frame costs the bytes that
+were really sent. A `Budget` bounds those of all connections together.
+"""
+
+from __future__ import annotations
+
+import struct
+
+LENGTH_BYTES = 4
+REQUEST_AT_MOST = 100 * 1024 * 1024  # what brokers take unless told otherwise
+RESPONSE_AT_MOST = 512 * 1024 * 1024
+BUDGET_BYTES = 512 * 1024 * 1024
+_LENGTH = struct.Struct(">i")
+
+
+class BadFrame(Exception):
+    """No frame of the Kafka protocol begins here, or there is no room for it."""
+
+
+class Budget:
+    """How many bytes of unfinished frames all connections may hold together."""
+
+    def __init__(self, at_most: int = BUDGET_BYTES) -> None:
+        self.at_most = at_most
+        self.held = 0
+
+
+class FrameReader:
+    """The frames of one direction of one connection."""
+
+    def __init__(self, at_most: int, budget: Budget) -> None:
+        self._at_most = at_most
+        self._budget = budget
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that are whole now, without their lengths; `BadFrame` ends the connection."""
+        if not self._pending and len(data) > LENGTH_BYTES and self._length(data, 0) == len(data) - LENGTH_BYTES:
+            return [data[LENGTH_BYTES:]]
+        before = len(self._pending)
+        self._pending += data
+        frames = []
+        at = 0
+        while len(self._pending) - at >= LENGTH_BYTES:
+            end = at + LENGTH_BYTES + self._length(self._pending, at)
+            if end > len(self._pending):
+                break
+            frames.append(bytes(self._pending[at + LENGTH_BYTES : end]))
+            at = end
+        del self._pending[:at]
+        self._budget.held += len(self._pending) - before
+        if self._budget.held > self._budget.at_most and self._pending:
+            raise BadFrame(f"unfinished frames of all connections take more than {self._budget.at_most} bytes")
+        return frames
+
+    def close(self) -> int:
+        """Forget what is unfinished; how many bytes that was."""
+        left = len(self._pending)
+        self._budget.held -= left
+        self._pending = bytearray()
+        return left
+
+    def _length(self, data: bytes | bytearray, at: int) -> int:
+        (length,) = _LENGTH.unpack_from(data, at)
+        if not 0 <= length <= self._at_most:
+            raise BadFrame(f"a frame of {length} bytes")
+        return int(length)
+
+
+def framed(frame: bytes) -> bytes:
+    """A frame with its length, as it goes over the wire."""
+    return _LENGTH.pack(len(frame)) + frame

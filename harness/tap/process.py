@@ -1,0 +1,220 @@
+"""The tap's process: `python -P -m harness.tap.process`.
+
+Like a worker it reads one line of JSON from standard input (`TapConfig`), then lines of control, and writes its
+standing to standard output. It ends when it is told to stop, and when whoever started it is gone; never at Ctrl-C,
+which is the runner's.
+
+Control: {"stop": true}, {"bend": {a rule}}, {"unbend": NAME}, {"release": NAME}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from harness.config import Model, parse
+from harness.errors import TidegaugeError
+from harness.history import Recorder
+from harness.security import SecuritySpec
+from harness.tap.broken import make_broken
+from harness.tap.codec import TopicNames
+from harness.tap.exchange import World
+from harness.tap.proxy import UNKNOWN_NODE, Proxy
+from harness.tap.rule_bend import RuleBend
+from harness.tap.rules import Rule, bends
+from harness.tap.seeing import Seer
+
+STDIN, STDOUT = 0, 1
+STATUS_EVERY_S = 0.5
+FLUSH_EVERY_S = 0.05
+READ_BYTES = 65536
+LAST_WORD_S = 2.0
+READY, RUNNING, ENDED, FAILED = "ready", "running", "ended", "failed"
+
+
+class Upstream(Model):
+    """A broker: its number (-1 when nobody knows it yet), where it is, and where its tap listens (0: anywhere)."""
+
+    node: int = UNKNOWN_NODE
+    address: str
+    port: int = 0
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port."""
+        host, _, port = self.address.rpartition(":")
+        return host.strip("[]"), int(port)
+
+
+class TapConfig(Model):
+    """All that the process is told at its start."""
+
+    process: int
+    segment: Path
+    upstreams: tuple[Upstream, ...]
+    security: SecuritySpec = SecuritySpec()
+    topics: dict[str, int] = {}
+    rules: tuple[Rule, ...] = ()
+    broken: tuple[str, ...] = ()
+    seed: int = 0
+
+
+class _Process:
+    """What runs in here."""
+
+    def __init__(self, config: TapConfig) -> None:
+        self.config = config
+        recorder = Recorder(config.segment, config.process, {"role": "tap"})
+        self.recorder = recorder
+        for name, number in config.topics.items():
+            recorder.topic(number, name)
+        self.seer = Seer(recorder, config.topics)
+        tls = config.security.with_secrets().tls_context() if config.security.tls else None
+        self.proxy = Proxy(self.seer, World(TopicNames(), {}), tls)
+        self.stopped = asyncio.Event()
+        self._unread = b""
+
+    async def run(self) -> None:
+        """Until told to stop."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._unexpected)
+        for bend in (
+            *(make_broken(text, self.config.seed) for text in self.config.broken),
+            *bends(self.config.rules, self.config.seed),
+        ):
+            self.proxy.bend(bend)
+        for upstream in self.config.upstreams:
+            self.proxy.open(upstream.node, upstream.place, upstream.port)
+        loop.add_signal_handler(signal.SIGTERM, self.stopped.set)
+        os.set_blocking(STDIN, False)
+        loop.add_reader(STDIN, self._read)
+        say(READY, self.standing())
+        shown_at = loop.time()
+        while not self.stopped.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.stopped.wait(), FLUSH_EVERY_S)
+            self.seer.flush()
+            if loop.time() - shown_at > STATUS_EVERY_S:
+                shown_at = loop.time()
+                say(RUNNING, self.standing())
+        loop.remove_reader(STDIN)
+        await self.proxy.close()
+        self.recorder.close()
+
+    def standing(self) -> dict[str, Any]:
+        """Where it listens, and what it counted."""
+        counts = self.proxy.counts
+        return {
+            "taps": [
+                {"node": tap.node, "host": tap.upstream[0], "upstream_port": tap.upstream[1], "port": tap.port}
+                for tap in self.proxy.taps
+            ],
+            "connections": counts.connections,
+            "exchanges": counts.exchanges,
+            "bent": counts.bent,
+            "not_understood": counts.not_understood + self.seer.not_understood,
+            "refused": counts.refused,
+            "troubles": counts.troubles,
+        }
+
+    def _read(self) -> None:
+        try:
+            chunk = os.read(STDIN, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        if not chunk:
+            self.stopped.set()
+            return
+        *lines, self._unread = (self._unread + chunk).split(b"\n")
+        for line in lines:
+            try:
+                self._take(json.loads(line))
+            except (ValueError, TypeError, TidegaugeError) as error:
+                self.proxy.counts.trouble(f"the tap was told what it does not understand: {error}")
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        if message.get("stop"):
+            self.stopped.set()
+        if "bend" in message:
+            for bend in bends((parse(Rule, message["bend"], "a rule"),), self.config.seed):
+                self.proxy.bend(bend)
+        if name := message.get("release"):
+            for bend in self._named(name):
+                bend.release()
+        if name := message.get("unbend"):
+            for bend in self._named(name):
+                bend.cancel()
+            self.proxy.unbend(name)
+
+    def _named(self, name: str) -> list[RuleBend]:
+        return [bend for bend in self.proxy.bends if isinstance(bend, RuleBend) and bend.name == name]
+
+    def _unexpected(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Something went wrong where nobody waits for it."""
+        error = context.get("exception")
+        if isinstance(error, OSError):
+            return  # a peer that is gone
+        self.proxy.counts.trouble(f"the tap met what it did not expect: {context.get('message')} ({error})")
+        if error is not None:
+            traceback.print_exception(error)
+
+
+def say(state: str, standing: Mapping[str, Any], patience_s: float = 0.0) -> None:
+    """Tell whoever started us; dropped when nobody listens for that long."""
+    line = json.dumps({"state": state, **standing}).encode() + b"\n"
+    deadline_s = time.monotonic() + patience_s
+    whole = len(line)
+    while line:
+        try:
+            line = line[os.write(STDOUT, line) :]
+        except BlockingIOError:
+            if time.monotonic() > deadline_s and len(line) == whole:
+                return
+            time.sleep(0.001)
+        except OSError:
+            return
+
+
+def first_line() -> bytes:
+    """The configuration; empty when whoever started us is gone."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(STDIN, 1)  # what follows is read by the loop
+        if not byte:
+            return b""
+        line += byte
+    return line
+
+
+def main() -> int:
+    """Be a tap; the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_blocking(STDOUT, False)  # who does not listen must not hold up everybody's traffic
+    line = first_line()
+    if not line:
+        return 0
+    try:
+        process = _Process(parse(TapConfig, json.loads(line), "the tap's configuration"))
+        asyncio.run(process.run())
+    except Exception as error:  # noqa: BLE001 - whatever it is, the runner has to hear of it
+        traceback.print_exc()
+        said = str(error) if isinstance(error, TidegaugeError) else f"{type(error).__name__}: {error}"
+        say(FAILED, {"detail": said}, LAST_WORD_S)
+        return 1
+    say(ENDED, process.standing(), LAST_WORD_S)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

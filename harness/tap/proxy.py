@@ -1,0 +1,145 @@
+"""The taps: one listener in front of each broker, the bends that all of them ask, and what was counted."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.tap.connection import Connection
+from harness.tap.exchange import Bend, World
+from harness.tap.frames import Budget
+from harness.tap.seeing import Seer
+
+LOOPBACK = "127.0.0.1"
+BACKLOG = 512
+TROUBLES_AT_MOST = 20
+UNKNOWN_NODE = -1
+
+
+@dataclass(eq=False)
+class Tap:
+    """A listener in front of one broker."""
+
+    node: int
+    upstream: tuple[str, int]
+    listener: socket.socket
+
+    def __post_init__(self) -> None:
+        self.port = int(self.listener.getsockname()[1])  # where clients find it
+
+
+@dataclass(eq=False)
+class Counts:
+    """What went on so far."""
+
+    connections: int = 0
+    exchanges: int = 0
+    bent: int = 0
+    not_understood: int = 0
+    refused: int = 0  # connections ended because of what came over them
+    troubles: list[str] = field(default_factory=list)
+
+    def trouble(self, sentence: str) -> None:
+        """Something that the verdict has to know of."""
+        if sentence not in self.troubles and len(self.troubles) < TROUBLES_AT_MOST:
+            self.troubles.append(sentence)
+
+
+class Proxy:
+    """All taps of a process, and what they share."""
+
+    def __init__(self, seer: Seer, world: World, tls: ssl.SSLContext | None = None) -> None:
+        self.seer = seer
+        self.world = world
+        self.tls = tls
+        self.counts = Counts()
+        self.budget = Budget()
+        self.taps: list[Tap] = []
+        self.connections: set[Connection] = set()
+        self._bends: list[Bend] = []
+        self._by_api: dict[int, tuple[Bend, ...]] = {}
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # taps
+
+    def open(self, node: int, upstream: tuple[str, int], port: int = 0) -> Tap:
+        """Listen in front of a broker; clients can connect when this returns."""
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((LOOPBACK, port))
+            listener.listen(BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        listener.setblocking(False)  # noqa: FBT003 - socket's own interface
+        tap = Tap(node, upstream, listener)
+        self.taps.append(tap)
+        if node != UNKNOWN_NODE:
+            self.world.nodes[node] = upstream
+        self.run(self._serve(tap))
+        return tap
+
+    async def _serve(self, tap: Tap) -> None:
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_server(lambda: Connection(self, tap).client, sock=tap.listener))
+
+    def locate(self, node: int, host: str, port: int) -> tuple[str, int]:
+        """The tap of a broker that an answer names; a new one when there is none."""
+        tap = next((each for each in self.taps if each.node == node), None)
+        if tap is None:
+            tap = next((t for t in self.taps if t.node == UNKNOWN_NODE and t.upstream == (host, port)), None)
+            if tap is None:
+                tap = self.open(node, (host, port))
+            tap.node = node
+        return LOOPBACK, tap.port
+
+    # bends
+
+    def bend(self, bend: Bend) -> None:
+        """From now on this is asked, after those that are there."""
+        self._bends.append(bend)
+        self._by_api.clear()
+
+    def unbend(self, name: str) -> None:
+        """No longer."""
+        self._bends = [bend for bend in self._bends if bend.name != name]
+        self._by_api.clear()
+
+    @property
+    def bends(self) -> tuple[Bend, ...]:
+        """All that are asked."""
+        return tuple(self._bends)
+
+    def wanting(self, api: int) -> tuple[Bend, ...]:
+        """Those that want to be asked about this API."""
+        found = self._by_api.get(api)
+        if found is None:
+            found = self._by_api[api] = tuple(bend for bend in self._bends if api in bend.apis)
+        return found
+
+    # the rest
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Something that takes time, beside everything else."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End all connections and listeners; what is open is recorded as such."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.end("the tap was stopped")
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.sleep(0)
+        for tap in self.taps:
+            tap.listener.close()
+        self.seer.flush()

@@ -1,0 +1,128 @@
+"""The two ends of a connection: bytes in and out, waiting for each other, and how each comes to an end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+from typing import Protocol
+
+from harness.tap.frames import BadFrame, Budget, FrameReader, framed
+
+
+class Between(Protocol):
+    """What stands between the two."""
+
+    def begin(self) -> None:
+        """The client is there."""
+
+    def take_request(self, frame: bytes) -> None:
+        """From the client."""
+
+    def take_response(self, frame: bytes) -> None:
+        """From the broker."""
+
+    def refuse(self, why: str) -> None:
+        """No Kafka came."""
+
+    def client_left(self) -> None:
+        """The client is gone."""
+
+    def end(self, why: str) -> None:
+        """Both sides are to end."""
+
+    def other(self, side: Side) -> Side:
+        """The opposite end."""
+
+
+class Side(asyncio.Protocol):
+    """One end of a connection: the client's or the broker's."""
+
+    def __init__(self, connection: Between, at_most: int, budget: Budget) -> None:
+        self.connection = connection
+        self.reader = FrameReader(at_most, budget)
+        self.transport: asyncio.Transport | None = None
+        self.gone = False
+
+    def write(self, frame: bytes) -> None:
+        """Send a frame, unless nobody is there."""
+        if self.transport is not None and not self.gone:
+            self.transport.write(framed(frame))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Part of asyncio's interface."""
+        assert isinstance(transport, asyncio.Transport), "asyncio promises it"
+        self.transport = transport
+
+    def pause_writing(self) -> None:
+        """The other side has to wait: this one does not read."""
+        self.connection.other(self).hold(back=True)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self.connection.other(self).hold(back=False)
+
+    def hold(self, *, back: bool) -> None:
+        """Stop or go on reading."""
+        if self.transport is not None and not self.gone:
+            with suppress(RuntimeError):  # it is being closed
+                (self.transport.pause_reading if back else self.transport.resume_reading)()
+
+    def frames(self, data: bytes) -> list[bytes]:
+        """The whole frames; none, and the end of the connection, when it is no Kafka that comes."""
+        try:
+            return self.reader.feed(data)
+        except BadFrame as error:
+            self.connection.refuse(str(error))
+            return []
+
+    def close(self, *, reset: bool = False) -> None:
+        """End it; what was written still goes out unless it is reset."""
+        self.gone = True
+        self.reader.close()
+        if self.transport is None:
+            return
+        if reset:
+            with suppress(OSError):
+                peer = self.transport.get_extra_info("socket")
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+
+class ClientSide(Side):
+    """Requests come from here."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody connected."""
+        super().connection_made(transport)
+        self.hold(back=True)  # until there is a broker to pass it on to
+        self.connection.begin()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what is whole."""
+        for frame in self.frames(data):
+            self.connection.take_request(frame)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """The client hung up, or we did."""
+        self.gone = True
+        self.reader.close()
+        self.connection.client_left()
+
+
+class BrokerSide(Side):
+    """Responses come from here."""
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what is whole."""
+        for frame in self.frames(data):
+            self.connection.take_response(frame)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Nothing more will come."""
+        self.gone = True
+        self.reader.close()
+        self.connection.end(f"the broker closed the connection{f' ({error})' if error else ''}")

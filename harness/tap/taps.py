@@ -1,0 +1,174 @@
+"""The runner's side of the tap: its process, the addresses clients are given, and what is done when it dies.
+
+A tap that dies takes every connection with it. Another one is started in its place, on the same ports, so that the run
+comes to its end; what passed meanwhile was not recorded, so the verdict can no longer be `valid`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.children import Child, how_it_ended, line, start, stop_all
+from harness.errors import TidegaugeError
+from harness.history import FIRST_TAP
+from harness.tap.process import ENDED, FAILED, TapConfig
+from harness.tap.proxy import LOOPBACK
+
+START_TIMEOUT_S = 60.0
+FINISH_TIMEOUT_S = 10.0
+REPLACED_AT_MOST = 5
+POLL_S = 0.02
+COUNTS = ("connections", "exchanges", "bent", "not_understood", "refused")
+
+
+@dataclass(frozen=True)
+class TapPlace:
+    """One tap: the broker behind it, and where it listens."""
+
+    node: int  # -1 when nobody knows it yet
+    host: str
+    upstream_port: int
+    port: int
+
+    @property
+    def address(self) -> str:
+        """Where clients find it."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def upstream(self) -> str:
+        """Where the broker really is."""
+        return f"[{self.host}]:{self.upstream_port}" if ":" in self.host else f"{self.host}:{self.upstream_port}"
+
+
+class TapProcess(Child):
+    """The process and its standing."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], first: bytes) -> None:
+        super().__init__(popen, first)
+        self.state = ""
+        self.detail = ""
+        self.taps: list[TapPlace] = []
+        self.counts = dict.fromkeys(COUNTS, 0)
+        self.troubles: list[str] = []
+
+    def take(self, status: dict[str, Any]) -> None:
+        """Where it listens, and what it counted."""
+        self.state, self.detail = str(status["state"]), str(status.get("detail", ""))
+        if self.state != FAILED:
+            self.taps = [TapPlace(**tap) for tap in status["taps"]]
+            self.counts = {name: int(status[name]) for name in COUNTS}
+            self.troubles = [str(sentence) for sentence in status["troubles"]]
+
+
+class Taps:
+    """The taps of a run."""
+
+    def __init__(
+        self,
+        config: Callable[[int], TapConfig],
+        environment: Mapping[str, str],
+        logs: Path,
+        note: Callable[[int], None],
+    ) -> None:
+        self._config = config  # given the number of the process
+        self._environment = environment
+        self._logs = logs
+        self._note = note  # told of each process before it starts
+        self._processes: list[TapProcess] = []
+        self._missed = 0  # of them, those whose end was told
+        self._finished = False
+        self.deaths: list[str] = []
+
+    @property
+    def current(self) -> TapProcess:
+        """The one that works now."""
+        return self._processes[-1]
+
+    @property
+    def lost(self) -> bool:
+        """Whether it died too often to go on."""
+        return self._processes[-1].over and not self._finished
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What all of them counted."""
+        return {name: sum(each.counts[name] for each in self._processes) for name in COUNTS}
+
+    @property
+    def troubles(self) -> list[str]:
+        """What went wrong in them."""
+        return [sentence for each in self._processes for sentence in each.troubles]
+
+    def address(self, node: int) -> str:
+        """Where clients find this broker."""
+        return next(tap.address for tap in self.current.taps if tap.node == node)
+
+    def prepare(self) -> None:
+        """Start the process, which takes a moment to load; it does nothing before `start`."""
+        number = FIRST_TAP + len(self._processes)
+        self._note(number)
+        popen = start("harness.tap.process", self._environment, self._logs / f"tap-{number}.log")
+        self._processes.append(TapProcess(popen, b""))
+
+    def start(self) -> None:
+        """Tell it what to do, and wait until it listens."""
+        number = FIRST_TAP + len(self._processes) - 1
+        process = self.current
+        process.unsent = line(self._config(number).model_dump(mode="json", by_alias=True))
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not process.taps:
+            process.hear()
+            if process.over or time.monotonic() > deadline:
+                said = process.detail or "it did not say why"
+                process.kill()
+                raise TidegaugeError(
+                    f"the tap could not be started ({said})",
+                    "see the tap's log in the run's directory, or run without it (--no-tap)",
+                )
+            time.sleep(POLL_S)
+
+    def watch(self) -> list[str]:
+        """Look after it; a sentence for each thing that happened."""
+        self.current.hear()
+        if self._finished or not self.lost or self._missed == len(self._processes):
+            return []
+        self._missed = len(self._processes)
+        how = how_it_ended(self.current.popen.returncode)
+        happened = [f"the tap ended with {how}: what passed before another one took its place was not recorded"]
+        if len(self._processes) > REPLACED_AT_MOST:
+            happened.append("the tap died too often and was not replaced")
+        else:
+            try:
+                self.prepare()
+                self.start()
+            except TidegaugeError as error:
+                self._missed = len(self._processes)
+                happened.append(str(error))
+        self.deaths += happened
+        return happened
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Bend, unbend, release."""
+        self.current.tell(message)
+
+    def stop(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
+        """Have it close its history, and leave none behind."""
+        if self._finished or not self._processes:
+            return
+        self.watch()
+        self._finished = True
+        stop_all(self._processes, timeout_s, lambda: _hear(self._processes))
+        last = self.current
+        if last.state != ENDED or last.popen.returncode:
+            self.deaths.append(f"the tap ended with {how_it_ended(last.popen.returncode or 0)}, not in order")
+
+
+def _hear(processes: Sequence[TapProcess]) -> None:
+    for process in processes:
+        process.hear()
