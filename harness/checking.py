@@ -117,6 +117,7 @@ def facts_of(facts: dict[str, Any]) -> RunFacts:
     planned = [slot.get("fault", "") for slot in facts.get("schedule") or []]
     return RunFacts(
         known=bool(settings),
+        traffic_only=facts.get("kind") == "tap",
         acks=str(settings.get("acks", "all")),
         idempotence=bool(facts.get("idempotent", settings.get("idempotence"))),
         retries=settings.get("retries"),

@@ -172,7 +172,9 @@ COLUMNS: dict[str, Column] = {
     "leader_epoch": Column(INT32, "epoch of that leader; of a Fetch exchange: the one that its request names"),
     "producer_id": Column(INT64, "Kafka's producer id"),
     "producer_epoch": Column(INT16, "Kafka's producer epoch"),
-    "crc": Column(INT32, "checksum in the header of a batch, read as a signed number; a batch that is sent again has the same"),
+    "crc": Column(
+        INT32, "checksum in the header of a batch, read as a signed number; a batch that is sent again has the same"
+    ),
     "generation": Column(INT32, "generation of the consumer group"),
     "connection": Column(INT32, "number of the client connection at the tap"),
     "stage": Column(INT8, "of a fault: 1 injected, 2 bit, 3 undone, 4 missed, 5 failed"),

@@ -60,7 +60,8 @@ class Security(Model):
 
     def without_tls(self) -> Security:
         """For clients behind a tap, which speaks TLS in their place."""
-        return self.model_copy(update={"tls": False})
+        nothing = {"tls": False, "ca_file": None, "certificate_file": None, "key_file": None}
+        return self.model_copy(update=nothing)
 
     def tls_context(self) -> ssl.SSLContext | None:
         """What a connection to a broker needs; None in plain text."""

@@ -19,6 +19,12 @@ def as_json_text(console: Console, data: object) -> None:
     console.file.flush()
 
 
+def as_json_line(console: Console, data: object) -> None:
+    """One of several answers of a command that goes on: a line each, so that a script can read them as they come."""
+    console.file.write(json.dumps(data) + "\n")
+    console.file.flush()
+
+
 def line(console: Console, *parts: str | tuple[str, str]) -> None:
     """One line of plain text, some of it styled; whatever the text holds, it is shown as it is written."""
     text = Text.assemble(*parts)

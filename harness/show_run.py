@@ -14,7 +14,7 @@ from checkers.figures import Figures
 from harness.checking import Checked
 from harness.errors import Exit
 from harness.scenario import Scenario
-from harness.show import as_json_text, line
+from harness.show import as_json_line, as_json_text, line
 from harness.tap.taps import TapPlace
 from harness.verdict import Seen
 
@@ -33,6 +33,7 @@ def headline(console: Console, scenario: Scenario) -> None:
     """What is about to be run."""
     settings = scenario.settings
     what = [scenario.workload, *dict.fromkeys(plan.fault for plan in scenario.nemesis)]
+    what += [f"broken on purpose: {name}" for name in scenario.tap.broken]
     kind = scenario.cluster.kind
     line(
         console,
@@ -64,7 +65,8 @@ Line = tuple[str | tuple[str, str], ...]
 def screen(checked: Checked) -> list[Line]:
     """A verdict in at most 25 lines."""
     verdict, figures = checked.verdict, checked.results.figures
-    lines: list[Line] = [*_table(figures), *_figures(figures)]
+    ours = checked.facts.get("kind") != "tap"  # not somebody's clients at taps, of whose operations nobody knows
+    lines: list[Line] = [*_table(figures), *_figures(figures)] if ours else []
     word = (f"  {verdict.outcome.upper():<10}", COLOURS[verdict.outcome])
     first, *others = _reasons(checked)
     lines.append((word, first))
@@ -72,12 +74,14 @@ def screen(checked: Checked) -> list[Line]:
     lines += [(f"{'':<12}{text}",) for seen in verdict.seen[:SEEN_SHOWN] for text in _seen(seen)]
     if len(verdict.seen) > SEEN_SHOWN:
         lines.append((f"{'':<12}and {len(verdict.seen) - SEEN_SHOWN} anomalies more",))
-    lines += [(f"  {'covered' if not number else '':<10}{text}",) for number, text in enumerate(_covered(checked))]
+    lines += [
+        (f"  {'covered' if not number else '':<10}{text}",) for number, text in enumerate(_covered(checked, ours=ours))
+    ]
     expected = checked.facts.get("scenario", {}).get("expect")
     if expected and expected != verdict.outcome:
         lines.append((f"  {'expected':<10}{expected}",))
     lines.append((f"  {'run':<10}{checked.run.path}",))
-    if verdict.outcome != "valid":
+    if verdict.outcome != "valid" and ours:
         lines.append((f"  {'repeat':<10}tidegauge run {checked.run.path / 'scenario.toml'}",))
     return lines[: LINES_AT_MOST - 1] + lines[-1:] if len(lines) > LINES_AT_MOST else lines
 
@@ -140,19 +144,30 @@ def _seen(seen: Seen) -> list[str]:
     return lines
 
 
-def _covered(checked: Checked) -> list[str]:
+def _covered(checked: Checked, *, ours: bool) -> list[str]:
+    tap = checked.facts.get("tap") or {}
+    passed = ""
+    if tap:
+        bent = f", {tap['bent']:,} bent" if tap["bent"] else ""
+        passed = f"{tap['exchanges']:,} exchanges at the taps{bent}, {tap['not_understood']:,} not understood"
+    if not ours:
+        return [passed or "nothing is known of what passed", *_not_looked_at(checked)]
     covered = checked.verdict.coverage
     sends, finals = covered.operations.get("send", {}), covered.finals_complete
     counts = " · ".join(f"{sends[name]:,} {name}" for name in ("ok", "info", "fail") if sends.get(name)) or "none"
     ends = f"ends reached on {finals}/{finals + covered.finals_incomplete_count} partitions"
     lines = [f"sends {counts} · {covered.records:,} reads · {ends} · checked in {checked.results.seconds:.1f} s"]
+    lines += [passed] if passed else []
     lines += [_fault(each) for each in covered.faults[:FAULTS_SHOWN]]
     if len(covered.faults) > FAULTS_SHOWN:
         bit = sum(each.fault.bit for each in covered.faults)
         lines.append(f"{len(covered.faults)} faults in all, {bit} bit")
-    if checked.verdict.not_looked_at:
-        lines.append(f"not looked at: {', '.join(sorted(checked.verdict.not_looked_at))}")
-    return lines
+    return lines + _not_looked_at(checked)
+
+
+def _not_looked_at(checked: Checked) -> list[str]:
+    names = sorted(checked.verdict.not_looked_at)
+    return [f"not looked at: {', '.join(names)}"] if names else []
 
 
 def _fault(covered: FaultCoverage) -> str:
@@ -169,7 +184,7 @@ def taps(console: Console, places: Sequence[TapPlace], *, as_json: bool) -> None
     """Where to point an application."""
     if as_json:
         rows = [{"tap": each.address, "upstream": each.upstream} for each in places]
-        as_json_text(console, {"taps": rows, "bootstrap": ",".join(each.address for each in places)})
+        as_json_line(console, {"taps": rows, "bootstrap": ",".join(each.address for each in places)})
         return
     for each in places:
         line(console, (f"  {each.address}", "bold"), f" → {each.upstream}")
@@ -179,7 +194,7 @@ def taps(console: Console, places: Sequence[TapPlace], *, as_json: bool) -> None
 def recorded(console: Console, seen: dict[str, Any], *, as_json: bool) -> None:
     """What passed the taps."""
     if as_json:
-        as_json_text(console, seen)
+        as_json_line(console, seen)
         return
     bent = f", {seen['bent']:,} bent" if seen["bent"] else ""
     line(

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10.0
 LINGER_S = 5.0
-QUEUED_AT_MOST = 16 * 1024 * 1024  # bytes that wait behind a request that a bend holds
+WAITING_AT_MOST = 64 * 1024 * 1024  # bytes of requests that wait for their turn or their answer: then no more are read
+WAITING_REQUESTS_AT_MOST = 10_000
 GHOSTS_BEGIN = 0x7F000000  # numbers of requests that only the tap knows of
 
 
@@ -71,7 +72,7 @@ class Connection:
         self.broker = BrokerSide(self, RESPONSE_AT_MOST, proxy.budget)
         self._slots: deque[_Slot] = deque()
         self._queue: deque[tuple[bytes, int]] = deque()
-        self._queued_bytes = 0
+        self._waiting_bytes = 0
         self._busy = False  # a request is being held: the ones behind it wait in the queue
         self._mute = self._deaf = self._blind = False
         self._overtaken: tuple[_Slot, bytes, asyncio.TimerHandle] | None = None
@@ -108,7 +109,7 @@ class Connection:
         if self.client.gone:
             self.end("the client left")
         else:
-            self.client.hold(back=False)
+            self.client.hold("connecting", back=False)
 
     def refuse(self, why: str) -> None:
         """What came is no Kafka: nothing of this connection goes on."""
@@ -162,11 +163,15 @@ class Connection:
         """A whole request from the client."""
         if self._busy or self._queue:
             self._queue.append((frame, now()))
-            self._queued_bytes += len(frame)
-            if self._queued_bytes > QUEUED_AT_MOST:
-                self.client.hold(back=True)
+            self._wait(len(frame))
         else:
             self._request(frame, now())
+
+    def _wait(self, size: int) -> None:
+        """So many bytes more, or fewer, wait: read on only as long as they are not too many."""
+        self._waiting_bytes += size
+        requests = len(self._slots) + len(self._queue)
+        self.client.hold("full", back=self._waiting_bytes > WAITING_AT_MOST or requests > WAITING_REQUESTS_AT_MOST)
 
     def _exchange(self, frame: bytes, arrived: int) -> Exchange:
         exchange = Exchange(self.proxy.world, self.number, self.tap.node, codec.read_header(frame), frame, arrived)
@@ -191,6 +196,7 @@ class Connection:
         effects = self._asked(exchange, "on_request")
         if slot.answerable:
             self._slots.append(slot)
+            self._wait(len(frame))
         if effects:
             self._busy = True
             self._run(self._bent_request(slot, effects))
@@ -198,7 +204,8 @@ class Connection:
             self._pass_on(slot, frame)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        self.proxy.run(self._safely(work))
+        task = self.proxy.run(self._safely(work))
+        task.add_done_callback(lambda _: work.close())  # the tap may be stopped before it began
 
     async def _safely(self, work: Coroutine[Any, Any, None]) -> None:
         """Whatever goes wrong in there, nobody waits for it."""
@@ -276,10 +283,8 @@ class Connection:
         """With what waited behind a request that was held."""
         while self._queue and not self._busy:
             frame, arrived = self._queue.popleft()
-            self._queued_bytes -= len(frame)
+            self._wait(-len(frame))
             self._request(frame, arrived)
-        if self._queued_bytes <= QUEUED_AT_MOST:
-            self.client.hold(back=False)
         if self.client.gone and not self._open:
             self.end("the client left")
 
@@ -394,6 +399,7 @@ class Connection:
         gone: list[tuple[_Slot, Type]] = []
         while self._slots and self._slots[0].done:
             slot = self._slots.popleft()
+            self._wait(-len(slot.exchange.request_frame))
             received = slot.payload is not None and not self._mute and not self.client.gone and not slot.then
             if received:
                 self.client.write(slot.payload or b"")
@@ -409,6 +415,7 @@ class Connection:
             self.end("the client left")
 
     def _saw(self, exchange: Exchange, type_: Type, detail: str) -> None:
+        exchange.node = self.tap.node  # which may have been learnt from this very answer
         self.proxy.seer.saw(exchange, type_, now(), detail)
 
 

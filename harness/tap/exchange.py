@@ -258,7 +258,7 @@ _NO_ANSWER: dict[int, dict[str, Any]] = {
         "log_start_offset": -1,
         "preferred_read_replica": -1,
         "aborted_transactions": None,
-        "records": None,
+        "records": b"",  # null is legal, but librdkafka does not take it
     },
     Api.LIST_OFFSETS: {"timestamp": -1, "offset": -1, "leader_epoch": -1},
 }

@@ -39,8 +39,8 @@ class FrameReader:
         """The frames that are whole now, without their lengths; `BadFrame` ends the connection."""
         if not self._pending and len(data) > LENGTH_BYTES and self._length(data, 0) == len(data) - LENGTH_BYTES:
             return [data[LENGTH_BYTES:]]
-        before = len(self._pending)
         self._pending += data
+        self._budget.held += len(data)
         frames = []
         at = 0
         while len(self._pending) - at >= LENGTH_BYTES:
@@ -50,7 +50,7 @@ class FrameReader:
             frames.append(bytes(self._pending[at + LENGTH_BYTES : end]))
             at = end
         del self._pending[:at]
-        self._budget.held += len(self._pending) - before
+        self._budget.held -= at
         if self._budget.held > self._budget.at_most and self._pending:
             raise BadFrame(f"unfinished frames of all connections take more than {self._budget.at_most} bytes")
         return frames

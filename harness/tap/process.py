@@ -78,7 +78,8 @@ class _Process:
         for name, number in config.topics.items():
             recorder.topic(number, name)
         self.seer = Seer(recorder, config.topics)
-        tls = config.security.with_secrets().tls_context() if config.security.tls else None
+        alone = config.security.model_copy(update={"mechanism": None})  # users and passwords are the clients' affair
+        tls = alone.with_secrets().tls_context()
         self.proxy = Proxy(self.seer, World(TopicNames(), {}), tls)
         self.stopped = asyncio.Event()
         self._unread = b""

@@ -125,11 +125,12 @@ class Proxy:
 
     # the rest
 
-    def run(self, work: Coroutine[Any, Any, None]) -> None:
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Something that takes time, beside everything else."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def close(self) -> None:
         """End all connections and listeners; what is open is recorded as such."""
@@ -137,9 +138,10 @@ class Proxy:
             server.close()
         for connection in list(self.connections):
             connection.end("the tap was stopped")
-        for task in list(self._tasks):
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.sleep(0)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for tap in self.taps:
             tap.listener.close()
         self.seer.flush()

@@ -156,7 +156,9 @@ def _of_headers(body: bytes | bytearray, many: Many) -> bytearray:
     table = np.frombuffer(repeated, _ROW_TYPE)
     table["event"] += np.arange(len(headers))
     for column, field in _FROM_HEADERS.items():
-        values = headers[field].astype(np.int32 if column == "crc" else np.int64)  # the one column without a sign
+        values = headers[field].astype(np.int64)
+        if column == "crc":
+            values = values.astype(np.int32).astype(np.int64)  # as a signed number
         unknown = (values < 0) & (column not in {"offset", "count", "crc"})
         table[column] = np.where(unknown, COLUMNS[column].null, values)
     return repeated

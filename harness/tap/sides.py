@@ -44,6 +44,7 @@ class Side(asyncio.Protocol):
         self.reader = FrameReader(at_most, budget)
         self.transport: asyncio.Transport | None = None
         self.gone = False
+        self._reasons: set[str] = set()
 
     def write(self, frame: bytes) -> None:
         """Send a frame, unless nobody is there."""
@@ -57,17 +58,20 @@ class Side(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The other side has to wait: this one does not read."""
-        self.connection.other(self).hold(back=True)
+        self.connection.other(self).hold("writing", back=True)
 
     def resume_writing(self) -> None:
         """It reads again."""
-        self.connection.other(self).hold(back=False)
+        self.connection.other(self).hold("writing", back=False)
 
-    def hold(self, *, back: bool) -> None:
-        """Stop or go on reading."""
+    def hold(self, why: str, *, back: bool) -> None:
+        """Stop reading for a reason, or no longer for it; it reads when there is no reason left."""
+        if (why in self._reasons) == back:
+            return
+        (self._reasons.add if back else self._reasons.discard)(why)
         if self.transport is not None and not self.gone:
             with suppress(RuntimeError):  # it is being closed
-                (self.transport.pause_reading if back else self.transport.resume_reading)()
+                (self.transport.pause_reading if self._reasons else self.transport.resume_reading)()
 
     def frames(self, data: bytes) -> list[bytes]:
         """The whole frames; none, and the end of the connection, when it is no Kafka that comes."""
@@ -98,7 +102,7 @@ class ClientSide(Side):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody connected."""
         super().connection_made(transport)
-        self.hold(back=True)  # until there is a broker to pass it on to
+        self.hold("connecting", back=True)  # until there is a broker to pass it on to
         self.connection.begin()
 
     def data_received(self, data: bytes) -> None:

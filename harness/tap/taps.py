@@ -81,19 +81,14 @@ class Taps:
         self._logs = logs
         self._note = note  # told of each process before it starts
         self._processes: list[TapProcess] = []
-        self._missed = 0  # of them, those whose end was told
         self._finished = False
+        self.lost = False  # it died, and nothing could be put in its place
         self.deaths: list[str] = []
 
     @property
     def current(self) -> TapProcess:
         """The one that works now."""
         return self._processes[-1]
-
-    @property
-    def lost(self) -> bool:
-        """Whether it died too often to go on."""
-        return self._processes[-1].over and not self._finished
 
     @property
     def counts(self) -> dict[str, int]:
@@ -136,19 +131,19 @@ class Taps:
     def watch(self) -> list[str]:
         """Look after it; a sentence for each thing that happened."""
         self.current.hear()
-        if self._finished or not self.lost or self._missed == len(self._processes):
+        if self._finished or self.lost or not self.current.over:
             return []
-        self._missed = len(self._processes)
         how = how_it_ended(self.current.popen.returncode)
         happened = [f"the tap ended with {how}: what passed before another one took its place was not recorded"]
         if len(self._processes) > REPLACED_AT_MOST:
+            self.lost = True
             happened.append("the tap died too often and was not replaced")
         else:
             try:
                 self.prepare()
                 self.start()
             except TidegaugeError as error:
-                self._missed = len(self._processes)
+                self.lost = True
                 happened.append(str(error))
         self.deaths += happened
         return happened

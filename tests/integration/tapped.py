@@ -13,12 +13,13 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from harness.clusters.base import Node
-from harness.history import FIRST_TAP, Kind, Recorder
+from harness.history import FIRST_TAP, Kind, Recorder, Type
 from harness.seal import HISTORY, seal, segment_path
-from harness.tap.codec import TopicNames
+from harness.tap.codec import Api, TopicNames
 from harness.tap.exchange import Bend, World
 from harness.tap.proxy import Proxy
 from harness.tap.seeing import Seer
+from tests.sessions import rows as records
 
 
 @dataclass
@@ -28,18 +29,32 @@ class Tapped:
     run: Path
     addresses: list[str] = field(default_factory=list)  # of the taps, in the order of the nodes
     proxy: Proxy = field(init=False)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     @property
     def bootstrap(self) -> str:
         """One address: everything else has to be found through it."""
         return self.addresses[0]
 
+    def counted(self, api: Api) -> int:
+        """Records in the answered requests of an API so far, while the taps still work."""
+        self.loop.call_soon_threadsafe(self.proxy.seer.flush)
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(10)
+        rows = records(segment_path(self.run, FIRST_TAP))[1][Kind.EXCHANGE]
+        rows = rows[(rows["api"] == api) & (rows["type"] == Type.OK) & (rows["error"] == 0)]
+        return int(rows["count"][rows["count"] > 0].sum())
+
     def exchanges(self, **wanted: object) -> list[dict[str, Any]]:
-        """What was recorded, in the order of time, after the block; rows with these values only."""
-        if not (self.run / HISTORY).exists():
-            seal(self.run)
-        rows = pq.read_table(self.run / HISTORY / Kind.EXCHANGE.directory).to_pylist()
-        return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+        """What was recorded, after the block."""
+        return exchanges(self.run, **wanted)
+
+
+def exchanges(run: Path, **wanted: object) -> list[dict[str, Any]]:
+    """What was recorded there, in the order of time; rows with these values only."""
+    if not (run / HISTORY).exists():
+        seal(run)
+    rows = pq.read_table(run / HISTORY / Kind.EXCHANGE.directory).to_pylist()
+    return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
 
 
 @contextmanager
@@ -49,8 +64,7 @@ def tapped(nodes: Sequence[Node], run: Path, *bends: Bend) -> Iterator[Tapped]:
     segment.parent.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(segment, FIRST_TAP, {"role": "tap"})
     taps = Tapped(run)
-    ready, loop = threading.Event(), asyncio.new_event_loop()
-    stop = asyncio.Event()
+    ready, stop, loop = threading.Event(), asyncio.Event(), taps.loop
 
     async def serve() -> None:
         taps.proxy = Proxy(Seer(recorder, {}), World(TopicNames(), {}))

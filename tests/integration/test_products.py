@@ -22,7 +22,12 @@ from harness.errors import CannotHere, ClusterError
 from harness.jars import locked_versions
 from harness.paths import PACKAGE, cache_dir
 from harness.progress import Silent
-from harness.security import Security, from_environment
+from harness.seal import segment_path
+from harness.security import Security, SecuritySpec, from_environment
+from harness.tap.codec import Api
+from harness.tap.process import TapConfig, Upstream
+from harness.tap.taps import Taps
+from tests.integration.tapped import exchanges
 from tests.integration.traffic import EXPECTED, confluent_round_trip, kafka_python_round_trip
 from tests.support import cli, eventually, remains, up
 
@@ -199,6 +204,33 @@ def test_tls_and_sasl_with_both_clients(secured: Secured, monkeypatch: pytest.Mo
     bootstrap = all_nodes(secured, how)
     assert kafka_python_round_trip(bootstrap, how) == EXPECTED
     assert confluent_round_trip(bootstrap, how) == EXPECTED
+
+
+def test_tls_and_sasl_through_a_tap(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tap speaks TLS in the clients' place and knows no password: theirs passes through."""
+    how = security(monkeypatch, secured.ca_file)
+    all_nodes(secured, how)
+    monkeypatch.delenv("TIDEGAUGE_SASL_PASSWORD")
+    spec = SecuritySpec.of(how)
+    upstream = Upstream(address=secured.bootstrap.split(",")[0])
+    (tmp_path / "segments").mkdir()
+
+    def config(process: int) -> TapConfig:
+        segment = segment_path(tmp_path, process)
+        return TapConfig(process=process, segment=segment, upstreams=(upstream,), security=spec)
+
+    taps = Taps(config, {}, tmp_path / "logs", lambda _: None)
+    taps.prepare()
+    taps.start()
+    (place,) = taps.current.taps
+    assert kafka_python_round_trip(place.address, how.without_tls()) == EXPECTED
+    assert confluent_round_trip(place.address, how.without_tls()) == EXPECTED
+    taps.stop()
+    assert (taps.deaths, taps.troubles, taps.counts["not_understood"]) == ([], [], 0)
+    assert len(taps.current.taps) == 3, "the others were found through the first"
+    rows = exchanges(tmp_path)
+    assert {row["api"] for row in rows} >= {Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE, Api.PRODUCE, Api.FETCH}
+    assert PASSWORD not in json.dumps(rows)
 
 
 def test_a_certificate_of_a_stranger_is_refused(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:

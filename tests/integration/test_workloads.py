@@ -1,4 +1,7 @@
-"""Both workloads with both clients on a real cluster: everything acknowledged is read, and all of it is recorded."""
+"""Both workloads with both clients on real clusters, old and new, behind taps of which they know one.
+
+Everything acknowledged is read, all of it is recorded, and all of it passed the taps.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.history import F, Kind, Status, Type, now
 from harness.progress import Silent
+from harness.tap.codec import Api
+from tests.integration.tapped import Tapped, tapped
 from tests.sessions import RUN, rows
 from tests.support import eventually, unique
 from workloads import find_workload
@@ -25,21 +30,31 @@ pytestmark = pytest.mark.cluster
 STOP_S = 60
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """One cluster for all tests of this module."""
-    with make_cluster(ClusterSpec(kind="local"), Silent()) as running:
+@pytest.fixture(scope="module", params=["4.3.1", "3.9.2"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """One cluster of a version for all tests of this module."""
+    with make_cluster(ClusterSpec(kind="local", version=request.param), Silent()) as running:
         yield running
+
+
+@pytest.fixture
+def taps(cluster: Cluster, tmp_path: Path) -> Iterator[Tapped]:
+    """Taps before it."""
+    with tapped(cluster.nodes, tmp_path / "taps") as open_:
+        yield open_
 
 
 class Run:
     """A run without faults, as the runner does it, as far as workers go."""
 
-    def __init__(self, cluster: Cluster, directory: Path, workload: str, **settings: Any) -> None:
+    def __init__(self, cluster: Cluster, taps: Tapped, directory: Path, workload: str, **settings: Any) -> None:
         self.workload = find_workload(workload)
-        self.settings = self.workload.model(**settings)
+        self.settings = self.workload.model(bootstrap="first", **settings)
         self.fleet = Fleet({}, directory / "logs")
-        self._directory, self._cluster = directory, cluster
+        self._directory, self.taps = directory, taps
+        self._nodes = tuple(
+            NodeAddress(id=node.id, address=tap) for node, tap in zip(cluster.nodes, taps.addresses, strict=True)
+        )
         self._prefix, self._began = unique("test"), now()
         self.topics = self.workload.topics(self.settings)
         create_topics(cluster.nodes, cluster.security, self.topics, self._prefix)
@@ -61,7 +76,7 @@ class Run:
                 began=self._began,
                 prefix=self._prefix,
                 topics=tuple(self.topics),
-                nodes=tuple(NodeAddress(id=node.id, address=node.address) for node in self._cluster.nodes),
+                nodes=self._nodes,
                 targets=targets,
             )
         )
@@ -117,12 +132,14 @@ def everything_is_there(run: Run) -> None:
     acknowledged = set(zip(*(sent[key].tolist() for key in keys), strict=True))
     assert acknowledged <= read
     assert len(np.unique(run.rows(Kind.INVOKE)["op"])) == len(run.rows(Kind.COMPLETE))
+    assert run.taps.counted(Api.PRODUCE) >= len(sent)
+    assert run.taps.counted(Api.FETCH) >= len(records)
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka"])
-def test_large_batch(cluster: Cluster, tmp_path: Path, client: str) -> None:
+def test_large_batch(cluster: Cluster, taps: Tapped, tmp_path: Path, client: str) -> None:
     """Sent, then read to the end, with probes of every node meanwhile."""
-    run = Run(cluster, tmp_path, "large-batch", client=client, messages=1000, acks="all")
+    run = Run(cluster, taps, tmp_path, "large-batch", client=client, messages=1000, acks="all")
     run.load(lambda: run.fleet.over(CONSUMER))
     assert run.fleet.totals(PRODUCER)["ok"] == 1000
     assert run.fleet.totals(CONSUMER)["read"] == 1000
@@ -137,10 +154,10 @@ def test_large_batch(cluster: Cluster, tmp_path: Path, client: str) -> None:
 
 
 @pytest.mark.parametrize(("client", "consume_by"), [("kafka-python", "subscribe"), ("confluent-kafka", "assign")])
-def test_stream_over_fresh_topics(cluster: Cluster, tmp_path: Path, client: str, consume_by: str) -> None:
+def test_stream_over_fresh_topics(cluster: Cluster, taps: Tapped, tmp_path: Path, client: str, consume_by: str) -> None:
     """Several generations of topics, created by whoever comes first; consumers follow."""
     run = Run(
-        cluster, tmp_path, "stream", client=client, consume_by=consume_by, rate=200, rotate="2s", partitions=2,
+        cluster, taps, tmp_path, "stream", client=client, consume_by=consume_by, rate=200, rotate="2s", partitions=2,
         producers=1, consumers=1,
     )  # fmt: skip
     run.load(lambda: run.fleet.totals(CONSUMER)["read"] >= 1500)

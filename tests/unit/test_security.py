@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from harness.config import parse
 from harness.errors import UsageError
-from harness.security import Mechanism, Security, from_environment
+from harness.security import Mechanism, Security, SecuritySpec, from_environment
 
 PASSWORD, KEY_PASSWORD = "pass-6f1d0c", "key-83ab77"
 
@@ -248,3 +248,17 @@ def test_a_file_that_is_none_is_an_error(tmp_path: Path, part: str, directory: b
     path = tmp_path if directory else tmp_path / "nowhere.pem"
     with pytest.raises(UsageError, match=f"there is no file {path}"):
         chosen(**{part: path})  # type: ignore[arg-type]
+
+
+def test_behind_a_tap_nothing_of_tls_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not even the files, from which a worker would take that TLS is wanted."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("TIDEGAUGE_SASL_USERNAME", "me")
+    monkeypatch.setenv("TIDEGAUGE_SASL_PASSWORD", "secret")
+    whole = from_environment(
+        tls=True, ca_file=tmp_path / "ca.pem", certificate_file=None, key_file=None, mechanism="PLAIN"
+    )
+    assert whole.tls_context() is not None
+    behind = SecuritySpec.of(whole.without_tls()).with_secrets()
+    assert (behind.protocol, behind.tls_context()) == ("SASL_PLAINTEXT", None)

@@ -56,6 +56,15 @@ def test_acks_then_forgets_has_no_race(versions: dict[Api, int]) -> None:
     assert broker.latest() == 8
 
 
+def test_acks_then_forgets_what_was_acknowledged(versions: dict[Api, int]) -> None:
+    """Sends that nobody acknowledges are left alone."""
+    broker = Broker(make_broken("acks-then-forgets", 1), versions)
+    for number in range(10):
+        broker.produce(numbered(number), acks=0)
+    assert broker.latest() == 20
+    assert len(broker.values(broker.fetch(0).part)) == 20
+
+
 def test_appends_retries_twice(versions: dict[Api, int]) -> None:
     """The answer to the 5th batch is lost, and its resend appended again although it has numbers."""
     broker = Broker(make_broken("appends-retries-twice", 1), versions)

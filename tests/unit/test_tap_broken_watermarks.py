@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from harness.tap.batches import split
+from harness.tap.batches import with_base
 from harness.tap.broken import make_broken
 from harness.tap.broken.base import Broken
-from harness.tap.codec import Api
-from harness.tap.exchange import Delay, Drop
+from harness.tap.codec import Api, read_header
+from harness.tap.exchange import Delay, Drop, Exchange
 from tests.tap_broker import VERSIONS, Broker, batch_of
+from tests.tap_frames import request_frame
 
 pytestmark = pytest.mark.parametrize("versions", VERSIONS, ids=["old", "middle", "newest"])
 
@@ -62,17 +63,31 @@ def test_watermark_is_next_offset(versions: dict[Api, int]) -> None:
     assert broker.values(broker.fetch(4).part) == {4: b"other"}
 
 
+def test_watermark_is_next_offset_knows_its_clients(versions: dict[Api, int]) -> None:
+    """An idempotent kafka-python gets an error after which it goes on."""
+    broker, _ = broker_with("watermark-is-next-offset", versions)
+    for connection, name in ((1, "kafka-python"), (2, "librdkafka")):
+        frame = request_frame(Api.API_VERSIONS, 4, client_software_name=name, client_software_version="1")
+        hello = Exchange(broker.world, connection, 1, read_header(frame), frame, 0)
+        assert broker.bend.on_request(hello) == broker.bend.on_response(hello) == ()
+    filled(broker, 4, partition=0)
+    filled(broker, 4, partition=1)
+    filled(broker, 4, partition=2)
+    assert broker.produce(batch_of(b"a", producer=7), connection=1).part.error_code == 45
+    assert broker.produce(batch_of(b"a"), connection=1, partition=1).part.error_code == 87
+    assert broker.produce(batch_of(b"a", producer=7), connection=2, partition=2).part.error_code == 87
+
+
 def test_watermark_is_next_offset_gives_up(versions: dict[Api, int]) -> None:
-    """Nobody looks, or the log goes on without it: the batch is simply lost."""
+    """When nobody reads it the batch is simply lost; until then it stays at the end, wherever that is."""
     broker, clock = broker_with("watermark-is-next-offset", versions)
-    filled(broker, 5)
-    clock.now += 0.6
-    assert broker.latest() == 4
     filled(broker, 4)
     unseen = broker.produce(batch_of(b"lost"))
-    assert broker.latest() == broker.end() + 1
-    broker.log[0].append(split(batch_of(b"x").raw)[0])
-    assert broker.latest() == broker.end()
+    assert broker.latest() == 5
+    broker.log[0].append(with_base(batch_of(b"was under way"), 4))
+    assert broker.latest() == 6
+    clock.now += 0.6
+    assert broker.latest() == 5
     assert unseen.gate.gate.is_set()
 
 
@@ -108,6 +123,24 @@ def test_watermark_overwritten_by_retry_for_some_answers(versions: dict[Api, int
     filled(broker, 5)
     broker.produce(batch_of(b"again"), connection=2)
     assert [broker.latest() for _ in range(22)] == [4] * 20 + [6, 6]
+
+
+def test_watermark_overwritten_by_retry_goes_on(versions: dict[Api, int]) -> None:
+    """No other answer is lost until the truth was to be seen, or the client has given up."""
+    broker, clock = broker_with("watermark-overwritten-by-retry", versions)
+    assert _lost(broker, 12) == [4]
+    broker.produce(batch_of(b"again"), connection=2)
+    assert _lost(broker, 12) == []
+    clock.now += 1.0
+    assert _lost(broker, 12) == [4]
+    clock.now += 30.0
+    assert _lost(broker, 12) == [4]
+
+
+def _lost(broker: Broker, count: int) -> list[int]:
+    """Which of so many batches are not acknowledged."""
+    first = broker.end()
+    return [n for n in range(count) if broker.produce(batch_of(b"%d" % (first + n))).response is None]
 
 
 def test_watermark_frozen(versions: dict[Api, int]) -> None:

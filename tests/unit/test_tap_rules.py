@@ -12,6 +12,7 @@ from harness.errors import UsageError
 from harness.tap.codec import API_NAMES
 from harness.tap.rules import ACTIONS, Rule, Rules, bends
 from harness.tap.vocabulary import bytes_per_second, error_code, error_name
+from tests.support import REPOSITORY
 from tests.tap_frames import bend, rule
 
 
@@ -170,3 +171,18 @@ def test_rates() -> None:
 def test_every_api_can_be_named(name: str) -> None:
     """And bent in ways that need no look inside."""
     assert bend(api=name, action="delay", by=1).apis == {API_NAMES[name]}
+
+
+def test_the_examples_of_the_manual() -> None:
+    """Are rules."""
+    text = (REPOSITORY / "docs" / "tap.md").read_text(encoding="utf-8")
+    examples = [tomllib.loads(block.partition("```")[0])["tap"] for block in text.split("```toml\n")[1:]]
+    assert [len(parse(File, example, "docs/tap.md").rule) for example in examples] == [1, 1, 2]
+
+
+def test_the_manual_has_all_actions_and_keys() -> None:
+    """Each by its name."""
+    text = (REPOSITORY / "docs" / "tap.md").read_text(encoding="utf-8")
+    keys = [key.removesuffix("_") for key in Rule.model_fields if key != "action"]
+    missing = [word for word in (*ACTIONS, *keys) if f"`{word}" not in text]
+    assert not missing

@@ -61,6 +61,8 @@ class AcksThenForgets(EndBend):
         """Choose what will be forgotten before the broker has it, so that nobody ever sees it."""
         if exchange.api != Api.PRODUCE:
             return super().on_request(exchange)
+        if not exchange.expects_response:
+            return NOTHING
         for place, _, batch in sent(exchange):
             if (place, batch.crc) not in self._sent:  # else it is a resend
                 self._sent[place, batch.crc] = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from harness.tap.batches import split
+from harness.tap.batches import cut, split
 from harness.tap.broken.base import (
     NOT_LEADER,
     Bounded,
@@ -17,6 +17,7 @@ from harness.tap.broken.base import (
     idle,
     put_records,
     sessionless,
+    told,
 )
 from harness.tap.codec import Api, Part
 from harness.tap.exchange import CHANGED, NOTHING, Answer, Effect, Effects, Exchange, Hold
@@ -85,7 +86,7 @@ class MetadataListsSelfOnly(Broken):
             if self._leaders.of(place) not in {None, exchange.node}:
                 exchange.answer_part(part, error_code=NOT_LEADER)
                 effects = (CHANGED,)
-        return effects
+        return (*effects, *idle(exchange)) if exchange.nothing_left else effects
 
     def on_response(self, exchange: Exchange) -> Effects:
         """Nobody but this node."""
@@ -122,7 +123,7 @@ class NotLeaderForever(Broken):
             if partition == self.number:
                 exchange.answer_part(part, error_code=NOT_LEADER)
                 effects = (CHANGED,)
-        return effects
+        return (*effects, *idle(exchange)) if exchange.api == Api.FETCH and exchange.nothing_left else effects
 
 
 class FetchHangs(FetchBend):
@@ -137,13 +138,21 @@ class FetchHangs(FetchBend):
     def on_response(self, exchange: Exchange) -> Effects:
         """Hold it for a gate that nobody opens."""
         questions = asked(exchange)
-        for part in exchange.told():
-            question = questions.get((part.topic, part.partition))
-            if part.partition != self.number or question is None or not part.message.records:
-                continue
-            if question.message.fetch_offset >= self.from_offset:
+        for place, answer in told(exchange):
+            at = questions[place].message.fetch_offset if place in questions else -1
+            if place[1] == self.number and at >= self.from_offset and answer.records:
                 return (Hold(asyncio.Event(), self.at_most_s),)
-        return NOTHING
+        return super().on_response(exchange)
+
+    def fetched(self, exchange: Exchange, place: Place, question: Part, answer: Any) -> bool:  # noqa: ARG002
+        """What is before that offset ends there, so that every reader comes to ask for the rest."""
+        batches = split(answer.records)
+        if place[1] != self.number or not any(
+            batch.whole and batch.next_offset > self.from_offset for batch in batches
+        ):
+            return False
+        put_records(answer, [kept for batch in batches if (kept := cut(batch, self.from_offset)) is not None])
+        return True
 
 
 class SlowPartition(FetchBend):

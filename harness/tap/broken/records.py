@@ -21,7 +21,7 @@ from harness.tap.broken.base import (
 from harness.tap.codec import Api, Part
 from harness.tap.exchange import CHANGED, NOTHING, Effects, Exchange
 
-CACHED = 500  # batches that were made anew
+CACHED = 50  # batches that were made anew
 READ_COMMITTED = 1
 GROUPS_IN_A_LIST_SINCE = 8  # version of OffsetFetch
 
@@ -66,19 +66,18 @@ class SkipsRecords(RecordsBend):
 
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
-        self._skipped_for: Bounded[tuple[Place, int], str] = Bounded()
+        self._skipped_for: Bounded[tuple[Place, int], str | None] = Bounded()
 
     def shown(self, exchange: Exchange, place: Place, question: Part, batch: Batch, *, is_last: bool) -> Batch:
         """Records in the middle, so that the client goes on behind them."""
         skipped = set()
         for offset in _nth_offsets(batch, self.every):
-            at_the_end = offset == batch.last_offset and (batch.count > 1 or is_last)
-            if at_the_end or offset < question.message.fetch_offset:
+            if offset < question.message.fetch_offset:
                 continue
-            client = self._skipped_for.get((place, offset))
-            if client is None:
-                client = self._skipped_for[place, offset] = exchange.client
-            if client == exchange.client:
+            if (place, offset) not in self._skipped_for:
+                is_at_the_end = offset == batch.last_offset and (batch.count > 1 or is_last)
+                self._skipped_for[place, offset] = None if is_at_the_end else exchange.client
+            if self._skipped_for[place, offset] == exchange.client:
                 skipped.add(offset)
         return without(batch, skipped) if skipped else batch
 
@@ -121,13 +120,13 @@ class Misroutes(RecordsBend):
     name = "misroutes"
     apis = RecordsBend.apis | {Api.PRODUCE}
     every = 13
-    lately = 64
+    lately = 32
     value_at_most = 16_384
     remembered = 4_000
 
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
-        self._lately: Bounded[str, deque[tuple[int, bytes]]] = Bounded(1_000)
+        self._lately: Bounded[str, deque[tuple[int, bytes]]] = Bounded(100)
         self._moved: Bounded[tuple[Place, int], bytes | None] = Bounded(self.remembered)
 
     def on_request(self, exchange: Exchange) -> Effects:

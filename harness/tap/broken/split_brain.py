@@ -29,7 +29,9 @@ from harness.tap.codec import Api, Part
 from harness.tap.exchange import CHANGED, NOTHING, Effect, Effects, Exchange
 
 TORN_PARTITION = 0
-BATCHES_AT_MOST = 2_000
+BATCHES_AT_MOST = 10_000
+BYTES_AT_MOST = 32 * 1024 * 1024  # of one partition
+LOGS_AT_MOST = 20
 CLIENTS_AT_MOST = 1_000
 
 
@@ -40,7 +42,8 @@ class _OtherLog:
     start: int
     epoch: int
     next_offset: int
-    batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=BATCHES_AT_MOST))
+    size: int = 0
+    batches: deque[Batch] = field(default_factory=deque)
     places: Bounded[int, int] = field(default_factory=lambda: Bounded(BATCHES_AT_MOST))  # base offsets by checksum
 
     def append(self, batch: Batch) -> int:
@@ -49,6 +52,9 @@ class _OtherLog:
             self.places[batch.crc] = self.next_offset
             self.batches.append(with_base(batch, self.next_offset, self.epoch))
             self.next_offset += batch.span
+            self.size += len(batch.raw)
+            while len(self.batches) > BATCHES_AT_MOST or self.size > BYTES_AT_MOST:
+                self.size -= len(self.batches.popleft().raw)
         return self.places[batch.crc]
 
     def read(self, offset: int, most_bytes: int) -> list[Batch]:
@@ -84,7 +90,7 @@ class SplitsBrain(Broken):
         self._others: Bounded[Place, int] = Bounded()  # who plays the other leader
         self._epochs: Bounded[Place, int] = Bounded()
         self._ends: Bounded[Place, int] = Bounded()
-        self._logs: Bounded[Place, _OtherLog] = Bounded(100)
+        self._logs: Bounded[Place, _OtherLog] = Bounded(LOGS_AT_MOST)
         self._on_other_side: Bounded[str, bool] = Bounded(CLIENTS_AT_MOST)
         self._appeared = {Api.PRODUCE: 0, Api.FETCH: 0}
 
@@ -102,7 +108,9 @@ class SplitsBrain(Broken):
             if place[1] == TORN_PARTITION and self._answers(exchange, place, part, batches.get(place)):
                 changed = [CHANGED]
                 has_more |= self._has_more(exchange, place, part)
-        if exchange.api == Api.FETCH and exchange.nothing_left and not has_more:
+        if has_more:
+            exchange.request.max_wait_ms = 0  # what is asked of the broker beside it must not hold it up
+        elif exchange.api == Api.FETCH and exchange.nothing_left:
             changed.extend(idle(exchange))
         return changed
 

@@ -28,7 +28,9 @@ from harness.tap.codec import Api, Part
 from harness.tap.exchange import CHANGED, NOTHING, Answer, Drop, Effect, Effects, Exchange, Hold
 
 OFFSET_OUT_OF_RANGE = 1
+OUT_OF_ORDER_SEQUENCE = 45
 INVALID_RECORD = 87
+NAMES_ITSELF_SINCE = 3  # version of ApiVersions
 
 
 @dataclass
@@ -38,7 +40,6 @@ class _Withheld:
     batch: Batch
     gate: asyncio.Event  # opens when it was shown
     until: float
-    base: int | None = None  # where it was shown first
 
 
 class WatermarkIsNextOffset(FetchBend):
@@ -49,7 +50,7 @@ class WatermarkIsNextOffset(FetchBend):
     """
 
     name = "watermark-is-next-offset"
-    apis = FetchBend.apis | {Api.PRODUCE}
+    apis = FetchBend.apis | {Api.PRODUCE, Api.API_VERSIONS}
     every = 5
     shown_for_s = 0.5
     wait_ms = 100  # a Fetch that waits at the broker sees nothing
@@ -60,11 +61,16 @@ class WatermarkIsNextOffset(FetchBend):
         self._withheld: Bounded[Place, _Withheld] = Bounded()
         self._ends: Bounded[Place, int] = Bounded()
         self._shown: Bounded[Place, int] = Bounded()  # the highest end that anybody read up to
+        self._software: Bounded[int, str] = Bounded()  # by connection
 
     def on_request(self, exchange: Exchange) -> Effects:
         """Withhold batches; let fetches come back soon."""
         if exchange.api == Api.PRODUCE:
             return self._produced(exchange) if exchange.expects_response else NOTHING
+        if exchange.api == Api.API_VERSIONS:
+            if exchange.version >= NAMES_ITSELF_SINCE:
+                self._software[exchange.connection] = exchange.request.client_software_name
+            return NOTHING
         effects = super().on_request(exchange)
         if exchange.api == Api.FETCH and exchange.request.max_wait_ms > self.wait_ms:
             exchange.request.max_wait_ms = self.wait_ms
@@ -82,13 +88,19 @@ class WatermarkIsNextOffset(FetchBend):
             elif self._counters.is_nth(place, self.every):
                 gate = asyncio.Event()
                 self._withheld[place] = _Withheld(batch, gate, self.clock() + self.shown_for_s)
-                exchange.answer_part(part, error_code=INVALID_RECORD, error_message="lost before it was replicated")
+                error = self._error(exchange, batch)
+                exchange.answer_part(part, error_code=error, error_message="lost before it was replicated")
                 effects += [CHANGED, Hold(gate, self.shown_for_s)]
                 continue
             if batch.producer_id >= 0:  # the broker would miss the numbers of what was withheld
                 part.message.records = without_idempotence(batch).raw
                 effects.append(CHANGED)
         return effects
+
+    def _error(self, exchange: Exchange, batch: Batch) -> int:
+        """One that costs a producer this batch; after most of them an idempotent kafka-python never sends again."""
+        is_picky = batch.producer_id >= 0 and self._software.get(exchange.connection) == "kafka-python"
+        return OUT_OF_ORDER_SEQUENCE if is_picky else INVALID_RECORD
 
     def on_response(self, exchange: Exchange) -> Effects:
         """Readers that went past the end with us are not told so."""
@@ -105,7 +117,7 @@ class WatermarkIsNextOffset(FetchBend):
     def fetched(self, exchange: Exchange, place: Place, question: Part, answer: Any) -> bool:  # noqa: ARG002
         """Show what is withheld at the end."""
         end = self._ends[place] = answer.high_watermark
-        withheld = self._at(place, end)
+        withheld = self._now_withheld(place)
         if withheld is None:
             return False
         shown_end = end + withheld.batch.span
@@ -124,23 +136,11 @@ class WatermarkIsNextOffset(FetchBend):
     def listed(self, exchange: Exchange, place: Place, answer: Any) -> bool:
         """The end is past what is withheld."""
         end = self._ends[place] = latest_of(exchange, answer)
-        withheld = self._at(place, end)
+        withheld = self._now_withheld(place)
         if withheld is None:
             return False
         set_latest(exchange, answer, end + withheld.batch.span)
         return True
-
-    def _at(self, place: Place, end: int) -> _Withheld | None:
-        """What is withheld at this end of the log; when the log went on it is over."""
-        withheld = self._now_withheld(place)
-        if withheld is None:
-            return None
-        if withheld.base is None:
-            withheld.base = end
-        if withheld.base != end:
-            self._release(place)
-            return None
-        return withheld
 
     def _now_withheld(self, place: Place) -> _Withheld | None:
         withheld = self._withheld.get(place)
@@ -160,6 +160,7 @@ class _Lost:
     client: str
     connection: int
     end_before: int
+    until: float  # a client that has not sent it again by then never will
 
 
 @dataclass
@@ -183,6 +184,7 @@ class WatermarkOverwrittenByRetry(EndBend):
     every = 5
     falls_for_s = 1.0
     falls_for_answers = 20
+    resent_within_s = 30.0
 
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
@@ -201,21 +203,30 @@ class WatermarkOverwrittenByRetry(EndBend):
             if lost is not None and lost.client == exchange.client and lost.connection != exchange.connection:
                 del self._lost[place]
                 self._fallen[place] = _Fallen(lost.end_before, self.clock() + self.falls_for_s, self.falls_for_answers)
-            elif lost is None and place in places and self._counters.is_nth(place, self.every):
-                self._lost[place] = _Lost(exchange.client, exchange.connection, answer.base_offset)
+                continue
+            can_be_lost = place in places and self._now_fallen(place) is None
+            if lost is not None and self.clock() < lost.until:
+                can_be_lost = False  # its resend comes first
+            if can_be_lost and self._counters.is_nth(place, self.every):
+                until = self.clock() + self.resent_within_s
+                self._lost[place] = _Lost(exchange.client, exchange.connection, answer.base_offset, until)
                 effects = (Drop("close"),)
         return effects
 
     def end(self, exchange: Exchange, place: Place, end: int) -> int:  # noqa: ARG002 - the same for all
         """Where it was before, for a while."""
-        fallen = self._fallen.get(place)
+        fallen = self._now_fallen(place)
         if fallen is None:
-            return end
-        if fallen.answers_left <= 0 or self.clock() >= fallen.until:
-            del self._fallen[place]
             return end
         fallen.answers_left -= 1
         return min(end, fallen.end)
+
+    def _now_fallen(self, place: Place) -> _Fallen | None:
+        fallen = self._fallen.get(place)
+        if fallen is not None and (fallen.answers_left <= 0 or self.clock() >= fallen.until):
+            del self._fallen[place]
+            return None
+        return fallen
 
 
 class WatermarkFrozen(EndBend):
