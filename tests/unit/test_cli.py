@@ -39,6 +39,7 @@ COMMANDS = [
     ["image", "build"],
     ["run"],
     ["check"],
+    ["tap"],
     ["list"],
 ]
 
