@@ -17,8 +17,8 @@ from harness.history import FIRST_WORKER, now
 from harness.live import Standing, View
 from harness.observe import ClusterView, observe
 from harness.scenario import Scenario, derived_seed
-from harness.seal import segment_path
 from harness.security import Security, SecuritySpec
+from harness.sources import segment_path
 from harness.stop import Stop
 from harness.store import Run
 from harness.tap.taps import Taps

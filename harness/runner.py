@@ -32,8 +32,9 @@ from harness.paths import clusters_dir
 from harness.ports import PortLeases
 from harness.processes import TOKEN_VARIABLE
 from harness.scenario import Scenario, derived_seed, to_toml
-from harness.seal import last_acknowledged, seal, segment_path, topics_of
+from harness.seal import seal
 from harness.security import SecuritySpec
+from harness.sources import last_acknowledged, segment_path, topics_of
 from harness.spark import Session
 from harness.stop import Stop
 from harness.store import SCENARIO_FILE, Run, create, without_secrets

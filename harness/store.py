@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import CannotHere, UsageError, from_os_error
-from harness.seal import HISTORY, SEGMENTS
+from harness.seal import HISTORY
+from harness.sources import SEGMENTS
 
 RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"

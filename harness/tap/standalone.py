@@ -23,8 +23,9 @@ from harness.errors import ClusterError, UsageError
 from harness.history import SCHEMA_VERSION
 from harness.live import View
 from harness.ports import PortLeases
-from harness.seal import seal, segment_path
+from harness.seal import seal
 from harness.security import Security, SecuritySpec
+from harness.sources import segment_path
 from harness.stop import Stop
 from harness.store import Run, without_secrets
 from harness.tap.process import TapConfig, Upstream

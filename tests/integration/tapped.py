@@ -11,15 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from kafka import KafkaAdminClient
 
-from harness.clusters.base import Node
+from harness.clusters.base import Cluster, Node
 from harness.history import FIRST_TAP, Kind, Recorder, Type
-from harness.seal import HISTORY, seal, segment_path
+from harness.seal import HISTORY, seal
+from harness.sources import segment_path
 from harness.tap.codec import Api, TopicNames
 from harness.tap.exchange import Bend, World
+from harness.tap.process import TapConfig, Upstream
 from harness.tap.proxy import Proxy
+from harness.tap.rules import Rule
 from harness.tap.seeing import Seer
+from harness.tap.taps import Taps
 from tests.sessions import rows as records
+from tests.support import unique
 
 
 @dataclass
@@ -88,3 +94,32 @@ def tapped(nodes: Sequence[Node], run: Path, *bends: Bend) -> Iterator[Tapped]:
         thread.join(20)
         loop.close()
     assert taps.proxy.counts.troubles == []
+
+
+@contextmanager
+def process_of_taps(cluster: Cluster, run: Path, *rules: Rule) -> Iterator[Taps]:
+    """Taps in a process of their own, as in a run."""
+    (run / "segments").mkdir(parents=True)
+    upstreams = tuple(Upstream(node=node.id, address=node.address) for node in cluster.nodes)
+
+    def config(process: int) -> TapConfig:
+        return TapConfig(process=process, segment=segment_path(run, process), upstreams=upstreams, rules=rules)
+
+    taps = Taps(config, {}, run / "logs", lambda _: None)
+    taps.prepare()
+    taps.start()
+    try:
+        yield taps
+    finally:
+        taps.stop()
+    assert (taps.deaths, taps.troubles) == ([], [])
+
+
+def create(cluster: Cluster, partitions: int = 1) -> str:
+    """A topic, made without the taps."""
+    name = unique("tap")
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
+    admin.create_topics({name: {"num_partitions": partitions, "replication_factor": 3}})
+    admin.wait_for_topics([name])
+    admin.close()
+    return name

@@ -22,8 +22,8 @@ from harness.errors import CannotHere, ClusterError
 from harness.jars import locked_versions
 from harness.paths import PACKAGE, cache_dir
 from harness.progress import Silent
-from harness.seal import segment_path
 from harness.security import Security, SecuritySpec, from_environment
+from harness.sources import segment_path
 from harness.tap.codec import Api
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.taps import Taps

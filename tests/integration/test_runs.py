@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import Exit
-from harness.history import F, Kind, Type
+from harness.history import FIRST_TAP, F, Kind, Type
 from harness.seal import Sealed, open_history
+from tests.integration.tapped import exchanges
 from tests.support import REPOSITORY, cli, command, end, eventually, remains
 
 pytestmark = pytest.mark.cluster
@@ -213,19 +214,24 @@ def test_a_run_interrupted_twice_leaves_at_once(state_home: Path, tmp_path: Path
     assert check("latest", tmp_path)["verdict"] == "unknown"
 
 
-def test_a_worker_that_is_killed_does_not_take_the_run_with_it(state_home: Path, tmp_path: Path) -> None:
-    """The run goes on to a verdict, which names the worker."""
+def test_processes_that_are_killed_do_not_take_the_run_with_them(state_home: Path, tmp_path: Path) -> None:
+    """A worker and the tap: the run goes on to a verdict, which names both; clients find the next tap in its place."""
     process = started(tmp_path, "--workload", "stream", "--time", "8")
     try:
         await_load(tmp_path)
-        random.Random(os.getpid()).choice(workers(process)).kill()
+        random.Random(os.getpid()).choice(processes_of(process, "workloads.worker")).kill()
+        (tap,) = processes_of(process, "harness.tap.process")
+        tap.kill()
         out, err = process.communicate(timeout=180)
     finally:
         end([process])
     assert process.returncode == Exit.UNKNOWN, err
     results = json.loads(out)
-    assert any("SIGKILL" in reason for reason in results["reasons"])
-    assert contradictions(open_history(Path(results["run"]))) == []
+    assert any("worker" in reason and "SIGKILL" in reason for reason in results["reasons"])
+    assert any("the tap ended with SIGKILL" in reason for reason in results["reasons"])
+    sealed = open_history(Path(results["run"]))
+    assert contradictions(sealed) == []
+    assert {row["process"] for row in exchanges(sealed.directory.parent)} == {FIRST_TAP, FIRST_TAP + 1}
     assert remains("run", state_home) == []
 
 
@@ -259,12 +265,12 @@ def started(store: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Its worker processes."""
+def processes_of(process: subprocess.Popen[str], module: str) -> list[psutil.Process]:
+    """Its processes that run this module."""
     found = []
     for child in psutil.Process(process.pid).children(recursive=True):
         with suppress(psutil.Error):
-            if "workloads.worker" in child.cmdline():
+            if module in child.cmdline():
                 found.append(child)
     return found
 

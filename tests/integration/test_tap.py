@@ -1,4 +1,4 @@
-"""The tap before real brokers: everybody's clients, resends, rules on the way, its own death."""
+"""The tap before real brokers: resends, rules that come and go, taps before somebody else's cluster."""
 
 from __future__ import annotations
 
@@ -6,38 +6,24 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from harness.clusters.base import Cluster
-from harness.clusters.local import LocalCluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import Exit
-from harness.history import FIRST_TAP, Type
+from harness.history import Type
 from harness.progress import Silent
-from harness.seal import segment_path
 from harness.tap.codec import Api
-from harness.tap.process import TapConfig, Upstream
 from harness.tap.rules import Rule, bends
-from harness.tap.taps import Taps
-from tests.integration.tapped import exchanges, tapped
-from tests.integration.test_runs import await_load, started
-from tests.integration.traffic import COUNT, EXPECTED, confluent_round_trip, kafka_python_round_trip
+from tests.integration.tapped import create, exchanges, process_of_taps, tapped
+from tests.integration.traffic import EXPECTED, confluent_round_trip, kafka_python_round_trip
 from tests.support import REPOSITORY, cli, command, end, eventually, remains, unique
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture(scope="module", params=["4.3.1", "3.9.2"])
-def any_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """One of each version."""
-    with make_cluster(ClusterSpec(kind="local", version=request.param), Silent()) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -45,35 +31,6 @@ def cluster() -> Iterator[Cluster]:
     """The newest."""
     with make_cluster(ClusterSpec(kind="local"), Silent()) as running:
         yield running
-
-
-@contextmanager
-def process_of_taps(cluster: Cluster, run: Path, *rules: Rule) -> Iterator[Taps]:
-    """Taps in a process of their own, as in a run."""
-    (run / "segments").mkdir(parents=True)
-    upstreams = tuple(Upstream(node=node.id, address=node.address) for node in cluster.nodes)
-
-    def config(process: int) -> TapConfig:
-        return TapConfig(process=process, segment=segment_path(run, process), upstreams=upstreams, rules=rules)
-
-    taps = Taps(config, {}, run / "logs", lambda _: None)
-    taps.prepare()
-    taps.start()
-    try:
-        yield taps
-    finally:
-        taps.stop()
-    assert (taps.deaths, taps.troubles) == ([], [])
-
-
-def create(cluster: Cluster, partitions: int = 1) -> str:
-    """A topic, made without the taps."""
-    name = unique("tap")
-    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
-    admin.create_topics({name: {"num_partitions": partitions, "replication_factor": 3}})
-    admin.wait_for_topics([name])
-    admin.close()
-    return name
 
 
 def values(cluster: Cluster, topic: str) -> list[bytes]:
@@ -88,62 +45,6 @@ def values(cluster: Cluster, topic: str) -> list[bytes]:
         found += [record.value for records in consumer.poll(timeout_ms=500).values() for record in records]
     consumer.close()
     return found
-
-
-class Java:
-    """Kafka's own command-line clients."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        assert isinstance(cluster, LocalCluster)
-        tools = cluster._prepare_tools()  # the same Java and archives as the brokers'
-        self._command = [tools["java"], "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", tools["classpath"]]
-        old = cluster.version.startswith("3.")
-        self._producer = "kafka.tools.ConsoleProducer" if old else "org.apache.kafka.tools.ConsoleProducer"
-        self._consumer = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-
-    def produce(self, bootstrap: str, topic: str, lines: list[str]) -> None:
-        """One record for each line."""
-        self._run([self._producer, "--bootstrap-server", bootstrap, "--topic", topic], "\n".join(lines) + "\n")
-
-    def consume(self, bootstrap: str, topic: str, count: int) -> list[str]:
-        """That many records from the beginning."""
-        asked = ["--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning", "--max-messages", str(count)]
-        return self._run([self._consumer, *asked, "--timeout-ms", "30000"], "").splitlines()
-
-    def _run(self, arguments: list[str], typed: str) -> str:
-        ran = subprocess.run(
-            [*self._command, *arguments], input=typed, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
-
-
-def direct_connections(cluster: Cluster) -> list[Any]:
-    """Connections of this process to brokers themselves."""
-    ports = {int(node.address.rpartition(":")[2]) for node in cluster.nodes}
-    return [each for each in psutil.Process().net_connections("tcp") if getattr(each.raddr, "port", 0) in ports]
-
-
-def test_everybody_stays_behind_the_taps(any_cluster: Cluster, tmp_path: Path) -> None:
-    """Both Python clients and Java's own, who know one tap, find everything else through it, and nothing past it."""
-    java, topic = Java(any_cluster), create(any_cluster, partitions=3)
-    lines = [f"line {number}" for number in range(200)]
-    with process_of_taps(any_cluster, tmp_path) as taps:
-        bootstrap = taps.address(any_cluster.nodes[-1].id)
-        eventually(lambda: direct_connections(any_cluster) == [], "the admin client's connections are gone")
-        assert kafka_python_round_trip(bootstrap) == EXPECTED
-        assert confluent_round_trip(bootstrap) == EXPECTED
-        assert direct_connections(any_cluster) == []
-        java.produce(bootstrap, topic, lines)
-        assert sorted(java.consume(bootstrap, topic, len(lines))) == sorted(lines)
-    rows = exchanges(tmp_path, type=int(Type.OK), error=0)
-    sent = [row for row in rows if row["api"] == Api.PRODUCE]
-    assert sum(row["count"] for row in sent) == 2 * COUNT + len(lines)
-    by_java = [row for row in rows if row["client"].startswith("console-")]
-    assert sum(row["count"] for row in by_java if row["api"] == Api.PRODUCE) == len(lines)
-    assert sum(row["count"] or 0 for row in by_java if row["api"] == Api.FETCH) == len(lines)
-    assert {row["node"] for row in by_java} == {1, 2, 3}
-    assert taps.counts["refused"] == 0
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
@@ -203,28 +104,6 @@ def appended_twice(cluster: Cluster, producer: Any, topic: str) -> bool:
     value = unique("value").encode()
     producer.send(topic, value, partition=0).get(60)
     return values(cluster, topic).count(value) == 2
-
-
-def test_a_tap_that_dies_is_replaced_and_the_run_is_unknown(state_home: Path, tmp_path: Path) -> None:
-    """Clients find the next one at the same place; what passed between them nobody saw."""
-    process = started(tmp_path, "--workload", "stream", "--time", "8")
-    try:
-        await_load(tmp_path)
-        for child in psutil.Process(process.pid).children(recursive=True):
-            if "harness.tap.process" in child.cmdline():
-                child.kill()
-        output, errors = process.communicate(timeout=240)
-    finally:
-        end([process])
-    results = json.loads(output)
-    assert (results["verdict"], process.returncode) == ("unknown", Exit.UNKNOWN), errors
-    assert any("the tap ended with SIGKILL" in reason for reason in results["reasons"])
-    path = Path(results["run"])
-    tapped_by = {row["process"] for row in exchanges(path)}
-    assert tapped_by == {FIRST_TAP, FIRST_TAP + 1}
-    assert results["figures"]["acknowledged"] > 0
-    assert not any("final read" in reason or "read to its end" in reason for reason in results["reasons"])
-    assert remains("run", state_home) == []
 
 
 def test_taps_before_somebody_elses_cluster(cluster: Cluster, state_home: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from harness.clusters.base import Cluster
@@ -17,7 +18,9 @@ from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.history import F, Kind, Status, Type, now
 from harness.progress import Silent
 from harness.tap.codec import Api
-from tests.integration.tapped import Tapped, tapped
+from tests.integration.java_clients import Java
+from tests.integration.tapped import Tapped, create, exchanges, process_of_taps, tapped
+from tests.integration.traffic import COUNT, EXPECTED, confluent_round_trip, kafka_python_round_trip
 from tests.sessions import RUN, rows
 from tests.support import eventually, unique
 from workloads import find_workload
@@ -166,3 +169,31 @@ def test_stream_over_fresh_topics(cluster: Cluster, taps: Tapped, tmp_path: Path
     assert len(np.unique(run.rows(Kind.COMPLETE, F.SEND)["topic"])) >= 3
     assert set(run.rows(Kind.COMPLETE, F.CREATE)["type"].tolist()) <= {Type.OK, Type.INFO}
     assert len(run.rows(Kind.COMPLETE, F.ASSIGN)) >= 6
+
+
+def direct_connections(cluster: Cluster) -> list[Any]:
+    """Connections of this process to brokers themselves."""
+    ports = {int(node.address.rpartition(":")[2]) for node in cluster.nodes}
+    return [each for each in psutil.Process().net_connections("tcp") if getattr(each.raddr, "port", 0) in ports]
+
+
+def test_everybody_stays_behind_the_taps(cluster: Cluster, tmp_path: Path) -> None:
+    """Both Python clients and Java's own, who know one tap, find everything else through it, and nothing past it."""
+    java, topic = Java(cluster), create(cluster, partitions=3)
+    lines = [f"line {number}" for number in range(200)]
+    with process_of_taps(cluster, tmp_path) as taps:
+        bootstrap = taps.address(cluster.nodes[-1].id)
+        eventually(lambda: direct_connections(cluster) == [], "the admin client's connections are gone")
+        assert kafka_python_round_trip(bootstrap) == EXPECTED
+        assert confluent_round_trip(bootstrap) == EXPECTED
+        assert direct_connections(cluster) == []
+        java.produce(bootstrap, topic, lines)
+        assert sorted(java.consume(bootstrap, topic, len(lines))) == sorted(lines)
+    rows = exchanges(tmp_path, type=int(Type.OK), error=0)
+    sent = [row for row in rows if row["api"] == Api.PRODUCE]
+    assert sum(row["count"] for row in sent) == 2 * COUNT + len(lines)
+    by_java = [row for row in rows if row["client"].startswith("console-")]
+    assert sum(row["count"] for row in by_java if row["api"] == Api.PRODUCE) == len(lines)
+    assert sum(row["count"] or 0 for row in by_java if row["api"] == Api.FETCH) == len(lines)
+    assert {row["node"] for row in by_java} == {1, 2, 3}
+    assert taps.counts["refused"] == 0

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.history import F, Kind, Recorder, Type
-from harness.seal import open_history, segment_path
+from harness.seal import open_history
+from harness.sources import segment_path
 from harness.segments import read_segment
 
 FRAMES = 12

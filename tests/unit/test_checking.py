@@ -6,7 +6,8 @@ import pytest
 from harness import checking
 from harness.checking import facts_of
 from harness.history import Recorder
-from harness.seal import open_history, segment_path
+from harness.seal import open_history
+from harness.sources import segment_path
 
 FACTS: dict[str, Any] = {
     "state": "finished",

@@ -6,8 +6,9 @@ import pytest
 
 from harness import history
 from harness.history import COLUMNS, KINDS, TOO_MANY_TEXTS, F, Kind, Recorder, Type, row_type
-from harness.seal import open_history, segment_path
+from harness.seal import open_history
 from harness.segments import read_segment
+from harness.sources import segment_path
 
 
 def test_an_invocation_is_in_the_file_before_the_call_is_made(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import seal as sealing
+from harness import sources
 from harness.errors import TidegaugeError
 from harness.history import COLUMNS, KINDS, F, Kind, Recorder, Type, now
-from harness.seal import OPEN, Sealed, last_acknowledged, open_history, parquet_schema, seal, segment_path, topics_of
+from harness.seal import OPEN, Sealed, open_history, parquet_schema, seal
+from harness.sources import last_acknowledged, segment_path, topics_of
 
 
 def rows(sealed: Sealed, kind: Kind) -> list[dict[str, Any]]:
@@ -62,7 +64,7 @@ def test_open_operations_become_info(tmp_path: Path) -> None:
 
 def test_segments_are_merged_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files hold the events of all processes in the order of time, whatever the size of blocks and files."""
-    monkeypatch.setattr(sealing, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(sources, "BLOCK_ROWS", 7)
     monkeypatch.setattr(sealing, "FILE_ROWS", 20)
     recorders = [Recorder(segment_path(tmp_path, process), process) for process in (1, 2, 3)]
     for turn in range(30):
