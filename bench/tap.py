@@ -39,7 +39,7 @@ PATIENCE_S = 60.0
 LEAST_RATE, MOST_MS = 0.80, 1.0
 DIRECT, SEEING, IDLE_RULES = "direct", "tap", "tap, ten idle rules"
 IDLE = tuple(
-    Rule(name=f"idle {number}", api=("Produce", "Fetch"), client="nobody", action="delay", by="1s")
+    Rule(name=f"idle {number}", api=("Produce", "Fetch"), client="nobody", action="delay", by=1.0)
     for number in range(10)
 )
 

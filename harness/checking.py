@@ -113,7 +113,7 @@ def _without_the_missing(sealed: Sealed, facts: dict[str, Any]) -> Sealed:
 
 def facts_of(facts: dict[str, Any]) -> RunFacts:
     """What the verdict has to know of run.json."""
-    settings = _table(_table(facts, "scenario"), "settings")
+    settings, tap = _table(_table(facts, "scenario"), "settings"), _table(facts, "tap")
     planned = [slot.get("fault", "") for slot in facts.get("schedule") or []]
     return RunFacts(
         known=bool(settings),
@@ -128,6 +128,8 @@ def facts_of(facts: dict[str, Any]) -> RunFacts:
         reads_beside_sends=settings.get("consume") != "after" or not planned,
         reads_everything=bool(facts.get("ends_by_itself")),
         interrupted=bool(facts.get("interrupted")),
+        garbled=int(tap.get("not_understood", 0)) - int(tap.get("unknown_apis", 0)),
+        refused=int(tap.get("refused", 0)),
         dead_workers=tuple(facts.get("dead_workers") or ()),
         failures=(
             *(facts.get("troubles") or ()),

@@ -136,7 +136,7 @@ COLUMNS: dict[str, Column] = {
     "type": Column(
         INT8,
         "1 ok, 2 fail (certainly did not happen), 3 info (nobody knows); of an exchange: 1 the client got an answer,"
-        " 2 the broker never got the request, 3 the client got no answer, whatever the broker did",
+        " the broker's or one in its place, 2 neither got anything, 3 the broker got the request, the client no answer",
     ),
     "topic": Column(INT32, "number of the topic; the manifest has the names"),
     "partition": Column(INT32, "partition of the topic"),

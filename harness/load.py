@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from harness.clusters.base import Cluster
 from harness.history import FIRST_WORKER, now
@@ -52,6 +53,7 @@ class Front:
 
     nodes: tuple[NodeAddress, ...]
     security: Security
+    bootstrap: Literal["first", "all"] | tuple[str, ...] = "all"  # where clients begin
     taps: Taps | None = None
 
 
@@ -175,7 +177,10 @@ class Load:
                 of=role.of,
                 parts=role.parts,
                 workload=self.scenario.workload,
-                settings=self.scenario.settings.model_dump(mode="json", by_alias=True),
+                settings={
+                    **self.scenario.settings.model_dump(mode="json", by_alias=True),
+                    "bootstrap": self.front.bootstrap,
+                },
                 segment=segment_path(self.run_dir, process),
                 run=self._nonce,
                 prefix=self.prefix,

@@ -16,6 +16,7 @@ from pathlib import Path
 from harness.errors import CannotHere
 from harness.paths import state_dir
 
+UNPRIVILEGED = 1024
 FIRST, LAST = 20000, 32767  # 32768 and up is where the kernel takes ports for outgoing connections
 
 
@@ -38,6 +39,8 @@ class PortLeases:
 
     def take_exactly(self, port: int) -> int:
         """This very port, or an error that says who could have it."""
+        if port < UNPRIVILEGED and os.geteuid() != 0:
+            raise CannotHere(f"port {port} is for root alone", f"take one from {UNPRIVILEGED} on")
         if not self._lease(port):
             raise CannotHere(
                 f"port {port} on 127.0.0.1 is in use",

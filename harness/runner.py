@@ -22,7 +22,7 @@ from harness import facts
 from harness.checking import Checked, check_run
 from harness.clusters.base import Cluster
 from harness.clusters.spec import make_cluster
-from harness.errors import Interrupted, TidegaugeError
+from harness.errors import Interrupted, TidegaugeError, UsageError
 from harness.guard import Guard
 from harness.history import NEMESIS_PROCESS, RUNNER_PROCESS, SCHEMA_VERSION, FaultStage, Kind, Recorder
 from harness.live import View
@@ -215,13 +215,27 @@ class _Runner:
 
     def _front(self) -> Front:
         """What clients connect to."""
+        asked = self.scenario.settings.bootstrap
         if self.taps is None:
             nodes = tuple(NodeAddress(id=node.id, address=node.address) for node in self.cluster.nodes)
-            return Front(nodes, self.cluster.security)
+            return Front(nodes, self.cluster.security, asked)
         self.view.step("starting the taps")
         self.taps.start()
         nodes = tuple(NodeAddress(id=node.id, address=self.taps.address(node.id)) for node in self.cluster.nodes)
-        return Front(nodes, self.cluster.security.without_tls(), self.taps)
+        if isinstance(asked, tuple):
+            asked = tuple(self._tapped(address) for address in asked)
+        return Front(nodes, self.cluster.security.without_tls(), asked, self.taps)
+
+    def _tapped(self, address: str) -> str:
+        """The tap before the node that clients shall begin with."""
+        for node in self.cluster.nodes:
+            if node.address == address and self.taps is not None:
+                return self.taps.address(node.id)
+        known = ", ".join(node.address for node in self.cluster.nodes)
+        raise UsageError(
+            f"bootstrap={address} is no node of the cluster, and clients would go past the taps",
+            f"its nodes are {known}; or run with --no-tap",
+        )
 
     def _first_topics(self) -> list[TopicSpec]:
         return find_workload(self.scenario.workload).topics(self.scenario.settings)

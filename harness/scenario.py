@@ -84,6 +84,8 @@ def load(file: Path | None, flags: Mapping[str, Any], settings: Iterable[str] = 
     source = str(file) if file else "the command line"
     data = _over(_normal(read_toml(file)) if file else {}, _normal(flags))
     data.setdefault("seed", secrets.randbits(31))
+    if isinstance(data.get("tap"), dict) and data["tap"].get("broken"):
+        data.setdefault("expect", "invalid")
     for text in settings:
         _set(data, text)
     return _parse(data, source)

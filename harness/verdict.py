@@ -63,6 +63,8 @@ class RunFacts:
     interrupted: bool = False
     dead_workers: tuple[str, ...] = ()  # sentences
     damage: tuple[str, ...] = ()  # sentences, beside those of the history
+    garbled: int = 0  # exchanges at the taps of APIs we know that could not be read
+    refused: int = 0  # connections that the taps ended because of what came over them
     failures: tuple[str, ...] = ()  # sentences: checks that could not be made, beside those of the engine
 
     @property
@@ -246,10 +248,24 @@ def _missing(results: CheckResults, facts: RunFacts) -> Iterator[str]:
     if not results.events:
         yield "the history is empty"
         return
-    if facts.traffic_only:
-        if not any(results.anomalies[name].looked_at for name in REGRESSIONS if name in results.anomalies):
-            yield "nothing that can be checked passed the taps"
-        return
+    yield from _missing_at_taps(results, facts)
+    if not facts.traffic_only:
+        yield from _missing_operations(results, facts)
+
+
+def _missing_at_taps(results: CheckResults, facts: RunFacts) -> Iterator[str]:
+    """What passed and was not seen; where nothing but that was recorded, it has to be enough."""
+    if facts.refused:
+        yield f"{facts.refused:,} connections were ended by the taps: what came over them was no Kafka, or too much"
+    if facts.traffic_only and facts.garbled:
+        yield f"{facts.garbled:,} exchanges could not be read, and nobody knows what they were"
+    looked = any(results.anomalies[name].looked_at for name in REGRESSIONS if name in results.anomalies)
+    if facts.traffic_only and not looked:
+        yield "nothing that can be checked passed the taps"
+
+
+def _missing_operations(results: CheckResults, facts: RunFacts) -> Iterator[str]:
+    """What clients of ours should have done."""
     covered = results.coverage
     if not covered.count(F.SEND, Type.OK):
         yield "no send was acknowledged"

@@ -81,8 +81,22 @@ def _moves(holders: Any, id_field: str, locate: Locate) -> list[tuple[Any, str, 
 
 
 def _limits(response: Any) -> list[tuple[Any, str, Any]]:
+    changes: list[tuple[Any, str, Any]] = []
+    for api in response.api_keys or ():
+        codec = CODECS.get(api.api_key)
+        if codec and api.api_key in WITH_ADDRESSES and api.min_version <= codec.newest < api.max_version:
+            changes.append((api, "max_version", codec.newest))
+        if api.api_key == Api.SASL_HANDSHAKE and api.min_version == 0 < api.max_version:
+            changes.append((api, "min_version", 1))  # after version 0 nothing on the connection is framed as requests
+    return changes
+
+
+def unreadable(exchange: Exchange) -> list[str]:
+    """APIs of which a broker speaks only versions that nobody here can read, though they carry addresses."""
+    if exchange.api != Api.API_VERSIONS:
+        return []
     return [
-        (api, "max_version", CODECS[api.api_key].newest)
-        for api in response.api_keys or ()
-        if api.api_key in WITH_ADDRESSES and api.min_version <= CODECS[api.api_key].newest < api.max_version
+        CODECS[api.api_key].name
+        for api in exchange.response.api_keys or ()
+        if api.api_key in WITH_ADDRESSES and api.min_version > CODECS[api.api_key].newest
     ]

@@ -30,6 +30,10 @@ _START = struct.Struct(">hhih")  # API, version, correlation, length of the clie
 _CORRELATION = struct.Struct(">i")
 HEADER_BYTES = _START.size
 NO_ID = UUID(int=0)
+TAGS_AT_MOST = 100
+MODEST_BYTES = 1024 * 1024  # what is read without a second look
+PARTS_AT_MOST = 10_000  # partitions in a larger Produce
+TRANSACTIONS_SINCE, TOPIC_IDS_SINCE = 3, 13  # versions of Produce
 
 
 class Garbled(Exception):
@@ -129,6 +133,68 @@ def read_header(frame: bytes) -> Header:
     return Header(api, version, correlation, client, end)
 
 
+def is_modest(frame: bytes, header: Header) -> bool:
+    """Whether a request can be read in no time: large ones are sends, of a few large parts."""
+    if not header.body or len(frame) <= MODEST_BYTES:
+        return True
+    return header.api == Api.PRODUCE and _has_few_parts(frame, header)
+
+
+def _has_few_parts(frame: bytes, header: Header) -> bool:
+    """Skims a Produce request, from length to length."""
+    skim = _Skim(frame, header.body, compact=bool(CODECS[Api.PRODUCE].request.flexible_version_q(header.version)))
+    try:
+        if header.version >= TRANSACTIONS_SINCE:
+            skim.skip(skim.length(2))
+        skim.skip(6)  # acks and time-out
+        for _ in range(skim.length(4)):
+            skim.skip(16 if header.version >= TOPIC_IDS_SINCE else skim.length(2))
+            for _ in range(skim.length(4)):
+                skim.parts += 1
+                skim.skip(4)
+                skim.skip(skim.length(4))
+                skim.tags()
+                if skim.parts > PARTS_AT_MOST:
+                    return False
+            skim.tags()
+            skim.parts += 1
+            if skim.parts > PARTS_AT_MOST:
+                return False
+    except Garbled:
+        return False
+    return True
+
+
+class _Skim:
+    """A place in a frame that moves on."""
+
+    def __init__(self, frame: bytes, at: int, *, compact: bool) -> None:
+        self.parts = 0
+        self._frame = frame
+        self._at = at
+        self._compact = compact
+
+    def length(self, size: int) -> int:
+        """A length or a count, which takes that many bytes where it is not compact; none is 0."""
+        if self._compact:
+            value, self._at = _varint(self._frame, self._at)
+            return max(value - 1, 0)
+        value = int.from_bytes(self._frame[self._at : self._at + size], signed=True)
+        self.skip(size)
+        return max(value, 0)
+
+    def skip(self, size: int) -> None:
+        """Go on."""
+        self._at += size
+        if self._at > len(self._frame):
+            raise Garbled("a length beyond its frame")
+
+    def tags(self) -> None:
+        """Go past tagged fields."""
+        if self._compact:
+            self._at = _skip_tags(self._frame, self._at)
+
+
 def correlation_of(frame: bytes) -> int:
     """Which request a response answers."""
     if len(frame) < _CORRELATION.size:
@@ -173,7 +239,10 @@ def _decode(cls: Any, body: memoryview, version: int) -> Any:
 
 
 def _encode(message: Any, version: int) -> bytes:
-    return bytes(message.encode(version=version))
+    try:
+        return bytes(message.encode(version=version))
+    except Exception as error:  # values that the wire has no room for
+        raise Garbled(f"no {type(message).__name__} of version {version} ({error})") from error
 
 
 def _has_tags(api: int, version: int) -> bool:
@@ -188,7 +257,9 @@ def _response_body(frame: bytes, api: int, version: int) -> int:
 def _skip_tags(frame: bytes, at: int) -> int:
     """The end of the tagged fields that begin here."""
     count, at = _varint(frame, at)
-    for _ in range(min(count, len(frame))):
+    if count > TAGS_AT_MOST:
+        raise Garbled(f"{count} tagged fields")
+    for _ in range(count):
         _, at = _varint(frame, at)
         size, at = _varint(frame, at)
         at += size
@@ -214,11 +285,18 @@ class TopicNames:
 
     def __init__(self) -> None:
         self._names: dict[UUID, str] = {}
+        self._lives: dict[str, int] = {}
 
     def learn(self, topic_id: UUID | None, name: str | None) -> None:
         """An answer told both."""
-        if topic_id and topic_id != NO_ID and name:
+        if topic_id and topic_id != NO_ID and name and topic_id not in self._names:
             self._names[topic_id] = name
+            self._lives[name] = self._lives.get(name, 0) + 1
+
+    def told_apart(self, name: str) -> str:
+        """The name for the history: a topic that was deleted and made again is another one, and begins at 0 again."""
+        lives = self._lives.get(name, 1)
+        return name if lives == 1 else f"{name} ({lives})"
 
     def of(self, topic: Any, field: str) -> str:
         """The name of a topic in a message, or its id when nobody said what it is called."""

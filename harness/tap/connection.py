@@ -2,7 +2,7 @@
 
 Whatever is not bent takes the short way: a frame is passed on as soon as it is whole, and looked into afterwards. A
 bend that waits makes what comes after it on the same connection wait too, as a broker would. Answers go to the client
-in the order of its requests (`_Slot`), whoever gives them.
+in the order of its requests (`Slot`), whoever gives them.
 
 A client that leaves does not take its requests along: what the tap still holds is delivered, and what the broker
 answers within `LINGER_S` is recorded, as not received.
@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from harness.history import Type, now
-from harness.tap import addresses, codec
+from harness.tap import codec
 from harness.tap.codec import Api, Garbled
 from harness.tap.exchange import (
     Answer,
@@ -30,10 +30,10 @@ from harness.tap.exchange import (
     Exchange,
     Hold,
     Swap,
-    Then,
 )
 from harness.tap.frames import REQUEST_AT_MOST, RESPONSE_AT_MOST
 from harness.tap.sides import BrokerSide, ClientSide, Side
+from harness.tap.slots import Overtaken, Slot, wait_for
 
 if TYPE_CHECKING:
     from harness.tap.proxy import Proxy, Tap
@@ -43,21 +43,7 @@ LINGER_S = 5.0
 WAITING_AT_MOST = 64 * 1024 * 1024  # bytes of requests that wait for their turn or their answer: then no more are read
 WAITING_REQUESTS_AT_MOST = 10_000
 GHOSTS_BEGIN = 0x7F000000  # numbers of requests that only the tap knows of
-
-
-class _Slot:
-    """The place of a request's answer in the order of a connection."""
-
-    __slots__ = ("answerable", "done", "exchange", "payload", "sent", "then", "type")
-
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange = exchange
-        self.answerable = _expects_answer(exchange)  # not a send that asks for no acknowledgement
-        self.sent = False  # the broker has the request
-        self.done = False  # whatever there is to be said is said
-        self.payload: bytes | None = None  # what the client gets
-        self.type = Type.OK
-        self.then: Then | None = None  # what happens to the connection when it is this one's turn
+SECOND = "the second of two"
 
 
 class Connection:
@@ -70,13 +56,14 @@ class Connection:
         self.number = proxy.counts.connections
         self.client = ClientSide(self, REQUEST_AT_MOST, proxy.budget)
         self.broker = BrokerSide(self, RESPONSE_AT_MOST, proxy.budget)
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[Slot] = deque()
         self._queue: deque[tuple[bytes, int]] = deque()
         self._waiting_bytes = 0
         self._busy = False  # a request is being held: the ones behind it wait in the queue
         self._mute = self._deaf = self._blind = False
-        self._overtaken: tuple[_Slot, bytes, asyncio.TimerHandle] | None = None
-        self._ghosts: dict[int, Exchange] = {}
+        self._overtaken: Overtaken | None = None
+        self._ghosts: dict[int, Exchange] = {}  # second copies of requests, which the client knows nothing of
+        self._tasks: set[asyncio.Task[None]] = set()
         self._ended = False
 
     def other(self, side: Side) -> Side:
@@ -117,6 +104,12 @@ class Connection:
         self.proxy.seer.failed_connection(self.tap.node, self.number, f"refused: {why}")
         self.end(f"refused: {why}")
 
+    def broker_left(self, error: Exception | None) -> None:
+        """Nothing more will be answered."""
+        if error is not None and not self._ended:
+            self.proxy.seer.failed_connection(self.tap.node, self.number, f"the broker hung up: {error}")
+        self.end(f"the broker closed the connection{f' ({error})' if error else ''}")
+
     def client_left(self) -> None:
         """Deliver what is held, hear what is still to be answered, then end."""
         if not self._ended:
@@ -128,7 +121,7 @@ class Connection:
     @property
     def _open(self) -> bool:
         held = self._busy or bool(self._queue) or self._overtaken is not None
-        return held or any(slot.sent and not slot.done for slot in self._slots)
+        return held or bool(self._ghosts) or any(slot.sent and not slot.done for slot in self._slots)
 
     def _end_when_idle(self) -> None:
         if self._busy or self._queue or self._overtaken:  # a bend still holds a request that was sent in earnest
@@ -144,11 +137,14 @@ class Connection:
         self.proxy.connections.discard(self)
         self._flush()
         if self._overtaken is not None:
-            self._overtaken[2].cancel()
+            self._overtaken.timer.cancel()
         for slot in self._slots:
             answered = slot.done and slot.exchange.answered
             self._saw(slot.exchange, Type.INFO if slot.sent else Type.FAIL, "" if answered else f"no answer: {why}")
         self._slots.clear()
+        for ghost in self._ghosts.values():
+            self._saw(ghost, Type.INFO, f"{SECOND}; no answer: {why}")
+        self._ghosts.clear()
         for frame, arrived in self._queue:
             with suppress(Garbled):
                 exchange = self._exchange(frame, arrived)
@@ -156,6 +152,9 @@ class Connection:
         self._queue.clear()
         self.client.close()
         self.broker.close()
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
 
     # requests
 
@@ -174,7 +173,10 @@ class Connection:
         self.client.hold("full", back=self._waiting_bytes > WAITING_AT_MOST or requests > WAITING_REQUESTS_AT_MOST)
 
     def _exchange(self, frame: bytes, arrived: int) -> Exchange:
-        exchange = Exchange(self.proxy.world, self.number, self.tap.node, codec.read_header(frame), frame, arrived)
+        header = codec.read_header(frame)
+        if not codec.is_modest(frame, header):
+            header = header._replace(body=0)  # nobody sends that in earnest, and reading it would hold up everybody
+        exchange = Exchange(self.proxy.world, self.number, self.tap.node, header, frame, arrived)
         exchange.number = self.proxy.seer.number()
         return exchange
 
@@ -192,11 +194,10 @@ class Connection:
         if self._deaf:
             self._saw(exchange, Type.FAIL, "not passed on: a request before it was dropped")
             return
-        slot = _Slot(exchange)
-        effects = self._asked(exchange, "on_request")
-        if slot.answerable:
-            self._slots.append(slot)
-            self._wait(len(frame))
+        slot = Slot(exchange)
+        effects = self.proxy.ask(exchange, "on_request")
+        self._slots.append(slot)
+        self._wait(len(frame))
         if effects:
             self._busy = True
             self._run(self._bent_request(slot, effects))
@@ -205,6 +206,8 @@ class Connection:
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.proxy.run(self._safely(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: work.close())  # the tap may be stopped before it began
 
     async def _safely(self, work: Coroutine[Any, Any, None]) -> None:
@@ -215,26 +218,7 @@ class Connection:
             self.proxy.counts.trouble(f"the tap failed at a connection: {type(error).__name__}: {error}")
             self.end("the tap failed")
 
-    def _asked(self, exchange: Exchange, when: str) -> list[Effect]:
-        """What the bends want done."""
-        effects: list[Effect] = []
-        if not exchange.known:
-            return effects
-        for bend in self.proxy.wanting(exchange.api):
-            try:
-                found = getattr(bend, when)(exchange)
-            except Garbled:
-                continue
-            except Exception as error:  # noqa: BLE001 - one bend's mistake must not end everybody's connections
-                self.proxy.counts.trouble(f"{bend.name} failed: {type(error).__name__}: {error}")
-                continue
-            if found:
-                effects += found
-                if bend.name not in exchange.bent:
-                    exchange.bent.append(bend.name)
-        return effects
-
-    async def _bent_request(self, slot: _Slot, effects: Iterable[Effect]) -> None:
+    async def _bent_request(self, slot: Slot, effects: Iterable[Effect]) -> None:
         self.proxy.counts.bent += 1
         try:
             await self._carry_out_request(slot, effects)
@@ -245,13 +229,13 @@ class Connection:
             self._busy = False
             self._go_on()
 
-    async def _carry_out_request(self, slot: _Slot, effects: Iterable[Effect]) -> None:
+    async def _carry_out_request(self, slot: Slot, effects: Iterable[Effect]) -> None:
         exchange, frame = slot.exchange, slot.exchange.request_frame
         duplicate: Duplicate | None = None
         swap: Swap | None = None
         for effect in effects:
             if isinstance(effect, Delay | Hold):
-                await _wait(effect)
+                await wait_for(effect)
             elif isinstance(effect, Drop | Close):
                 self._drop_request(slot, effect)
                 return
@@ -271,13 +255,12 @@ class Connection:
             self._answer(slot)
             return
         frame = frame or codec.encode_request(exchange.request, exchange.request_frame, exchange.header)
-        if swap is not None and self._overtaken is None:
+        second = (duplicate.frame or frame) if duplicate else None
+        if swap is not None and self._overtaken is None and not self._ended:
             timer = asyncio.get_running_loop().call_later(swap.at_most_s, self._overtake)
-            self._overtaken = (slot, frame, timer)
+            self._overtaken = Overtaken(slot, frame, second, timer)
             return
-        self._pass_on(slot, frame)
-        if duplicate is not None:
-            self._duplicate(exchange, duplicate.frame or frame)
+        self._pass_on(slot, frame, second)
 
     def _go_on(self) -> None:
         """With what waited behind a request that was held."""
@@ -288,45 +271,53 @@ class Connection:
         if self.client.gone and not self._open:
             self.end("the client left")
 
-    def _pass_on(self, slot: _Slot, frame: bytes) -> None:
-        """To the broker."""
+    def _pass_on(self, slot: Slot, frame: bytes, second: bytes | None = None) -> None:
+        """To the broker, twice if there is a second."""
+        if self._ended:
+            return
         slot.sent = True
         self.broker.write(frame)
-        if self._overtaken is not None and self._overtaken[0] is not slot:
+        if second is not None:
+            self._duplicate(slot, second)
+        if self._overtaken is not None and self._overtaken.slot is not slot:
             self._overtake()
         exchange = slot.exchange
         if exchange.api == Api.SASL_HANDSHAKE and exchange.version == 0:
             self._blind = True  # what follows is not framed as requests are
+            self.proxy.counts.trouble("a client authenticates in the old way (SaslHandshake 0) and was not seen")
         if not slot.answerable:
-            self._saw(exchange, Type.INFO, "")
+            slot.done, slot.type = True, Type.INFO
+            self._flush()
 
     def _overtake(self) -> None:
         """Let the one that was overtaken go on."""
         if self._overtaken is not None:
-            (slot, frame, timer), self._overtaken = self._overtaken, None
-            timer.cancel()
-            self._pass_on(slot, frame)
+            overtaken, self._overtaken = self._overtaken, None
+            overtaken.timer.cancel()
+            self._pass_on(overtaken.slot, overtaken.frame, overtaken.second)
 
-    def _duplicate(self, exchange: Exchange, frame: bytes) -> None:
-        ghost = GHOSTS_BEGIN + len(self._ghosts)
-        while ghost in self._ghosts:
-            ghost += 1
-        self._ghosts[ghost] = self._exchange(exchange.request_frame, now())
-        self._ghosts[ghost].bent = list(exchange.bent)
-        self.broker.write(codec.with_correlation(frame, ghost))
+    def _duplicate(self, slot: Slot, frame: bytes) -> None:
+        number = GHOSTS_BEGIN + len(self._ghosts)
+        in_use = {each.exchange.header.correlation for each in self._slots}
+        while number in self._ghosts or number in in_use:
+            number += 1
+        ghost = self._exchange(slot.exchange.request_frame, now())
+        ghost.bent = list(slot.exchange.bent)
+        self.broker.write(codec.with_correlation(frame, number))
+        if slot.answerable:
+            self._ghosts[number] = ghost
+        else:
+            self._saw(ghost, Type.INFO, SECOND)
 
-    def _drop_request(self, slot: _Slot, effect: Drop | Close) -> None:
+    def _drop_request(self, slot: Slot, effect: Drop | Close) -> None:
         slot.done, slot.type = True, Type.FAIL
         slot.then = effect.then if isinstance(effect, Drop) else "reset" if effect.reset else "close"
-        if slot.then == "silence":
-            self._deaf = True  # nothing behind a lost packet arrives either
-        if not slot.answerable:
-            self._saw(slot.exchange, Type.FAIL, "dropped")
+        self._deaf = True  # nothing behind a lost packet arrives either, nor over a connection that is closed
         self._flush()
 
-    def _answer(self, slot: _Slot) -> None:
+    def _answer(self, slot: Slot) -> None:
         """In the broker's place."""
-        slot.payload, slot.done, slot.type = self._encoded(slot.exchange), True, Type.FAIL
+        slot.payload, slot.done = self.proxy.encoded(slot.exchange), True
         self._flush()
 
     # responses
@@ -337,34 +328,37 @@ class Connection:
             correlation = codec.correlation_of(frame)
         except Garbled:
             correlation = None
-        slot = next((s for s in self._slots if s.sent and not s.done and s.exchange.header.correlation == correlation
-                     and s.exchange.response_frame is None), None)  # fmt: skip
+        waiting = [slot for slot in self._slots if slot.waits]
+        slot = next((each for each in waiting if each.exchange.header.correlation == correlation), None)
         if slot is None:
             self._unasked(correlation, frame)
             return
+        for earlier in waiting[: waiting.index(slot)]:
+            if earlier.exchange.api == Api.PRODUCE and not earlier.exchange.known:
+                earlier.done, earlier.type = True, Type.INFO  # a version of the future: it asked for no answer
         exchange = slot.exchange
         exchange.response_frame = frame
-        effects = self._asked(exchange, "on_response")
+        effects = self.proxy.ask(exchange, "on_response")
         if effects:
             self._run(self._bent_response(slot, effects))
             return
-        slot.payload, slot.done = self._passed_back(exchange, frame), True
+        slot.payload, slot.done = self.proxy.answer(exchange, frame), True
         self._flush()
 
     def _unasked(self, correlation: int | None, frame: bytes) -> None:
         ghost = self._ghosts.pop(correlation, None) if correlation is not None else None
         if ghost is not None:
             ghost.response_frame = frame
-            self._saw(ghost, Type.INFO, "the second of two")
+            self._saw(ghost, Type.INFO, SECOND)
         elif not self._mute:
             self.client.write(frame)
 
-    async def _bent_response(self, slot: _Slot, effects: Iterable[Effect]) -> None:
+    async def _bent_response(self, slot: Slot, effects: Iterable[Effect]) -> None:
         self.proxy.counts.bent += 1
         changed = False
         for effect in effects:
             if isinstance(effect, Delay | Hold):
-                await _wait(effect)
+                await wait_for(effect)
             elif isinstance(effect, Drop):
                 slot.type, slot.then = Type.INFO, effect.then
             elif isinstance(effect, Close):
@@ -373,30 +367,13 @@ class Connection:
                 changed = True
         exchange, frame = slot.exchange, slot.exchange.response_frame or b""
         if slot.then is None:
-            slot.payload = self._passed_back(exchange, frame, changed=changed)
+            slot.payload = self.proxy.answer(exchange, frame, changed=changed)
         slot.done = True
         self._flush()
 
-    def _passed_back(self, exchange: Exchange, frame: bytes, *, changed: bool = False) -> bytes:
-        """The response for the client, the broker's own bytes where nothing has to change."""
-        changed = changed or exchange.answered_parts
-        if changed or (exchange.known and addresses.to_be_read(exchange)):
-            with suppress(Garbled):  # counted when it is recorded
-                return self._encoded(exchange, None if changed else frame)
-        return frame
-
-    def _encoded(self, exchange: Exchange, unchanged: bytes | None = None) -> bytes:
-        """The response with the taps' addresses."""
-        exchange.put_answers()
-        addresses.learn(exchange, self.proxy.world.names)
-        with addresses.rewritten(exchange, self.proxy.locate) as changed:
-            if unchanged is not None and not changed:
-                return unchanged
-            return codec.encode_response(exchange.response, exchange.header.correlation, exchange.api, exchange.version)
-
     def _flush(self) -> None:
         """Give the client what is next in its order, then record it."""
-        gone: list[tuple[_Slot, Type]] = []
+        gone: list[tuple[Slot, Type]] = []
         while self._slots and self._slots[0].done:
             slot = self._slots.popleft()
             self._wait(-len(slot.exchange.request_frame))
@@ -409,26 +386,11 @@ class Connection:
             elif slot.then:
                 self.client.close(reset=slot.then == "reset")
         for slot, type_ in gone:
-            detail = "" if type_ == slot.type and not slot.then else "the client got no answer"
-            self._saw(slot.exchange, type_, detail)
+            heard = type_ == slot.type and not slot.then
+            self._saw(slot.exchange, type_, "" if heard else "the client got no answer")
         if self.client.gone and not self._ended and not self._open:
             self.end("the client left")
 
     def _saw(self, exchange: Exchange, type_: Type, detail: str) -> None:
         exchange.node = self.tap.node  # which may have been learnt from this very answer
         self.proxy.seer.saw(exchange, type_, now(), detail)
-
-
-async def _wait(effect: Delay | Hold) -> None:
-    if isinstance(effect, Delay):
-        await asyncio.sleep(effect.seconds)
-    else:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(effect.gate.wait(), effect.at_most_s)
-
-
-def _expects_answer(exchange: Exchange) -> bool:
-    try:
-        return exchange.expects_response
-    except Garbled:
-        return True

@@ -7,23 +7,30 @@ were really sent. A `Budget` bounds those of all connections together.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 LENGTH_BYTES = 4
 REQUEST_AT_MOST = 100 * 1024 * 1024  # what brokers take unless told otherwise
 RESPONSE_AT_MOST = 512 * 1024 * 1024
 BUDGET_BYTES = 512 * 1024 * 1024
+SPARED_BYTES = 1024 * 1024
 _LENGTH = struct.Struct(">i")
 
 
 class BadFrame(Exception):
-    """No frame of the Kafka protocol begins here, or there is no room for it."""
+    """No frame of the Kafka protocol begins here, or there is no room for it; `frames` came before it."""
+
+    def __init__(self, why: str, frames: Sequence[bytes] = ()) -> None:
+        super().__init__(why)
+        self.frames = list(frames)
 
 
 class Budget:
     """How many bytes of unfinished frames all connections may hold together."""
 
-    def __init__(self, at_most: int = BUDGET_BYTES) -> None:
+    def __init__(self, at_most: int = BUDGET_BYTES, spared: int = SPARED_BYTES) -> None:
         self.at_most = at_most
+        self.spared = spared  # whoever holds no more than that does not pay for those who do
         self.held = 0
 
 
@@ -41,18 +48,21 @@ class FrameReader:
             return [data[LENGTH_BYTES:]]
         self._pending += data
         self._budget.held += len(data)
-        frames = []
+        frames: list[bytes] = []
         at = 0
         while len(self._pending) - at >= LENGTH_BYTES:
-            end = at + LENGTH_BYTES + self._length(self._pending, at)
+            try:
+                end = at + LENGTH_BYTES + self._length(self._pending, at)
+            except BadFrame as error:
+                raise BadFrame(str(error), frames) from None
             if end > len(self._pending):
                 break
             frames.append(bytes(self._pending[at + LENGTH_BYTES : end]))
             at = end
         del self._pending[:at]
         self._budget.held -= at
-        if self._budget.held > self._budget.at_most and self._pending:
-            raise BadFrame(f"unfinished frames of all connections take more than {self._budget.at_most} bytes")
+        if self._budget.held > self._budget.at_most and len(self._pending) > self._budget.spared:
+            raise BadFrame(f"unfinished frames of all connections take more than {self._budget.at_most} bytes", frames)
         return frames
 
     def close(self) -> int:

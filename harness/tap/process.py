@@ -71,8 +71,9 @@ class TapConfig(Model):
 class _Process:
     """What runs in here."""
 
-    def __init__(self, config: TapConfig) -> None:
+    def __init__(self, config: TapConfig, voice: Voice) -> None:
         self.config = config
+        self.voice = voice
         recorder = Recorder(config.segment, config.process, {"role": "tap"})
         self.recorder = recorder
         for name, number in config.topics.items():
@@ -98,15 +99,17 @@ class _Process:
         loop.add_signal_handler(signal.SIGTERM, self.stopped.set)
         os.set_blocking(STDIN, False)
         loop.add_reader(STDIN, self._read)
-        say(READY, self.standing())
+        self.voice.say(READY, self.standing())
         shown_at = loop.time()
         while not self.stopped.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.stopped.wait(), FLUSH_EVERY_S)
             self.seer.flush()
+            if self.seer.disk_error:
+                raise self.seer.disk_error
             if loop.time() - shown_at > STATUS_EVERY_S:
                 shown_at = loop.time()
-                say(RUNNING, self.standing())
+                self.voice.say(RUNNING, self.standing())
         loop.remove_reader(STDIN)
         await self.proxy.close()
         self.recorder.close()
@@ -123,6 +126,7 @@ class _Process:
             "exchanges": counts.exchanges,
             "bent": counts.bent,
             "not_understood": counts.not_understood + self.seer.not_understood,
+            "unknown_apis": self.seer.unknown_apis,
             "refused": counts.refused,
             "troubles": counts.troubles,
         }
@@ -171,20 +175,36 @@ class _Process:
             traceback.print_exception(error)
 
 
-def say(state: str, standing: Mapping[str, Any], patience_s: float = 0.0) -> None:
-    """Tell whoever started us; dropped when nobody listens for that long."""
-    line = json.dumps({"state": state, **standing}).encode() + b"\n"
-    deadline_s = time.monotonic() + patience_s
-    whole = len(line)
-    while line:
-        try:
-            line = line[os.write(STDOUT, line) :]
-        except BlockingIOError:
-            if time.monotonic() > deadline_s and len(line) == whole:
-                return
+class Voice:
+    """What is told to whoever started us; a line goes out whole or waits for the next one, which takes its place."""
+
+    def __init__(self) -> None:
+        self._rest = b""  # of a line that was begun
+
+    def say(self, state: str, standing: Mapping[str, Any], patience_s: float = 0.0) -> None:
+        """Say it; without patience it is dropped when nobody listens."""
+        line = json.dumps({"state": state, **standing}).encode() + b"\n"
+        deadline_s = time.monotonic() + patience_s
+        while not self._write(line) and time.monotonic() < deadline_s:
             time.sleep(0.001)
+
+    def _write(self, line: bytes) -> bool:
+        """Whether the line is on its way, after what was left of the one before."""
+        try:
+            while self._rest:
+                self._rest = self._rest[os.write(STDOUT, self._rest) :]
+            self._rest = line[os.write(STDOUT, line) :]
+        except BlockingIOError:
+            return False
         except OSError:
-            return
+            return True  # nobody will ever listen
+        return not self._rest or self._write_rest()
+
+    def _write_rest(self) -> bool:
+        with suppress(OSError):
+            while self._rest:
+                self._rest = self._rest[os.write(STDOUT, self._rest) :]
+        return True
 
 
 def first_line() -> bytes:
@@ -202,18 +222,18 @@ def main() -> int:
     """Be a tap; the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_blocking(STDOUT, False)  # who does not listen must not hold up everybody's traffic
-    line = first_line()
+    line, voice = first_line(), Voice()
     if not line:
         return 0
     try:
-        process = _Process(parse(TapConfig, json.loads(line), "the tap's configuration"))
+        process = _Process(parse(TapConfig, json.loads(line), "the tap's configuration"), voice)
         asyncio.run(process.run())
     except Exception as error:  # noqa: BLE001 - whatever it is, the runner has to hear of it
         traceback.print_exc()
         said = str(error) if isinstance(error, TidegaugeError) else f"{type(error).__name__}: {error}"
-        say(FAILED, {"detail": said}, LAST_WORD_S)
+        voice.say(FAILED, {"detail": said}, LAST_WORD_S)
         return 1
-    say(ENDED, process.standing(), LAST_WORD_S)
+    voice.say(ENDED, process.standing(), LAST_WORD_S)
     return 0
 
 

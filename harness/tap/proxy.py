@@ -9,8 +9,10 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.tap import addresses, codec
+from harness.tap.codec import Garbled
 from harness.tap.connection import Connection
-from harness.tap.exchange import Bend, World
+from harness.tap.exchange import Answer, Bend, Close, Drop, Effect, Exchange, World
 from harness.tap.frames import Budget
 from harness.tap.seeing import Seer
 
@@ -18,6 +20,7 @@ LOOPBACK = "127.0.0.1"
 BACKLOG = 512
 TROUBLES_AT_MOST = 20
 UNKNOWN_NODE = -1
+TAPS_AT_MOST = 1000
 
 
 @dataclass(eq=False)
@@ -27,6 +30,7 @@ class Tap:
     node: int
     upstream: tuple[str, int]
     listener: socket.socket
+    discovered: bool = False  # in an answer, not given
 
     def __post_init__(self) -> None:
         self.port = int(self.listener.getsockname()[1])  # where clients find it
@@ -54,6 +58,7 @@ class Proxy:
 
     def __init__(self, seer: Seer, world: World, tls: ssl.SSLContext | None = None) -> None:
         self.seer = seer
+        seer.names = world.names
         self.world = world
         self.tls = tls
         self.counts = Counts()
@@ -95,8 +100,15 @@ class Proxy:
         if tap is None:
             tap = next((t for t in self.taps if t.node == UNKNOWN_NODE and t.upstream == (host, port)), None)
             if tap is None:
+                if len(self.taps) >= TAPS_AT_MOST:
+                    self.counts.trouble(f"answers name more than {TAPS_AT_MOST} brokers: the others have no tap")
+                    return host, port
                 tap = self.open(node, (host, port))
+                tap.discovered = True
             tap.node = node
+            self.world.nodes[node] = tap.upstream
+        elif tap.discovered and tap.upstream != (host, port):
+            tap.upstream = self.world.nodes[node] = (host, port)  # it has moved
         return LOOPBACK, tap.port
 
     # bends
@@ -122,6 +134,49 @@ class Proxy:
         if found is None:
             found = self._by_api[api] = tuple(bend for bend in self._bends if api in bend.apis)
         return found
+
+    def ask(self, exchange: Exchange, when: str) -> list[Effect]:
+        """What the bends want done."""
+        effects: list[Effect] = []
+        if not exchange.known:
+            return effects
+        for bend in self.wanting(exchange.api):
+            try:
+                found = getattr(bend, when)(exchange)
+            except Garbled:
+                continue
+            except Exception as error:  # noqa: BLE001 - one bend's mistake must not end everybody's connections
+                self.counts.trouble(f"{bend.name} failed: {type(error).__name__}: {error}")
+                continue
+            if found:
+                effects += found
+                if bend.name not in exchange.bent:
+                    exchange.bent.append(bend.name)
+                if any(isinstance(effect, Drop | Close | Answer) for effect in found):
+                    break  # nothing is left for the others
+        return effects
+
+    def answer(self, exchange: Exchange, frame: bytes, *, changed: bool = False) -> bytes:
+        """The response for the client, the broker's own bytes where nothing has to change."""
+        changed = changed or exchange.answered_parts
+        if changed or (exchange.known and addresses.to_be_read(exchange)):
+            try:
+                return self.encoded(exchange, None if changed else frame)
+            except Garbled as error:  # counted when it is recorded
+                if changed:
+                    self.counts.trouble(f"{', '.join(exchange.bent)} could not be carried out: {error}")
+        return frame
+
+    def encoded(self, exchange: Exchange, unchanged: bytes | None = None) -> bytes:
+        """The response with the taps' addresses."""
+        exchange.put_answers()
+        addresses.learn(exchange, self.world.names)
+        for name in addresses.unreadable(exchange):
+            self.counts.trouble(f"brokers speak versions of {name} that the tap cannot read: clients may pass it")
+        with addresses.rewritten(exchange, self.locate) as changed:
+            if unchanged is not None and not changed:
+                return unchanged
+            return codec.encode_response(exchange.response, exchange.header.correlation, exchange.api, exchange.version)
 
     # the rest
 

@@ -51,6 +51,10 @@ def without_session(exchange: Exchange) -> Effects:
     return NOTHING
 
 
+class CannotAnswer(Exception):
+    """The version on the wire has no room for the error that a rule wants to answer with."""
+
+
 class RuleBend(Bend):
     """Carries out one rule."""
 
@@ -207,7 +211,10 @@ class RuleBend(Bend):
         if not exchange.expects_response:
             return (Drop("close"),)  # as brokers refuse a send that nobody waits for
         if not parts or exchange.api not in BY_PARTITION:
-            return (Answer(exchange.error_response(code)),)
+            try:
+                return (Answer(exchange.error_response(code)),)
+            except Garbled as error:
+                raise CannotAnswer(str(error)) from error
         for part in parts:
             exchange.answer_part(part, error_code=code)
         return (CHANGED,)

@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.history import COLUMNS, KINDS, Kind, Recorder, Type, now, row_struct, row_type
 from harness.tap import codec
-from harness.tap.codec import Garbled
+from harness.tap.codec import Garbled, TopicNames
 from harness.tap.exchange import Exchange
 from harness.tap.seen_groups import OF_GROUPS
 from harness.tap.seen_rows import NULL_16, NULL_32, NULL_64, OF_LOGS, Many, Row, Seen, other
@@ -48,6 +48,9 @@ class Seer:
 
     def __init__(self, recorder: Recorder, topics: Mapping[str, int], flush_rows: int = 1000) -> None:
         self.not_understood = 0
+        self.unknown_apis = 0  # of those, requests of APIs that nobody here has a codec for
+        self.disk_error: OSError | None = None  # rows could not be written: nothing here can be relied on
+        self.names: TopicNames | None = None
         self._recorder = recorder
         self._given = topics
         self._numbers: dict[str, int] = {}
@@ -65,8 +68,8 @@ class Seer:
         shared = self._shared(exchange, type_, time_ns)
         try:
             self._keep(shared, self._seen(exchange, detail), detail)
-        except OSError:
-            raise
+        except OSError as error:
+            self.disk_error = error
         except Exception as error:  # noqa: BLE001 - what a stranger sends may not stop the tap
             self.not_understood += 1
             self._keep(shared, [Row(detail=self.text(_why(error)))], detail)
@@ -81,9 +84,8 @@ class Seer:
 
     def flush(self) -> None:
         """Write what was gathered."""
-        bodies, rows = self._bodies, self._rows
+        self._recorder.append(Kind.EXCHANGE, self._rows, b"".join(self._bodies))
         self._bodies, self._rows = [], 0
-        self._recorder.append(Kind.EXCHANGE, rows, b"".join(bodies))
 
     def close(self) -> None:
         """Write what is left."""
@@ -91,6 +93,7 @@ class Seer:
 
     def topic(self, name: str) -> int:
         """The number of a topic; null for one without a name, and when there are far too many."""
+        name = self.names.told_apart(name) if self.names else name
         number = self._numbers.get(name)
         if number is None:
             name = name[:NAME_CHARACTERS]
@@ -121,6 +124,7 @@ class Seer:
     def _seen(self, exchange: Exchange, remark: str) -> list[Row | Many]:
         if not exchange.known:
             self.not_understood += 1
+            self.unknown_apis += exchange.api not in codec.CODECS
             return [Row(detail=self.text(NOT_UNDERSTOOD))]
         rows = _ROWS.get(exchange.api)
         if rows is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -28,6 +29,9 @@ class Between(Protocol):
 
     def client_left(self) -> None:
         """The client is gone."""
+
+    def broker_left(self, error: Exception | None) -> None:
+        """The broker is gone."""
 
     def end(self, why: str) -> None:
         """Both sides are to end."""
@@ -73,13 +77,16 @@ class Side(asyncio.Protocol):
             with suppress(RuntimeError):  # it is being closed
                 (self.transport.pause_reading if self._reasons else self.transport.resume_reading)()
 
-    def frames(self, data: bytes) -> list[bytes]:
-        """The whole frames; none, and the end of the connection, when it is no Kafka that comes."""
+    def take(self, data: bytes, take: Callable[[bytes], None]) -> None:
+        """Hand on the frames that are whole; what is no Kafka ends the connection."""
         try:
-            return self.reader.feed(data)
+            frames, why = self.reader.feed(data), ""
         except BadFrame as error:
-            self.connection.refuse(str(error))
-            return []
+            frames, why = error.frames, str(error)
+        for frame in frames:
+            take(frame)
+        if why:
+            self.connection.refuse(why)
 
     def close(self, *, reset: bool = False) -> None:
         """End it; what was written still goes out unless it is reset."""
@@ -107,8 +114,7 @@ class ClientSide(Side):
 
     def data_received(self, data: bytes) -> None:
         """Pass on what is whole."""
-        for frame in self.frames(data):
-            self.connection.take_request(frame)
+        self.take(data, self.connection.take_request)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """The client hung up, or we did."""
@@ -122,11 +128,10 @@ class BrokerSide(Side):
 
     def data_received(self, data: bytes) -> None:
         """Pass on what is whole."""
-        for frame in self.frames(data):
-            self.connection.take_response(frame)
+        self.take(data, self.connection.take_response)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Nothing more will come."""
         self.gone = True
         self.reader.close()
-        self.connection.end(f"the broker closed the connection{f' ({error})' if error else ''}")
+        self.connection.broker_left(error)

@@ -6,6 +6,7 @@ a tap as soon as an answer names them, so one address is enough.
 
 from __future__ import annotations
 
+import shutil
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -52,11 +53,13 @@ class Recording(Model):
 def read_spec(file: Path | None, broken: Sequence[str]) -> TapSpec:
     """The rules of a file, which may be a scenario, and the bugs to play."""
     data = read_toml(file) if file else {}
-    table = data.get("tap", data if "workload" not in data else {})
-    rules = table.get("rule", []) if isinstance(table, dict) else []
-    if file and not rules:
+    table = data.get("tap", {} if "workload" in data else data)
+    if not isinstance(table, dict):
+        raise UsageError(f"{file}: 'tap' is wrong", "write it as a table")
+    spec = parse(TapSpec, {**table, "broken": [*table.get("broken", []), *broken]}, str(file or "the command line"))
+    if file and not (spec.rule or spec.broken):
         raise UsageError(f"{file} holds no rules", "write them as [[rule]], or as [[tap.rule]] of a scenario")
-    return parse(TapSpec, {"rule": rules, "broken": list(broken)}, str(file or "the command line"))
+    return spec
 
 
 def record(
@@ -69,16 +72,16 @@ def record(
             f"{len(recording.ports)} ports were given for {len(addresses)} upstream addresses", "give one for each"
         )
     _reach(addresses)
-    run = _directory(recording.directory)
     stop = Stop()
     stop.may_wait = True
     with ExitStack() as undo:
         undo.enter_context(stop.listening())
-        undo.enter_context(run.held())
-        _describe(run, recording, command_line)
         leases = PortLeases()
         undo.callback(leases.release)
         ports = [leases.take_exactly(port) for port in recording.ports] or leases.take(len(addresses))
+        run = _directory(recording.directory)
+        undo.enter_context(run.held())
+        _describe(run, recording, command_line)
         taps = Taps(
             lambda process: _config(run, recording, process, ports),
             {},
@@ -87,7 +90,11 @@ def record(
         )
         undo.callback(taps.stop, 0)
         taps.prepare()
-        taps.start()
+        try:
+            taps.start()
+        except BaseException:
+            shutil.rmtree(run.path, ignore_errors=True)  # nothing passed, and the name may be wanted again
+            raise
         opened(taps.current.taps)
         _watch(taps, stop, view, recording.time)
         taps.stop()

@@ -16,14 +16,15 @@ from typing import Any
 from harness.children import Child, how_it_ended, line, start, stop_all
 from harness.errors import TidegaugeError
 from harness.history import FIRST_TAP
-from harness.tap.process import ENDED, FAILED, TapConfig
+from harness.tap.process import ENDED, FAILED, TapConfig, Upstream
 from harness.tap.proxy import LOOPBACK
+from harness.tap.rules import Rule
 
 START_TIMEOUT_S = 60.0
 FINISH_TIMEOUT_S = 10.0
 REPLACED_AT_MOST = 5
 POLL_S = 0.02
-COUNTS = ("connections", "exchanges", "bent", "not_understood", "refused")
+COUNTS = ("connections", "exchanges", "bent", "not_understood", "unknown_apis", "refused")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ class TapProcess(Child):
         self.counts = dict.fromkeys(COUNTS, 0)
         self.troubles: list[str] = []
 
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """One after the other: of two rules none may take the other's place."""
+        self.unsent += line(message)
+        self.hear()
+
     def take(self, status: dict[str, Any]) -> None:
         """Where it listens, and what it counted."""
         self.state, self.detail = str(status["state"]), str(status.get("detail", ""))
@@ -81,6 +87,7 @@ class Taps:
         self._logs = logs
         self._note = note  # told of each process before it starts
         self._processes: list[TapProcess] = []
+        self._bends: dict[str, dict[str, Any]] = {}  # rules that came later, by name
         self._finished = False
         self.lost = False  # it died, and nothing could be put in its place
         self.deaths: list[str] = []
@@ -115,7 +122,13 @@ class Taps:
         """Tell it what to do, and wait until it listens."""
         number = FIRST_TAP + len(self._processes) - 1
         process = self.current
-        process.unsent = line(self._config(number).model_dump(mode="json", by_alias=True))
+        config = self._config(number)
+        if known := [tap for each in self._processes for tap in each.taps]:  # those that it found by itself included
+            places = {tap.upstream: Upstream(node=tap.node, address=tap.upstream, port=tap.port) for tap in known}
+            config = config.model_copy(update={"upstreams": tuple(places.values())})
+        process.unsent = line(config.model_dump(mode="json", by_alias=True))
+        for rule in self._bends.values():
+            process.tell({"bend": rule})
         deadline = time.monotonic() + START_TIMEOUT_S
         while not process.taps:
             process.hear()
@@ -148,9 +161,20 @@ class Taps:
         self.deaths += happened
         return happened
 
-    def tell(self, message: Mapping[str, Any]) -> None:
-        """Bend, unbend, release."""
-        self.current.tell(message)
+    def bend(self, rule: Rule) -> None:
+        """From now on; a tap that takes this one's place does the same."""
+        self._bends[rule.title] = rule.model_dump(mode="json", by_alias=True, exclude_none=True)
+        self.current.tell({"bend": self._bends[rule.title]})
+
+    def unbend(self, name: str) -> None:
+        """No longer; what the rule holds goes on."""
+        self._bends.pop(name, None)
+        self.current.tell({"unbend": name})
+
+    def release(self, name: str) -> None:
+        """Let go what a rule holds; it holds nothing from now on."""
+        self._bends.pop(name, None)
+        self.current.tell({"release": name})
 
     def stop(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
         """Have it close its history, and leave none behind."""

@@ -88,12 +88,12 @@ def test_what_a_rule_holds_goes_on_when_it_is_released(cluster: Cluster, tmp_pat
         eventually(lambda: taps.watch() == [] and taps.counts["bent"] == 1, "it is held")
         assert not first.is_done
         assert values(cluster, topic) == []
-        taps.tell({"release": "held"})
+        taps.release("held")
         assert first.get(60).offset == 0
         double = Rule(name="double", api="Produce", action="duplicate-request")
-        taps.tell({"bend": double.model_dump(mode="json", by_alias=True, exclude_none=True)})
+        taps.bend(double)
         eventually(lambda: appended_twice(cluster, producer, topic), "a request came twice")
-        taps.tell({"unbend": "double"})
+        taps.unbend("double")
         eventually(lambda: not appended_twice(cluster, producer, topic), "it is over")
         producer.close()
     assert {row["name"] for row in exchanges(tmp_path, api=int(Api.PRODUCE))} == {None, "held", "double"}

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from harness.history import F, Kind, Recorder, Type
 from harness.seal import open_history
-from harness.sources import segment_path
 from harness.segments import read_segment
+from harness.sources import segment_path
 
 FRAMES = 12
 

@@ -195,7 +195,7 @@ def test_lengths_that_are_none(length: int) -> None:
 @given(st.lists(st.integers(5, 100), min_size=2, max_size=10))
 def test_all_connections_share_one_budget(sizes: list[int]) -> None:
     """Whoever goes beyond it is refused, and what is held stays near it."""
-    budget = Budget(150)
+    budget = Budget(150, spared=0)
     for size in sizes:
         reader = FrameReader(AT_MOST, budget)
         piece = framed(bytes(AT_MOST))[:size]

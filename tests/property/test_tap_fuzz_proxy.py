@@ -166,7 +166,8 @@ async def bench(directory: Path, broker: Serve = honest_broker) -> AsyncIterator
                 server.close()
             await asyncio.sleep(0.01)  # for the brokers' sides of connections, which nobody waits for
     assert not failures, failures
-    assert not proxy.counts.troubles
+    expected = ("could not be carried out", "SaslHandshake 0")  # nonsense that was bent, and a way that blinds the tap
+    assert all(any(part in trouble for part in expected) for trouble in proxy.counts.troubles)
     assert proxy.budget.held == 0
 
 
@@ -274,7 +275,7 @@ def test_more_than_there_is_room_for(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with bench(tmp_path) as made:
-            made.proxy.budget.at_most = 10_000
+            made.proxy.budget.at_most, made.proxy.budget.spared = 10_000, 1_000
             await made.attack(made.hostile, [REQUEST_AT_MOST.to_bytes(4), bytes(9_000), bytes(9_000)])
             assert made.proxy.counts.refused == 1
 

@@ -1,6 +1,7 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,3 +168,36 @@ def test_an_unknown_scenario_name_gets_a_suggestion() -> None:
 def test_the_published_schema_is_the_current_one() -> None:
     """docs/scenario.schema.json is what the code says; `make schema` writes it anew."""
     assert json.loads((ROOT / "docs" / "scenario.schema.json").read_text()) == json.loads(json.dumps(json_schema()))
+
+
+def test_what_the_taps_do_is_written_down_and_read_again(tmp_path: Path) -> None:
+    """A run's own file repeats its rules and its broken brokers."""
+    file = tmp_path / "bent.toml"
+    file.write_text(
+        '[tap]\nbroken = ["watermark-frozen:300"]\n[[tap.rule]]\nname = "lost acks"\napi = "Produce"\nevery = 3\n'
+        'action = "drop-response"\nthen = "close"\nafter = "2s"\n'
+    )
+    scenario = load(file, {"tap": {"broken": ["flips-bits"]}})
+    assert scenario.tap.broken == ("flips-bits",)
+    assert (scenario.title, scenario.expect) == ("large-batch+flips-bits", "invalid")
+    (rule,) = scenario.tap.rule
+    assert (rule.title, rule.every, rule.after) == ("lost acks", 3, 2.0)
+    again = tmp_path / "again.toml"
+    again.write_text(to_toml(scenario.as_file()))
+    assert load(again, {}) == scenario
+
+
+@pytest.mark.parametrize(
+    ("tap", "said"),
+    [
+        ({"broken": ["watermark-frozn"]}, "watermark-frozen"),
+        ({"on": False, "broken": ["flips-bits"]}, "turn them on"),
+        ({"rule": [{"api": "Produce", "action": "drop-respons"}]}, "drop-response"),
+        ({"brokn": []}, "broken"),
+    ],
+)
+def test_what_taps_cannot_do_is_refused(tap: dict[str, Any], said: str) -> None:
+    """Before anything starts, with what was probably meant."""
+    with pytest.raises(UsageError) as refused:
+        load(None, {"tap": tap})
+    assert said in f"{refused.value}"

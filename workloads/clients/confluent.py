@@ -30,6 +30,7 @@ RECONNECT_AT_MOST_MS = 500  # the library's own 10 s would make every fault look
 WAIT_AT_A_FULL_QUEUE_S = 0.05
 FULL_QUEUE_BACKOFF_MS = 20  # with the library's own second a fast reader stalls for that long, again and again
 END_OFFSET = -1
+NO_OFFSET = -1
 
 
 def _connection(settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> dict[str, Any]:
@@ -68,7 +69,7 @@ class ConfluentProducer(Producer):
         }
         self._producer = confluent_kafka.Producer(_given(options), logger=LOG)
         self._payloads: list[bytes] = []
-        self._offsets: list[int] = []
+        self._offsets: list[int | None] = []  # None where a broker acknowledged without one
         self._errors: dict[int, ClientError] = {}
         self._finished = self._noting()
         self._sent = self._handed_back = 0
@@ -118,7 +119,8 @@ class ConfluentProducer(Producer):
     def delivered(self, wait_s: float) -> Delivered:
         """Let the library call back, and drain what was noted."""
         self._producer.poll(0 if self._payloads else wait_s)
-        found = Delivered(self._payloads[:], self._offsets[:], self._errors.copy())
+        offsets = [NO_OFFSET if offset is None else offset for offset in self._offsets]
+        found = Delivered(self._payloads[:], offsets, self._errors.copy())
         for noted in (self._payloads, self._offsets, self._errors):
             noted.clear()
         self._handed_back += len(found.payloads)

@@ -1,0 +1,58 @@
+"""The places of answers in the order of a connection, and waiting for one's turn."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from harness.history import Type
+from harness.tap.codec import Garbled
+from harness.tap.exchange import Delay, Exchange, Hold, Then
+
+
+class Slot:
+    """The place of a request's answer in the order of a connection."""
+
+    __slots__ = ("answerable", "done", "exchange", "payload", "sent", "then", "type")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.answerable = expects_answer(exchange)  # not a send that asks for no acknowledgement
+        self.sent = False  # the broker has the request
+        self.done = False  # whatever there is to be said is said
+        self.payload: bytes | None = None  # what the client gets
+        self.type = Type.OK
+        self.then: Then | None = None  # what happens to the connection when it is this one's turn
+
+    @property
+    def waits(self) -> bool:
+        """Whether the broker has the request and has not answered it."""
+        return self.sent and not self.done and self.exchange.response_frame is None
+
+
+@dataclass(frozen=True)
+class Overtaken:
+    """A request that lets the next one pass."""
+
+    slot: Slot
+    frame: bytes
+    second: bytes | None  # its copy, if it has one
+    timer: asyncio.TimerHandle
+
+
+async def wait_for(effect: Delay | Hold) -> None:
+    """As long as it says."""
+    if isinstance(effect, Delay):
+        await asyncio.sleep(effect.seconds)
+    else:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(effect.gate.wait(), effect.at_most_s)
+
+
+def expects_answer(exchange: Exchange) -> bool:
+    """Whether the broker will answer, as far as anybody knows."""
+    try:
+        return exchange.expects_response
+    except Garbled:
+        return True
