@@ -221,7 +221,8 @@ def play(directory: Path, work: Callable[[Stage], Awaitable[None]], *those: Bend
                 proxy.bend(bend)
             stage = Stage(proxy, proxy.open(NODE, (LOOPBACK, server.sockets[0].getsockname()[1])), broker)
             try:
-                await work(stage)
+                async with asyncio.timeout(PATIENCE_S):
+                    await work(stage)
             finally:
                 await proxy.close()
                 server.close()
@@ -231,7 +232,7 @@ def play(directory: Path, work: Callable[[Stage], Awaitable[None]], *those: Bend
         assert proxy.budget.held == 0
         return stage
 
-    stage = asyncio.run(asyncio.wait_for(whole(), PATIENCE_S))
+    stage = asyncio.run(whole())
     segment = read_segment(path)
     stage.rows, stage.topics = rows_of(segment), segment.topics
     return stage

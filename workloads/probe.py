@@ -7,7 +7,8 @@ thread per node: one that hangs does not hold up the others. They share the reco
 Fetch is asked at version 10 or less: from version 11 on followers answer as well, with a watermark that lags by design.
 It names the leader epoch that the node's own Metadata gave, so that a leader of another epoch refuses to answer: the
 epoch of a watermark is then known for certain.
-Connections are plain text only; a cluster that wants TLS or SASL has no probes, and the worker says so.
+Connections are plain text only: with SASL, or with TLS and no tap that speaks it, there are no probes, and the worker
+says so.
 """
 
 from __future__ import annotations

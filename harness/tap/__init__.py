@@ -11,6 +11,7 @@ connection.py   what goes between them
 addresses.py    brokers' addresses in answers, replaced by taps'
 
 seeing.py       exchanges into the history; seen_rows.py and seen_groups.py know the APIs
+sessions.py     fetch sessions, ended where every Fetch has to list its partitions
 rules.py        bends that a scenario writes down; vocabulary.py has their words, rule_bend.py carries them out
 broken/         bends with a name that play a broker with a bug; batches.py makes record batches anew for them
 

@@ -86,8 +86,10 @@ class Close:
 class Changed:
     """Encode the message anew."""
 
+    noticed: bool = True  # False: neither side can tell, so the exchange does not count as bent
 
-CHANGED = Changed()
+
+CHANGED, UNNOTICED = Changed(), Changed(noticed=False)
 Effect = Delay | Hold | Drop | Answer | Duplicate | Swap | Close | Changed
 Effects = Sequence[Effect]
 NOTHING: Effects = ()

@@ -12,7 +12,7 @@ from typing import Any
 from harness.tap import addresses, codec
 from harness.tap.codec import Garbled
 from harness.tap.connection import Connection
-from harness.tap.exchange import Answer, Bend, Close, Drop, Effect, Exchange, World
+from harness.tap.exchange import UNNOTICED, Answer, Bend, Close, Drop, Effect, Exchange, World
 from harness.tap.frames import Budget
 from harness.tap.seeing import Seer
 
@@ -150,7 +150,7 @@ class Proxy:
                 continue
             if found:
                 effects += found
-                if bend.name not in exchange.bent:
+                if bend.name not in exchange.bent and any(effect != UNNOTICED for effect in found):
                     exchange.bent.append(bend.name)
                 if any(isinstance(effect, Drop | Close | Answer) for effect in found):
                     break  # nothing is left for the others

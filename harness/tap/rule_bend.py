@@ -25,30 +25,10 @@ from harness.tap.exchange import (
     Swap,
 )
 from harness.tap.rules import Rule
+from harness.tap.sessions import sessionless
 
-FIRST_VERSION_WITH_SESSIONS = 7
-FETCH_SESSION_ID_NOT_FOUND = 70
 BY_PARTITION = frozenset({Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS})  # what `answer_part` is for
 LENGTH_BYTES = 4
-
-
-def without_session(exchange: Exchange) -> Effects:
-    """Have a Fetch list all its partitions, whatever the client and the broker agreed on before.
-
-    A client that opens a session gets none. One that is in the middle of one is told that the broker forgot it, as
-    brokers do, and begins anew: what it leaves out of such a request nobody here knows.
-    """
-    if exchange.version < FIRST_VERSION_WITH_SESSIONS:
-        return NOTHING
-    request = exchange.request
-    if request.session_epoch > 0:
-        response = exchange.empty_response()
-        response.error_code = FETCH_SESSION_ID_NOT_FOUND
-        return (Answer(response),)
-    if request.session_epoch == 0:
-        request.session_epoch = -1  # with the id it has: a session of before is closed by this
-        return (CHANGED,)
-    return NOTHING
 
 
 class CannotAnswer(Exception):
@@ -86,8 +66,8 @@ class RuleBend(Bend):
         before = NOTHING
         try:
             if self._picks_parts and exchange.api == Api.FETCH:
-                before = without_session(exchange)
-                if before and before[0] is not CHANGED:
+                before = sessionless(exchange)
+                if any(isinstance(effect, Answer) for effect in before):
                     return before
             parts = self._those(exchange.asked()) if self._picks_parts else []
             effects = self._bend(exchange, parts) if parts or not self._picks_parts else NOTHING

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.tap.codec import Api, Part
-from harness.tap.exchange import CHANGED, Answer, Close, Delay, Drop, Duplicate, Effects, Hold, Swap
+from harness.tap.exchange import CHANGED, UNNOTICED, Answer, Close, Delay, Drop, Duplicate, Effects, Hold, Swap
 from tests import tap_frames as frames
 from tests.tap_frames import Clock, acknowledged, bend, read, rule, sent
 
@@ -192,7 +192,7 @@ def test_a_field_that_the_version_lacks() -> None:
 
 def test_a_fetch_that_opens_a_session_gets_none() -> None:
     """So that the next one lists its partitions again; whether this one matches or not."""
-    for topic, expected in (("orders", (CHANGED, Delay(1.0))), ("bills", (CHANGED,))):
+    for topic, expected in (("orders", (UNNOTICED, Delay(1.0))), ("bills", (UNNOTICED,))):
         asked = frames.exchange(frames.fetch({"orders": [0]}, session=(0, 0)))
         assert bend(api="Fetch", topic=topic, action="delay", by=1).on_request(asked) == expected
         assert (asked.request.session_id, asked.request.session_epoch) == (0, -1)

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, TypeVar
 from harness.errors import UsageError
 from harness.tap.batches import Batch, cut, join, split
 from harness.tap.codec import Api, Part
-from harness.tap.exchange import CHANGED, NOTHING, Answer, Bend, Delay, Effect, Effects, Exchange
+from harness.tap.exchange import CHANGED, NOTHING, Bend, Delay, Effect, Effects, Exchange
+from harness.tap.sessions import sessionless
 
 Place = tuple[str, int]  # topic and partition
 K = TypeVar("K", bound=Hashable)
@@ -18,9 +19,6 @@ V = TypeVar("V")
 
 LATEST, EARLIEST = -1, -2  # what ListOffsets asks for
 NOT_LEADER = 6
-SESSION_NOT_FOUND = 70
-SESSIONS_SINCE = 7  # version of Fetch
-NO_SESSION, OPENS_SESSION = -1, 0
 REMEMBERED = 10_000
 IDLE_S = 0.1  # between empty answers to a client that would wait
 
@@ -90,21 +88,6 @@ def sent(exchange: Exchange) -> Iterator[tuple[Place, Part, Batch]]:
         batches = split(part.message.records)
         if len(batches) == 1 and batches[0].whole:
             yield place, part, batches[0]
-
-
-def sessionless(exchange: Exchange) -> Effects:
-    """Take a Fetch out of its session, so that it and its answer list their partitions."""
-    if exchange.api != Api.FETCH or exchange.version < SESSIONS_SINCE:
-        return NOTHING
-    request = exchange.request
-    if request.session_epoch > OPENS_SESSION:  # a session from before: the client has to open another
-        response = exchange.empty_response()
-        response.error_code = SESSION_NOT_FOUND
-        return (Answer(response),)
-    if (request.session_id, request.session_epoch) == (0, NO_SESSION):
-        return NOTHING
-    request.session_id, request.session_epoch = 0, NO_SESSION
-    return (CHANGED,)
 
 
 def is_glance(part: Part) -> bool:

@@ -16,11 +16,11 @@ from harness.tap.broken.base import (
     concerns,
     idle,
     put_records,
-    sessionless,
     told,
 )
 from harness.tap.codec import Api, Part
 from harness.tap.exchange import CHANGED, NOTHING, Answer, Effect, Effects, Exchange, Hold
+from harness.tap.sessions import sessionless
 
 
 class Leaders:

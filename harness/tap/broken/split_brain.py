@@ -21,12 +21,12 @@ from harness.tap.broken.base import (
     latest_of,
     put_records,
     sent,
-    sessionless,
     told,
 )
 from harness.tap.broken.leadership import Leaders, is_answered
 from harness.tap.codec import Api, Part
 from harness.tap.exchange import CHANGED, NOTHING, Effect, Effects, Exchange
+from harness.tap.sessions import sessionless
 
 TORN_PARTITION = 0
 BATCHES_AT_MOST = 10_000
