@@ -307,8 +307,8 @@ class Recorder:
                 text = TOO_MANY_TEXTS
             number = self._texts.get(text, len(self._texts))
             if number == len(self._texts):
-                self._texts[text] = number
                 self._writer.append_text(number, text)
+                self._texts[text] = number
         return number
 
     def topic(self, number: int, name: str) -> None:

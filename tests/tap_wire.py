@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.history import Recorder
-from harness.segments import read_segment
+from harness.segments import Segment, read_segment
 from harness.tap import codec
 from harness.tap.codec import Api
 from harness.tap.connection import Connection
@@ -26,6 +28,7 @@ BASE = 100  # offsets that the broker gives: this plus the partition
 OK, FAIL, INFO = 1, 2, 3
 UNHEARD = "the client got no answer"
 BEHIND = "not passed on: a request before it was dropped"
+STRANGER = 999  # an API that nobody knows
 Reply = Callable[[bytes], bytes | None]
 
 
@@ -39,6 +42,11 @@ def send(number: int, *, acks: int = -1, version: int = 9, records: bytes | None
 def beat(number: int) -> bytes:
     """A Heartbeat request."""
     return numbered(frames.request_frame(Api.HEARTBEAT, 3, group_id="g", generation_id=1, member_id="m"), number)
+
+
+def unknown(number: int, api: int = STRANGER, version: int = 0) -> bytes:
+    """A request that nobody understands."""
+    return struct.pack(">hhih", api, version, number, 2) + b"me" + b"something"
 
 
 def numbered(frame: bytes, number: int) -> bytes:
@@ -111,7 +119,7 @@ class Client(End):
 
     async def heard(self, *numbers: int) -> None:
         """Wait for as many answers, which have to be these."""
-        await until(lambda: self.over or len(self.got) >= len(numbers))
+        await until(lambda: self.over or len(self.frames) >= len(numbers))
         assert self.got == list(numbers)
 
     async def hung_up_on(self) -> None:
@@ -155,8 +163,7 @@ class Broker:
 
     def answer(self, *at: int) -> None:
         """The requests that came so-manieth, honestly."""
-        for each in at:
-            self.ends[-1].write(replied(self.frames[each]) or b"")
+        self.ends[-1].write(*(replied(self.frames[each]) or b"" for each in at))
 
 
 class Brief(NamedTuple):
@@ -176,12 +183,13 @@ class Stage:
         self.proxy = proxy
         self.tap = tap
         self.broker = broker
-        self.rows: list[dict[str, Any]] = []
-        self.topics: dict[int, str] = {}  # by their numbers in the history
+        self.clients: list[Client] = []
+        self.segment: Segment  # when it is over
 
     async def client(self) -> Client:
         """A client that has just connected."""
         _, client = await asyncio.get_running_loop().create_connection(Client, LOOPBACK, self.tap.port)
+        self.clients.append(client)
         return client
 
     async def connection(self) -> Connection:
@@ -189,6 +197,11 @@ class Stage:
         await until(lambda: bool(self.broker.ends) and bool(self.proxy.connections))
         (connection,) = self.proxy.connections
         return connection
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """What was recorded."""
+        return rows_of(self.segment)
 
     @property
     def briefly(self) -> list[Brief]:
@@ -224,15 +237,16 @@ def play(directory: Path, work: Callable[[Stage], Awaitable[None]], *those: Bend
                 async with asyncio.timeout(PATIENCE_S):
                     await work(stage)
             finally:
-                await proxy.close()
                 server.close()
-                await until(lambda: all(end.over for end in broker.ends))
+                await proxy.close()
+                for client in stage.clients:
+                    client.transport.abort()
+                await until(lambda: all(end.over for end in (*broker.ends, *stage.clients)))
         assert not failures, failures
         assert not asyncio.all_tasks() - {asyncio.current_task()}
         assert proxy.budget.held == 0
         return stage
 
     stage = asyncio.run(whole())
-    segment = read_segment(path)
-    stage.rows, stage.topics = rows_of(segment), segment.topics
+    stage.segment = read_segment(path)
     return stage

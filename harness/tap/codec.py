@@ -33,6 +33,7 @@ NO_ID = UUID(int=0)
 TAGS_AT_MOST = 100
 MODEST_BYTES = 1024 * 1024  # what is read without a second look
 PARTS_AT_MOST = 10_000  # partitions in a larger Produce
+TOPICS_AT_MOST = 100_000  # in a larger Metadata
 TRANSACTIONS_SINCE, TOPIC_IDS_SINCE = 3, 13  # versions of Produce
 
 
@@ -134,15 +135,17 @@ def read_header(frame: bytes) -> Header:
 
 
 def is_modest(frame: bytes, header: Header) -> bool:
-    """Whether a request can be read in no time: large ones are sends, of a few large parts."""
+    """Whether a request can be read in no time: large ones are sends of a few large parts, or name many topics."""
     if not header.body or len(frame) <= MODEST_BYTES:
         return True
-    return header.api == Api.PRODUCE and _has_few_parts(frame, header)
+    skim = _Skim(frame, header.body, compact=bool(CODECS[header.api].request.flexible_version_q(header.version)))
+    if header.api == Api.METADATA:
+        return skim.length(4) <= TOPICS_AT_MOST
+    return header.api == Api.PRODUCE and _has_few_parts(skim, header)
 
 
-def _has_few_parts(frame: bytes, header: Header) -> bool:
+def _has_few_parts(skim: _Skim, header: Header) -> bool:
     """Skims a Produce request, from length to length."""
-    skim = _Skim(frame, header.body, compact=bool(CODECS[Api.PRODUCE].request.flexible_version_q(header.version)))
     try:
         if header.version >= TRANSACTIONS_SINCE:
             skim.skip(skim.length(2))

@@ -33,7 +33,7 @@ from harness.tap.exchange import (
 )
 from harness.tap.frames import REQUEST_AT_MOST, RESPONSE_AT_MOST
 from harness.tap.sides import BrokerSide, ClientSide, Side
-from harness.tap.slots import Overtaken, Slot, wait_for
+from harness.tap.slots import Overtaken, Slot, find, wait_for
 
 if TYPE_CHECKING:
     from harness.tap.proxy import Proxy, Tap
@@ -317,7 +317,11 @@ class Connection:
 
     def _answer(self, slot: Slot) -> None:
         """In the broker's place."""
-        slot.payload, slot.done = self.proxy.encoded(slot.exchange), True
+        if slot.answerable:
+            slot.payload = self.proxy.encoded(slot.exchange)
+        else:  # nobody waits for it, and a client would take it for the answer to something else
+            slot.exchange.response, slot.type = None, Type.INFO
+        slot.done = True
         self._flush()
 
     # responses
@@ -328,12 +332,11 @@ class Connection:
             correlation = codec.correlation_of(frame)
         except Garbled:
             correlation = None
-        waiting = [slot for slot in self._slots if slot.waits]
-        slot = next((each for each in waiting if each.exchange.header.correlation == correlation), None)
+        slot, passed = find(self._slots, correlation)
         if slot is None:
             self._unasked(correlation, frame)
             return
-        for earlier in waiting[: waiting.index(slot)]:
+        for earlier in passed:
             if earlier.exchange.api == Api.PRODUCE and not earlier.exchange.known:
                 earlier.done, earlier.type = True, Type.INFO  # a version of the future: it asked for no answer
         exchange = slot.exchange

@@ -65,22 +65,21 @@ class Seer:
 
     def saw(self, exchange: Exchange, type_: Type, time_ns: int, detail: str = "") -> None:
         """An exchange is over."""
-        shared = self._shared(exchange, type_, time_ns)
         try:
-            self._keep(shared, self._seen(exchange, detail), detail)
+            self._see(exchange, type_, time_ns, detail)
         except OSError as error:
             self.disk_error = error
-        except Exception as error:  # noqa: BLE001 - what a stranger sends may not stop the tap
-            self.not_understood += 1
-            self._keep(shared, [Row(detail=self.text(_why(error)))], detail)
 
     def failed_connection(self, node: int, connection: int, detail: str) -> None:
         """A node could not be reached, or a connection with it broke."""
         time = now()
         null = NULL_32
         shared = (time, self._recorder.process, NULL_64, time, COLUMNS["type"].null, connection, null, node)
-        row = Row(error=NO_CONNECTION, detail=self.text(detail))
-        self._keep((*shared, NULL_16, NULL_16, null), [row], "")
+        try:
+            row = Row(error=NO_CONNECTION, detail=self.text(detail))
+            self._keep((*shared, NULL_16, NULL_16, null), [row], "")
+        except OSError as error:
+            self.disk_error = error
 
     def flush(self) -> None:
         """Write what was gathered."""
@@ -111,6 +110,17 @@ class Seer:
     def text(self, text: str) -> int:
         """The number of a text; the end of a very long one is left out."""
         return self._recorder.text(text[:TEXT_CHARACTERS])
+
+    def _see(self, exchange: Exchange, type_: Type, time_ns: int, detail: str) -> None:
+        shared = self._shared(exchange, type_, time_ns)
+        try:
+            rows = self._seen(exchange, detail)
+            self._keep(shared, rows, detail)
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - what a stranger sends may not stop the tap
+            self.not_understood += 1
+            self._keep(shared, [Row(detail=self.text(_why(error)))], detail)
 
     def _shared(self, exchange: Exchange, type_: Type, time_ns: int) -> Shared:
         header, bent = exchange.header, exchange.bent

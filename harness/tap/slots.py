@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -39,6 +40,17 @@ class Overtaken:
     frame: bytes
     second: bytes | None  # its copy, if it has one
     timer: asyncio.TimerHandle
+
+
+def find(slots: Iterable[Slot], correlation: int | None) -> tuple[Slot | None, list[Slot]]:
+    """Whose answer has come, nearly always the first one's, and those before it that still wait for theirs."""
+    passed: list[Slot] = []
+    for slot in slots:
+        if slot.waits:
+            if slot.exchange.header.correlation == correlation:
+                return slot, passed
+            passed.append(slot)
+    return None, passed
 
 
 async def wait_for(effect: Delay | Hold) -> None:

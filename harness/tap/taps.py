@@ -146,7 +146,8 @@ class Taps:
         self.current.hear()
         if self._finished or self.lost or not self.current.over:
             return []
-        how = how_it_ended(self.current.popen.returncode)
+        said = f" ({self.current.detail})" if self.current.detail else ""
+        how = how_it_ended(self.current.popen.returncode) + said
         happened = [f"the tap ended with {how}: what passed before another one took its place was not recorded"]
         if len(self._processes) > REPLACED_AT_MOST:
             self.lost = True

@@ -6,24 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.tap import codec
+from harness.tap import codec, connection
 from harness.tap.codec import Api
 from harness.tap.connection import GHOSTS_BEGIN, SECOND
 from tests.tap_frames import bend
-from tests.tap_wire import (
-    BASE,
-    BEHIND,
-    FAIL,
-    INFO,
-    OK,
-    UNHEARD,
-    Brief,
-    Stage,
-    beat,
-    play,
-    send,
-    until,
-)
+from tests.tap_wire import BASE, BEHIND, FAIL, INFO, OK, UNHEARD, Brief, Stage, beat, play, send, until
 
 NOT_LEADER = 6
 STOPPED = "the tap was stopped"
@@ -151,6 +138,7 @@ def test_an_answer_dropped_in_silence(tmp_path: Path) -> None:
         client = await stage.client()
         client.write(send(1), send(2))
         await stage.broker.heard(1, 2)
+        stage.broker.ends[0].write(b"an answer to nothing")
         client.write(send(3))
         await stage.broker.heard(1, 2, 3)
         connection = await stage.connection()
@@ -368,6 +356,22 @@ def test_a_held_answer_when_the_tap_is_stopped(tmp_path: Path) -> None:
 
     (row,) = play(tmp_path, work, rule).briefly
     assert row == Brief(1, INFO, BASE + 1, rule.name, "no answer: enough")
+
+
+def test_a_client_that_leaves_while_its_answer_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker has acted: there is nothing to wait for but a while."""
+    monkeypatch.setattr(connection, "LINGER_S", 0.0)
+    rule = bend(action="hold", side="response")
+
+    async def work(stage: Stage) -> None:
+        client = await stage.client()
+        client.write(send(1))
+        await until(lambda: bool(rule.acted))
+        client.transport.close()
+        await until(lambda: not stage.proxy.connections)
+
+    (row,) = play(tmp_path, work, rule).briefly
+    assert row[:4] == (1, INFO, BASE + 1, rule.name)
 
 
 def test_numbers_that_a_client_uses_again(tmp_path: Path) -> None:
