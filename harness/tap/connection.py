@@ -341,6 +341,7 @@ class Connection:
                 earlier.done, earlier.type = True, Type.INFO  # a version of the future: it asked for no answer
         exchange = slot.exchange
         exchange.response_frame = frame
+        self.proxy.recognise(exchange, self.tap)
         effects = self.proxy.ask(exchange, "on_response")
         if effects:
             self._run(self._bent_response(slot, effects))

@@ -6,11 +6,12 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from harness.tap import addresses, codec
-from harness.tap.codec import Garbled
+from harness.tap.codec import Api, Garbled
 from harness.tap.connection import Connection
 from harness.tap.exchange import UNNOTICED, Answer, Bend, Close, Drop, Effect, Exchange, World
 from harness.tap.frames import Budget
@@ -110,6 +111,15 @@ class Proxy:
         elif tap.discovered and tap.upstream != (host, port):
             tap.upstream = self.world.nodes[node] = (host, port)  # it has moved
         return LOOPBACK, tap.port
+
+    def recognise(self, exchange: Exchange, tap: Tap) -> None:
+        """Learn from the first Metadata which node a tap of somebody else's cluster stands before."""
+        if tap.node == UNKNOWN_NODE and exchange.known and exchange.api == Api.METADATA:
+            with suppress(Garbled):
+                for broker in exchange.response.brokers or ():
+                    if (broker.host, broker.port) == tap.upstream:
+                        self.locate(broker.node_id, broker.host, broker.port)
+        exchange.node = tap.node
 
     # bends
 

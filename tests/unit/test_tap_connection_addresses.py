@@ -9,7 +9,9 @@ from uuid import UUID
 import pytest
 
 from harness.tap import codec
+from harness.tap.broken import make_broken
 from harness.tap.codec import Api
+from harness.tap.proxy import UNKNOWN_NODE
 from tests import tap_frames as frames
 from tests.tap_wire import LOOPBACK, NODE, OK, TOPIC, Stage, answering, numbered, play, replied, send, until
 
@@ -130,3 +132,29 @@ def test_a_topic_that_is_made_again(tmp_path: Path) -> None:
     numbers = [row["topic"] for row in stage.rows]
     assert numbers == [TOPIC, TOPIC, numbers[2], numbers[2]]
     assert [stage.segment.topics[number] for number in (TOPIC, numbers[2])] == ["orders", "orders (2)"]
+
+
+def test_a_tap_before_somebody_elses_broker_learns_who_that_is(tmp_path: Path) -> None:
+    """From the first Metadata, and before bends are asked: a broken broker has to know which node it plays."""
+    where: list[tuple[str, int]] = []
+
+    def reply(frame: bytes) -> bytes:
+        host, port = where[0]
+        brokers = [{"node_id": 7, "host": host, "port": port}, {"node_id": 8, **ELSEWHERE}]
+        response = frames.response_frame(Api.METADATA, 13, brokers=brokers, topics=[])
+        return answering(frame, response)
+
+    async def work(stage: Stage) -> None:
+        stage.tap.node = UNKNOWN_NODE
+        stage.proxy.world.nodes.clear()
+        where.append(stage.tap.upstream)
+        client = await stage.client()
+        client.write(numbered(frames.request_frame(Api.METADATA, 13, topics=[]), 1))
+        await client.heard(1)
+        found = nodes(codec.decode_response(client.frames[0], Api.METADATA, 13).brokers)
+        assert found == {7: (LOOPBACK, stage.tap.port)}
+        assert stage.proxy.world.nodes[7] == stage.tap.upstream
+
+    stage = play(tmp_path, work, make_broken("metadata-lists-self-only", 0), reply=reply)
+    (row,) = stage.rows
+    assert (row["node"], row["brokers"], row["name"]) == (7, "7", "metadata-lists-self-only")
