@@ -160,8 +160,8 @@ def test_large_batch(cluster: Cluster, taps: Tapped, tmp_path: Path, client: str
 def test_stream_over_fresh_topics(cluster: Cluster, taps: Tapped, tmp_path: Path, client: str, consume_by: str) -> None:
     """Several generations of topics, created by whoever comes first; consumers follow."""
     run = Run(
-        cluster, taps, tmp_path, "stream", client=client, consume_by=consume_by, rate=400, rotate="1500ms", partitions=2,
-        producers=1, consumers=1,
+        cluster, taps, tmp_path, "stream", client=client, consume_by=consume_by, rate=400, rotate="1500ms",
+        partitions=2, producers=1, consumers=1,
     )  # fmt: skip
     run.load(lambda: run.fleet.totals(CONSUMER)["read"] >= 1500)
     run.final_read()
