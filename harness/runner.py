@@ -298,6 +298,9 @@ class _Runner:
             self.troubles.append(f"the load was not over after {self.load.limit_s:.0f} s and was stopped")
         if self.taps:
             self.troubles += self.taps.troubles
+            self.troubles += [
+                f"'{name}' bent nothing: nothing that it is about passed" for name in self.taps.current.idle
+            ]
             if not self.taps.counts["exchanges"]:
                 self.troubles.append("the taps saw no exchange")
         self.store.update(

@@ -219,7 +219,6 @@ class Connection:
             self.end("the tap failed")
 
     async def _bent_request(self, slot: Slot, effects: Iterable[Effect]) -> None:
-        self.proxy.counts.bent += 1
         try:
             await self._carry_out_request(slot, effects)
         except Garbled as error:
@@ -358,7 +357,6 @@ class Connection:
             self.client.write(frame)
 
     async def _bent_response(self, slot: Slot, effects: Iterable[Effect]) -> None:
-        self.proxy.counts.bent += 1
         changed = False
         for effect in effects:
             if isinstance(effect, Delay | Hold):

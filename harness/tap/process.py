@@ -128,6 +128,7 @@ class _Process:
             "not_understood": counts.not_understood + self.seer.not_understood,
             "unknown_apis": self.seer.unknown_apis,
             "refused": counts.refused,
+            "idle": self.proxy.idle,
             "troubles": counts.troubles,
         }
 

@@ -68,6 +68,7 @@ class Proxy:
         self.connections: set[Connection] = set()
         self._bends: list[Bend] = []
         self._by_api: dict[int, tuple[Bend, ...]] = {}
+        self._acted: set[str] = set()
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -138,6 +139,11 @@ class Proxy:
         """All that are asked."""
         return tuple(self._bends)
 
+    @property
+    def idle(self) -> list[str]:
+        """Those that have not done anything so far."""
+        return [bend.name for bend in self._bends if bend.name not in self._acted]
+
     def wanting(self, api: int) -> tuple[Bend, ...]:
         """Those that want to be asked about this API."""
         found = self._by_api.get(api)
@@ -161,7 +167,9 @@ class Proxy:
             if found:
                 effects += found
                 if bend.name not in exchange.bent and any(effect != UNNOTICED for effect in found):
+                    self.counts.bent += not exchange.bent
                     exchange.bent.append(bend.name)
+                    self._acted.add(bend.name)
                 if any(isinstance(effect, Drop | Close | Answer) for effect in found):
                     break  # nothing is left for the others
         return effects

@@ -56,6 +56,7 @@ class TapProcess(Child):
         self.detail = ""
         self.taps: list[TapPlace] = []
         self.counts = dict.fromkeys(COUNTS, 0)
+        self.idle: list[str] = []  # rules and broken brokers that have bent nothing so far
         self.troubles: list[str] = []
 
     def tell(self, message: Mapping[str, Any]) -> None:
@@ -69,6 +70,7 @@ class TapProcess(Child):
         if self.state != FAILED:
             self.taps = [TapPlace(**tap) for tap in status["taps"]]
             self.counts = {name: int(status[name]) for name in COUNTS}
+            self.idle = [str(name) for name in status["idle"]]
             self.troubles = [str(sentence) for sentence in status["troubles"]]
 
 
