@@ -16,6 +16,7 @@ from harness.history import Recorder
 from harness.tap.codec import Api
 from harness.tap.connection import WAITING_REQUESTS_AT_MOST
 from harness.tap.exchange import CHANGED, Answer, Bend, Effects, Exchange
+from tests.tap_frames import bend
 from tests.tap_wire import (
     BASE,
     INFO,
@@ -303,3 +304,18 @@ def test_a_full_disk_and_a_connection_that_fails(tmp_path: Path) -> None:
             assert isinstance(stage.proxy.seer.disk_error, OSError)
 
     play(tmp_path, work, recorder=FullDisk)
+
+
+def test_who_bent_something_is_known(tmp_path: Path) -> None:
+    """An exchange counts once, however many bend it on both ways; who never had anything to do is named."""
+
+    async def work(stage: Stage) -> None:
+        client = await stage.client()
+        client.write(send(1), send(2))
+        await client.heard(1, 2)
+
+    there = bend(name="there", action="delay", by=0.001, nth=1)
+    back = bend(name="back", action="delay", by=0.001, side="response", nth=1)
+    stage = play(tmp_path, work, there, back, bend(name="idle", action="close", client="nobody"))
+    assert (stage.proxy.counts.bent, stage.proxy.idle) == (1, ["idle"])
+    assert [row.get("name") for row in stage.rows] == ["there,back", None]
