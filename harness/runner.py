@@ -40,7 +40,7 @@ from harness.stop import Stop
 from harness.store import SCENARIO_FILE, Run, create, without_secrets
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.taps import Taps
-from nemesis import check_plans, faults_on
+from nemesis import check_plans, faults_on, needs_of, settle
 from nemesis.conductor import Conductor, Outcome
 from nemesis.schedule import Slot, slots
 from workloads import find_workload
@@ -61,9 +61,11 @@ def run_scenario(
     scenario: Scenario, store: Path, command_line: list[str], view: View, tell: Callable[[Checked], None]
 ) -> Checked:
     """Run it, check it, tell the verdict as soon as it is there, and leave nothing but the directory in the store."""
-    plan = slots(scenario.nemesis, scenario.time, scenario.seed)
+    plans = settle(scenario.nemesis)
+    plan = slots(plans, scenario.time, scenario.seed)
     cluster = make_cluster(scenario.cluster, view)
-    check_plans(scenario.nemesis, cluster)
+    check_plans(plans, cluster, taps=scenario.tap.on)
+    cluster.equip(needs_of(plans))
     stop = Stop()
     with stop.listening():
         run = create(store, scenario.title)
@@ -144,7 +146,7 @@ class _Runner:
             nemesis = undo.enter_context(
                 Recorder(segment_path(path, NEMESIS_PROCESS), NEMESIS_PROCESS, {"role": "nemesis"})
             )
-            faults = faults_on(self.cluster, self.load.topics_in_use)
+            faults = faults_on(self.cluster, self.load.topics_in_use, self.taps)
             conductor = Conductor(self.plan, faults, nemesis, self.load.topic_number, self._fault)
             undo.callback(conductor.stop)
             self.stop.may_wait = True

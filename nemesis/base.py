@@ -6,22 +6,63 @@ A fault is made for one slot of the schedule and used by one thread, in this ord
     inject()   does it. An error may leave it half done, so `undo` is called after an error, too.
     proof()    asked again and again: None until the effect has been seen from outside, then the evidence.
     undo()     takes it back. May be called at any time after `inject` began, and again: done twice, it does no harm.
+    healed()   asked after `undo`: nothing when it is gone, else what is still there.
 
-Victims are named by role and not by number (`ROLES`), and chosen with the slot's own random numbers.
+What a fault leaves on this machine while it lasts, beyond the processes, containers and namespaces of its cluster, is
+written into the cluster's journal before it comes into being (`Cluster.guard`): it goes however the harness ends.
+Victims are named by role and not by number (`nemesis.roles`), and chosen with the slot's own random numbers.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from harness.clusters.base import Capability, Cluster
-from harness.errors import CannotHere
-from harness.observe import NO_LEADER, ClusterView, PartitionView, observe
+from harness.errors import CannotHere, ClusterError
+from harness.observe import ClusterView, PartitionView, observe
+
+if TYPE_CHECKING:
+    from harness.tap.taps import Taps
+
+STOP_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Client:
+    """A process of the load that can be made a victim."""
+
+    process: int  # its number in the history
+    role: str
+    pid: int
+    done: int  # operations it has completed so far, as far as it has said
+
+
+class Clients(Protocol):
+    """The load's own processes; every method may be called from any thread."""
+
+    def running(self) -> list[Client]:
+        """Producers and consumers that live now."""
+
+    def kill(self, process: int) -> None:
+        """SIGKILL, on purpose: nobody will miss it."""
+
+    def pause(self, process: int) -> None:
+        """SIGSTOP."""
+
+    def resume(self, process: int) -> None:
+        """SIGCONT."""
+
+    def replace(self, process: int) -> None:
+        """Start another one in the place of one that was killed."""
+
+    def replaced(self, process: int) -> bool:
+        """Whether that other one runs."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +74,10 @@ class Field:
     rng: random.Random
     target: str = "leader"
     clock: Callable[[], float] = time.monotonic
+    options: Mapping[str, Any] = field(default_factory=dict)  # all that the fault takes, with the defaults filled in
+    tag: str = "tg"  # names this injection and no other of the cluster: chains, rules and files are called by it
+    taps: Taps | None = None
+    clients: Clients | None = None
 
     def look(self) -> ClusterView:
         """What the nodes say now about the topics in use."""
@@ -74,30 +119,37 @@ class Aim:
     """What a fault is about to do, and to whom."""
 
     sentence: str
-    victim: Victim
+    victim: Victim | None = None  # when it is about a partition
+    node: int | None = None  # when it is about a node and no partition
 
 
 @dataclass(frozen=True)
 class Bite:
-    """The evidence that a fault was felt."""
+    """The evidence that a fault was felt; what does not apply is None."""
 
     sentence: str
-    node: int
-    topic: str
-    partition: int
-    leader: int
-    leader_epoch: int
+    node: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    leader: int | None = None
+    leader_epoch: int | None = None
 
 
 class Fault(ABC):
     """One injection of one kind of fault."""
 
     name: ClassVar[str]
-    description: ClassVar[str]
+    description: ClassVar[str]  # one line, for `tidegauge list nemeses`
     needs: ClassVar[frozenset[Capability]]
-    longest_s: ClassVar[float]  # from the injection on; whatever has not bitten by then is undone
-    changes_leaders: ClassVar[bool]
-    roles: ClassVar[tuple[str, ...]]  # what it can be aimed at
+    longest_s: ClassVar[float] = 120.0  # from the injection on; whatever has not bitten by then is undone
+    roles: ClassVar[tuple[str, ...]]  # what it can be aimed at; the first one unless told otherwise
+    options: ClassVar[Mapping[str, Any]] = {}  # what else it can be told, with the defaults; keys of `schedule.Plan`
+    ports: ClassVar[tuple[str, ...]] = ()  # listeners that the product must have apart from the clients'
+    changes_leaders: ClassVar[bool] = False
+    blocks: ClassVar[bool] = False  # whether nothing need be acknowledged or read while it lasts
+    deletes: ClassVar[bool] = False  # whether it takes acknowledged messages with it, by design
+    unclean: ClassVar[bool] = False  # whether a replica that lags may become leader by it
+    tame: ClassVar[bool] = True  # whether `random` may draw it: nothing stays changed, and any workload feels it
 
     def __init__(self, field: Field) -> None:
         self.field = field
@@ -118,31 +170,83 @@ class Fault(ABC):
     def undo(self) -> None:
         """Take it back."""
 
+    def healed(self) -> str:
+        """What is still there of it after `undo`, in a few words; nothing when all is as it was."""
+        return ""
 
-def refuse_unless_possible(fault: type[Fault], cluster: Cluster) -> None:
+
+class Repeating(Fault):
+    """A fault that does something again and again while it lasts, on a thread of its own.
+
+    `inject` starts with the first step and `undo` ends with `rest`; an error of a step is raised by the next `proof`.
+    """
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+        self.steps = 0  # that are done
+
+    @property
+    @abstractmethod
+    def period_s(self) -> float:
+        """From the end of one step to the beginning of the next."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """Once more; may look at `self.over` to end early."""
+
+    @abstractmethod
+    def rest(self) -> None:
+        """Leave everything as it was; done twice, it does no harm."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it shall end."""
+        return self._over.is_set()
+
+    def inject(self) -> None:
+        """The first step now, the others on a thread."""
+        self.step()
+        self.steps += 1
+        self._thread = threading.Thread(target=self._go_on, name=self.name, daemon=True)
+        self._thread.start()
+
+    def undo(self) -> None:
+        """No further step, and everything as it was."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(STOP_TIMEOUT_S)
+            if self._thread.is_alive():
+                raise ClusterError(f"a step of {self.name} hangs", "see the logs of the nodes")
+        self.rest()
+
+    def fail_if_a_step_failed(self) -> None:
+        """To be called by `proof`."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _go_on(self) -> None:
+        while not self._over.wait(self.period_s):
+            try:
+                self.step()
+                self.steps += 1
+            except Exception as error:  # noqa: BLE001 - told by the next proof
+                self._error = error
+                return
+
+
+def refuse_unless_possible(fault: type[Fault], cluster: Cluster, *, taps: bool = True) -> None:
     """An error for a fault that this cluster cannot have; the cluster need not be up."""
-    if cluster.kind == "external":
+    if Capability.TAP in fault.needs and not taps:
+        raise CannotHere(f"the fault '{fault.name}' is made at the taps, and there are none", "leave --no-tap out")
+    for capability in sorted(fault.needs):
+        if missing := cluster.cannot(capability):
+            raise CannotHere(f"the fault '{fault.name}' is not possible here: {missing.what}", missing.remedy)
+    if absent := [port for port in fault.ports if port not in cluster.listeners]:
         raise CannotHere(
-            f"the fault '{fault.name}' is not possible: an external cluster is somebody else's and is never broken",
-            "use --cluster local or --cluster docker, or leave --nemesis out",
+            f"the fault '{fault.name}' is not possible here: {cluster.product} has no listener '{absent[0]}'",
+            "name such a port in the target, or choose another fault",
         )
-    missing = sorted(fault.needs - cluster.capabilities)
-    if missing:
-        raise CannotHere(
-            f"the fault '{fault.name}' needs what this {cluster.kind} cluster cannot do ({', '.join(missing)})",
-            "use --cluster docker, which can do everything, or --cluster local --netns (Linux, as root)",
-        )
-
-
-def choose_leader(field: Field, view: ClusterView) -> Victim | None:
-    """The leader of one partition of the topics in use; it lives, and so does somebody who could take over."""
-    silent = set(view.silent)
-    found = [
-        Victim(seen.leader, topic, partition, seen, tuple(sorted(heirs)))
-        for (topic, partition), seen in view.partitions.items()
-        if seen.leader not in silent | {NO_LEADER} and (heirs := set(seen.isr) - silent - {seen.leader})
-    ]
-    return field.rng.choice(found) if found else None
-
-
-ROLES: dict[str, Callable[[Field, ClusterView], Victim | None]] = {"leader": choose_leader}

@@ -145,7 +145,8 @@ class Conductor:
         if aim is None:
             return "there was nothing it could have been aimed at"
         self._deadlines_s[slot.number] = now_s + fault.longest_s
-        outcome.injected_at = self._say(FaultStage.INJECTED, outcome, aim.sentence, aim.victim)
+        about = aim.victim or (Bite(aim.sentence, aim.node) if aim.node is not None else None)
+        outcome.injected_at = self._say(FaultStage.INJECTED, outcome, aim.sentence, about)
         fault.inject()
         return ""
 
@@ -218,7 +219,7 @@ class Conductor:
     def _columns(self, about: Victim | Bite) -> dict[str, int | None]:
         return {
             "node": about.node,
-            "topic": self._topic_number(about.topic),
+            "topic": None if about.topic is None else self._topic_number(about.topic),
             "partition": about.partition,
             "leader": about.leader,
             "leader_epoch": about.leader_epoch,

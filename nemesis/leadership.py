@@ -2,40 +2,18 @@
 
 Both have bitten when another node than the old leader names another leader, in a higher epoch, for the partition that
 was aimed at.
-
-Requests go to any node that answers, on a connection of our own: with KRaft every broker passes them on to the
-controller. A client library would look for a controller first, and may find the node that was just killed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
-from kafka.errors import for_code
-from kafka.protocol.admin import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-)
-
-from harness.clusters.base import Capability, Cluster, NodeState, wait_until
+from harness.clusters.base import Capability, NodeState
 from harness.errors import ClusterError
 from harness.observe import NO_LEADER
-from harness.wire import Connection, WireError
-from nemesis.base import ROLES, Aim, Bite, Fault, Field, Victim
-
-REASSIGN_VERSION = 0
-ELECT_VERSION = 1
-PREFERRED = 0
-REQUEST_TIMEOUT_S = 5.0  # of one request to one node
-ADMIN_TIMEOUT_S = 20.0  # of everything that is tried for one change
-RETRY_EVERY_S = 0.2
-PREFERRED_LEADER_NOT_AVAILABLE = 80
-ELECTION_NOT_NEEDED = 84
-DONE = 0, ELECTION_NOT_NEEDED
-
-Call = Callable[[Connection], tuple[int, str | None]]  # makes one request; Kafka's error code and its text
+from nemesis.admin import DONE, PREFERRED_LEADER_NOT_AVAILABLE, election, reassignment, until_done
+from nemesis.base import Aim, Bite, Fault, Field, Victim
+from nemesis.roles import choose_leader, leaves_a_majority
 
 
 class Leadership(Fault):
@@ -43,7 +21,6 @@ class Leadership(Fault):
 
     changes_leaders = True
     roles = ("leader",)
-    longest_s = 120.0
     done = ""  # what was done, for the sentence of the proof
 
     def __init__(self, field: Field) -> None:
@@ -77,12 +54,12 @@ class LeaderMove(Leadership):
 
     name = "leader-move"
     description = "gives a partition another leader in good order (reassignment and preferred election)"
-    needs = frozenset[Capability]()
+    needs = frozenset({Capability.ADMIN})
     done = "move"
 
     def aim(self) -> Aim | None:
         """A partition, and the in-sync replica that will lead it."""
-        self._victim = victim = ROLES[self.field.target](self.field, self.field.look())
+        self._victim = victim = choose_leader(self.field, self.field.look())
         if victim is None:
             return None
         self._heir = self.field.rng.choice(victim.heirs)
@@ -119,10 +96,11 @@ class LeaderKill(Leadership):
     def aim(self) -> Aim | None:
         """A partition whose leader can be spared: without a majority left, nobody would elect another."""
         view = self.field.look()
-        left = len(view.answers) - 1
-        enough = 2 * left > len(self.field.cluster.nodes)
-        self._victim = victim = ROLES[self.field.target](self.field, view) if enough else None
-        return Aim(f"SIGKILL of node {victim.node}, leader of {victim.name}", victim) if victim else None
+        victim = choose_leader(self.field, view)
+        if victim is None or not leaves_a_majority(self.field, view, (victim.node,)):
+            return None
+        self._victim = victim
+        return Aim(f"SIGKILL of node {victim.node}, leader of {victim.name}", victim)
 
     def inject(self) -> None:
         """SIGKILL."""
@@ -141,65 +119,4 @@ class LeaderKill(Leadership):
             self.field.cluster.start_node(self.victim.node)
 
 
-def until_done(cluster: Cluster, doing: str, call: Call, good: Collection[int]) -> None:
-    """Ask node after node until one of them answers with a good code; a node that is down is passed over."""
-    reasons: list[str] = []
-
-    def done() -> bool:
-        reasons.clear()
-        for node in cluster.nodes:
-            try:
-                with Connection(node.address, REQUEST_TIMEOUT_S + 1) as connection:
-                    code, text = call(connection)
-            except WireError as error:
-                reasons.append(str(error))
-                continue
-            if code in good:
-                return True
-            reasons.append(f"node {node.id} says {for_code(code).__name__}{f' ({text})' if text else ''}")
-        return False
-
-    try:
-        wait_until(done, ADMIN_TIMEOUT_S, doing, RETRY_EVERY_S)
-    except TimeoutError:
-        raise ClusterError(
-            f"{doing} was not done within {ADMIN_TIMEOUT_S:.0f} s ({'; '.join(reasons)})",
-            "check that a majority of the nodes runs and that the replicas are in sync",
-        ) from None
-
-
-def reassignment(victim: Victim, replicas: tuple[int, ...]) -> Call:
-    """The request for this order of replicas."""
-
-    def call(connection: Connection) -> tuple[int, str | None]:
-        topic = AlterPartitionReassignmentsRequest.ReassignableTopic
-        partition = topic.ReassignablePartition(partition_index=victim.partition, replicas=list(replicas))
-        request = AlterPartitionReassignmentsRequest(
-            timeout_ms=int(REQUEST_TIMEOUT_S * 1000), topics=[topic(name=victim.topic, partitions=[partition])]
-        )
-        answer = connection.ask(request, AlterPartitionReassignmentsResponse, REASSIGN_VERSION)
-        if answer.error_code:
-            return answer.error_code, answer.error_message
-        (result,) = answer.responses[0].partitions
-        return result.error_code, result.error_message
-
-    return call
-
-
-def election(victim: Victim) -> Call:
-    """The request to make the first replica the leader."""
-
-    def call(connection: Connection) -> tuple[int, str | None]:
-        topic = ElectLeadersRequest.TopicPartitions
-        request = ElectLeadersRequest(
-            election_type=PREFERRED,
-            topic_partitions=[topic(topic=victim.topic, partitions=[victim.partition])],
-            timeout_ms=int(REQUEST_TIMEOUT_S * 1000),
-        )
-        answer = connection.ask(request, ElectLeadersResponse, ELECT_VERSION)
-        if answer.error_code:
-            return answer.error_code, None
-        (result,) = answer.replica_election_results[0].partition_result
-        return result.error_code, result.error_message
-
-    return call
+FAULTS: tuple[type[Fault], ...] = (LeaderMove, LeaderKill)

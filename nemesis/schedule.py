@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -21,17 +21,30 @@ from harness.durations import Duration
 from harness.errors import UsageError
 
 SHORTEST_PERIOD_S = 0.1
+OPTIONS = ("by", "jitter", "period", "probability", "rate", "to")  # what only some faults take (`Fault.options`)
 
 
 class Plan(Model):
     """One fault and when it comes, as scenario files say it."""
 
     fault: Annotated[str, Field(description="Name of the fault; `tidegauge list nemeses` has them all.")]
-    target: Annotated[str, Field(description="The role of the victim.")] = "leader"
+    target: Annotated[str, Field(description="The role of the victim; the fault's own choice unless given.")] = ""
     after: Annotated[Duration, Field(description="When it comes first, from the start of the load.")] = 5.0
     every: Annotated[Duration, Field(description="From one beginning to the next.")] = 30.0
     for_: Annotated[Duration, Field(alias="for", description="How long it lasts.")] = 10.0
     times: Annotated[int | None, Field(ge=1, description="How often at most; as often as there is time for.")] = None
+
+    by: Annotated[Duration | None, Field(description="How long a delay is, or how far a clock is off.")] = None
+    jitter: Annotated[Duration | None, Field(description="Up to so much less or more than `by`.")] = None
+    period: Annotated[Duration | None, Field(gt=0, description="How often a fault that repeats itself does so.")] = None
+    probability: Annotated[float | None, Field(gt=0, le=1, description="How likely each packet is hit.")] = None
+    rate: Annotated[str | int | None, Field(description="Bandwidth: bytes per second, or 64KiB.")] = None
+    to: Annotated[int | None, Field(ge=1, description="The new number: of replicas, partitions or the like.")] = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was said for this fault alone."""
+        return {name: value for name in OPTIONS if (value := getattr(self, name)) is not None}
 
     @model_validator(mode="after")
     def _one_at_a_time(self) -> Self:
@@ -53,6 +66,7 @@ class Slot:
     start_s: float
     end_s: float
     seed: int
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def slots(plans: Sequence[Plan], time_s: float, seed: int) -> list[Slot]:
@@ -76,6 +90,7 @@ def slots(plans: Sequence[Plan], time_s: float, seed: int) -> list[Slot]:
             start_s,
             round(start_s + plans[index].for_, 6),
             slot_seed(seed, index, nth),
+            plans[index].options,
         )
         for number, (start_s, index, nth) in enumerate(sorted(found), start=1)
     ]

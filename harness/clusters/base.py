@@ -10,7 +10,7 @@ import shutil
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from harness import wire
+from harness.clusters.disk import Disk
 from harness.clusters.target import ReadyCheck
 from harness.errors import CannotHere, ClusterError, NodeDied, TidegaugeError, UsageError
 from harness.guard import Guard
@@ -38,7 +39,25 @@ class Capability(StrEnum):
     PAUSE = "pause"
     RESTART = "restart"
     PARTITION = "partition"  # each node has a network stack of its own, so traffic between nodes can be cut
+    SHAPE = "shape"  # and the kernel can limit how fast it goes
+    FILES = "files"  # the nodes' data lies where the harness can change it
+    DISK = "disk"  # and on a file system of its own for each node, which can be filled, stalled and broken
+    CLOCK = "clock"  # the nodes' clocks can be set, each on its own
+    ADMIN = "admin"  # topics, replicas and leaders may be changed
     LOGS = "logs"
+    TAP = "tap"  # there are taps between clients and nodes
+    CLIENTS = "clients"  # the load's own processes can be killed and paused
+
+
+OURS = frozenset({Capability.TAP, Capability.CLIENTS})  # whatever the cluster: taps and clients are the harness's own
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why something cannot be done here, and what would make it possible."""
+
+    what: str
+    remedy: str
 
 
 class NodeState(StrEnum):
@@ -149,6 +168,59 @@ class Cluster(ABC):
     @abstractmethod
     def log_tail(self, node_id: int, lines: int = LOG_TAIL_LINES) -> list[str]:
         """The last lines of the node's log."""
+
+    # what faults need
+
+    def cannot(self, capability: Capability) -> Missing | None:
+        """Why this cannot be had on this cluster, even when it is equipped for it; None when it can. Need not be up."""
+        if capability in self.capabilities | OURS:
+            return None
+        return Missing(
+            f"a {self.kind} cluster cannot do that ({capability})", "use --cluster docker, which can do most"
+        )
+
+    def equip(self, needs: Collection[Capability]) -> None:  # noqa: B027 - not every kind has to
+        """Before the start: give every node what faults with these needs are made with."""
+
+    @property
+    def listeners(self) -> frozenset[str]:
+        """The names of the ports that every node listens on."""
+        return frozenset()
+
+    def inner_port(self, node_id: int, listener: str) -> int:  # noqa: ARG002 - for those that can
+        """The number of a port as the node itself sees it."""
+        raise self._has_no("ports that are known", node_id)
+
+    def peer_address(self, node_id: int) -> str:
+        """The IP address by which the other nodes reach this one."""
+        raise self._has_no("network of its own", node_id)
+
+    def inside(self, node_id: int, script: str) -> str:  # noqa: ARG002 - for those that can
+        """What a shell script prints that runs in the network namespace of the node, with the right to change it."""
+        raise self._has_no("network of its own", node_id)
+
+    def break_network(self, node_id: int, name: str, script: str, undo: str) -> None:  # noqa: ARG002 - for those that can
+        """Run the script inside; `undo`, which has to be idempotent, is in the journal before that happens."""
+        raise self._has_no("network of its own", node_id)
+
+    def mend_network(self, node_id: int, name: str) -> None:  # noqa: ARG002 - for those that can
+        """Run the `undo` of that name; nothing to do where the network is gone, or another one since."""
+        raise self._has_no("network of its own", node_id)
+
+    def data_dir(self, node_id: int) -> Path:
+        """Where the node's data lies, as seen from here."""
+        raise self._has_no("data that can be reached", node_id)
+
+    def disk(self, node_id: int) -> Disk:
+        """The file system that the node's data lies on."""
+        raise self._has_no("disk of its own", node_id)
+
+    def set_clock(self, node_id: int, ahead_s: float) -> None:  # noqa: ARG002 - for those that can
+        """Let the node's clock be that much ahead of the real one, or behind it."""
+        raise self._has_no("clock of its own", node_id)
+
+    def _has_no(self, what: str, node_id: int) -> ClusterError:
+        return ClusterError(f"node {node_id} of {self.name} has no {what}", "equip the cluster for it before it starts")
 
     # what they share
 

@@ -20,7 +20,7 @@ from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
-from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState, wait_until
+from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Missing, Node, NodeState, wait_until
 from harness.clusters.target import ContainerPart, NodePlan, Target, placeholders, render, write_inside
 from harness.errors import CannotHere, ClusterError, UsageError
 from harness.paths import compose_file
@@ -116,6 +116,17 @@ class DockerCluster(Cluster):
         """The container of a node, as Docker's SDK knows it."""
         self.node(node_id)
         return self._containers[node_id]
+
+    def cannot(self, capability: Capability) -> Missing | None:
+        """By what this machine has."""
+        if capability in self.capabilities:
+            return None
+        return Missing("not built yet", "wait")
+
+    @property
+    def listeners(self) -> frozenset[str]:
+        """As the target names them."""
+        return frozenset(self.target.ports)
 
     def _bring_up(self) -> None:
         client = connect()

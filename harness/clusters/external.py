@@ -8,7 +8,7 @@ from typing import NoReturn
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState
+from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Cluster, Missing, Node, NodeState
 from harness.clusters.target import ReadyCheck
 from harness.errors import CannotHere, ClusterError, UsageError
 from harness.progress import Progress
@@ -45,6 +45,15 @@ class ExternalCluster(Cluster):
     def capabilities(self) -> frozenset[Capability]:
         """None: the harness breaks only what it started."""
         return frozenset()
+
+    def cannot(self, capability: Capability) -> Missing | None:
+        """Everything that happens to the cluster itself: it is somebody else's."""
+        if capability in OURS:
+            return None
+        return Missing(
+            "an external cluster is somebody else's and is never broken",
+            "use --cluster local or --cluster docker, or a fault of the client or the taps",
+        )
 
     def _bring_up(self) -> None:
         self.progress.step(f"connecting to {','.join(self._addresses)} ({self.security.protocol})")

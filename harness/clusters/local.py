@@ -18,7 +18,17 @@ from pathlib import Path
 import psutil
 
 from harness.clusters import init, once
-from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState, new_uuid, wait_until
+from harness.clusters.base import (
+    LOG_TAIL_LINES,
+    OURS,
+    Capability,
+    Cluster,
+    Missing,
+    Node,
+    NodeState,
+    new_uuid,
+    wait_until,
+)
 from harness.clusters.netns import Network
 from harness.clusters.target import NodePlan, Target, placeholders, render, write_inside
 from harness.errors import ClusterError, UsageError
@@ -65,7 +75,7 @@ class LocalCluster(Cluster):
     @property
     def capabilities(self) -> frozenset[Capability]:
         """Everything but partitions, and those too with network namespaces."""
-        able = {Capability.KILL, Capability.PAUSE, Capability.RESTART, Capability.LOGS}
+        able = OURS | {Capability.KILL, Capability.PAUSE, Capability.RESTART, Capability.LOGS, Capability.ADMIN}
         return frozenset(able | {Capability.PARTITION} if self._network else able)
 
     def node_dir(self, node_id: int) -> Path:
@@ -75,6 +85,17 @@ class LocalCluster(Cluster):
     def namespace(self, node_id: int) -> str | None:
         """The network namespace the node lives in, if it has one of its own."""
         return self._network.namespace(node_id) if self._network else None
+
+    def cannot(self, capability: Capability) -> Missing | None:
+        """By what this machine has."""
+        if capability in self.capabilities:
+            return None
+        return Missing("not built yet", "wait")
+
+    @property
+    def listeners(self) -> frozenset[str]:
+        """As the target names them."""
+        return frozenset(self.target.ports)
 
     def _bring_up(self) -> None:
         self._tools = self._prepare_tools()
