@@ -6,6 +6,7 @@ happened in each, and what happened before, during and after each fault is a sum
 
 A fault's window is from its injection to its undoing. Before it: since the end of the window before, or the start of
 the load. After it: until the next window, or the end of the load. Where windows overlap there is no before or after.
+Of less than a second, or than three times the load's own pace, nobody can expect that something happened in it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TIMELINE_ROWS = 100_000
+SHORT_NS = 1_000_000_000
+PACES = 3  # of the load, from one acknowledgement to the next on average
 Rows = Iterable[Mapping[str, Any]]
 
 
@@ -32,6 +35,8 @@ class Fault:
     name: str
     injected_ns: int | None = None
     undone_ns: int | None = None
+    healed_ns: int | None = None  # when the cluster was whole again
+    topic: str | None = None  # that it was aimed at, or proven by; None: no single one
     bit: bool = False
     failed: bool = False
     detail: str = ""
@@ -56,6 +61,11 @@ class Timeline:
         """Every instant at which something begins or ends."""
         windows = [window for fault in self.faults if (window := self.window_ns(fault))]
         return sorted({*self.load_ns, *(instant for window in windows for instant in window)})
+
+    def overlap(self, one: Fault, other: Fault) -> bool:
+        """Whether both were there at the same time."""
+        mine, its = self.window_ns(one), self.window_ns(other)
+        return mine is not None and its is not None and mine[0] <= its[1] and its[0] <= mine[1]
 
     def before_ns(self, fault: Fault) -> tuple[int, int] | None:
         """What lies between the fault and what was before it."""
@@ -84,6 +94,7 @@ class Span:
 
     sends: int
     reads: int
+    short: bool = False  # so short that it may well be empty
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,7 @@ class FaultCoverage:
     before: Span | None
     during: Span | None
     after: Span | None
+    beside: tuple[str, ...] = ()  # names of the faults that it overlaps with
 
 
 @dataclass
@@ -119,14 +131,15 @@ def read_timeline(history: History) -> Timeline:
     from pyarrow import parquet
 
     rows: list[dict[str, Any]] = []
-    for kind, columns in ((Kind.FAULT, ("fault", "stage")), (Kind.PHASE, ())):
+    for kind, columns in ((Kind.FAULT, ("fault", "stage", "topic")), (Kind.PHASE, ())):
         for file in history.sealed.files.get(kind, []):
             rows += parquet.read_table(file, columns=["time", "name", "detail", *columns]).to_pylist()
-    return timeline(rows[:TIMELINE_ROWS], history.sealed.first_time_ns, history.sealed.last_time_ns)
+    sealed = history.sealed
+    return timeline(rows[:TIMELINE_ROWS], sealed.first_time_ns, sealed.last_time_ns, sealed.topics)
 
 
-def timeline(rows: Rows, first_ns: int, last_ns: int) -> Timeline:
-    """From the rows of faults and phases."""
+def timeline(rows: Rows, first_ns: int, last_ns: int, topics: Mapping[int, str] | None = None) -> Timeline:
+    """From the rows of faults and phases; topics by their numbers."""
     ordered = sorted(rows, key=lambda row: row["time"])
     phases = [(str(row["name"]), int(row["time"])) for row in ordered if row.get("fault") is None]
     start = next((time for name, time in phases if name == "load"), first_ns)
@@ -136,7 +149,10 @@ def timeline(rows: Rows, first_ns: int, last_ns: int) -> Timeline:
     faults: dict[int, Fault] = {}
     for row in ordered:
         if row.get("fault") is not None:
-            _apply(faults.setdefault(row["fault"], Fault(row["fault"], str(row["name"]))), row)
+            fault = faults.setdefault(row["fault"], Fault(row["fault"], str(row["name"])))
+            _apply(fault, row)
+            if row.get("topic") is not None:
+                fault.topic = (topics or {}).get(row["topic"])
     return Timeline((start, end), phases, list(faults.values()))
 
 
@@ -146,6 +162,8 @@ def _apply(fault: Fault, row: Mapping[str, Any]) -> None:
         fault.injected_ns = row["time"]
     elif stage == FaultStage.UNDONE:
         fault.undone_ns = row["time"]
+    elif stage == FaultStage.HEALED:
+        fault.healed_ns = row["time"]
     elif stage == FaultStage.BIT:
         fault.bit = True
     elif stage == FaultStage.FAILED:
@@ -199,6 +217,7 @@ def _aggregates(*expressions: str) -> list[Any]:
 def spans(line: Timeline, operation_rows: Rows, read_rows: Rows) -> list[FaultCoverage]:
     """What clients did around each fault."""
     bounds = line.bounds_ns()
+    start_ns, end_ns = line.load_ns
     sends = dict.fromkeys(range(len(bounds) + 1), 0)
     records = dict(sends)
     for row in operation_rows:
@@ -207,14 +226,22 @@ def spans(line: Timeline, operation_rows: Rows, read_rows: Rows) -> list[FaultCo
     for row in read_rows:
         if row["load"]:
             records[row["segment"]] += row["count"]
+    short_ns = max(SHORT_NS, PACES * (end_ns - start_ns) // max(1, sum(sends.values())))
 
     def span(window_ns: tuple[int, int] | None) -> Span | None:
         if window_ns is None:
             return None
         inside = range(bounds.index(window_ns[0]) + 1, bounds.index(window_ns[1]) + 1)
-        return Span(sum(sends[n] for n in inside), sum(records[n] for n in inside))
+        lasted_ns = window_ns[1] - window_ns[0]
+        return Span(sum(sends[n] for n in inside), sum(records[n] for n in inside), lasted_ns < short_ns)
 
     return [
-        FaultCoverage(fault, span(line.before_ns(fault)), span(line.window_ns(fault)), span(line.after_ns(fault)))
+        FaultCoverage(
+            fault,
+            span(line.before_ns(fault)),
+            span(line.window_ns(fault)),
+            span(line.after_ns(fault)),
+            tuple(other.name for other in line.faults if other is not fault and line.overlap(fault, other)),
+        )
         for fault in line.faults
     ]

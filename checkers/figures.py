@@ -111,8 +111,9 @@ def silences(history: History) -> DataFrame:
     from pyspark.sql import functions as sql
 
     useful = "if(count > 0, time, null)"
+    ended = "count is not null"  # a poll that was still open when its process was killed lasted for no time
     polls = (
-        history.completions.where(f"f = {F.POLL:d} and {history.by_role(LOAD_ROLE)}")
+        history.completions.where(f"f = {F.POLL:d} and {ended} and {history.by_role(LOAD_ROLE)}")
         .selectExpr("process", "invoked", "time", f"{useful} as useful", f"time div {BUCKET_NS} as bucket")
         .groupBy("process", "bucket")
         .agg(

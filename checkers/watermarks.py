@@ -17,12 +17,14 @@ where both fall on one instant the question comes first. A partition may hold mo
 chunks: the maximum inside each chunk, a running maximum over the few chunks, then a window inside each chunk.
 
 Whether a fall is a broken promise depends on the leader. Answers of one *era* were given under one leader epoch. An
-answer to Fetch tells its epoch for certain where the request could name it. Otherwise Metadata answers have to do: they
+answer to Fetch tells its epoch for certain where the request could name it, and one to ListOffsets, from version 4 on,
+names the epoch of whoever gave it. Otherwise Metadata answers have to do: they
 show each leader epoch for the first time at some moment; a rise is the first sight of any epoch but the partition's
 first; an era lies between two rises, and no rise is within SETTLING_NS of its answers, for nodes do not learn of a
 leader at one instant and are asked only every so often. A finding is, for one node that answered too low, tagged
 
 one epoch        an answer of the same era had shown more: no leader change lies between
+older epoch      it told an older epoch than the answer that had shown more: a leader that did not know its successor
 epoch rose       only answers beyond a rise, or close to one, had shown more
 epoch unknown    no metadata answer told an epoch of the partition
 
@@ -76,7 +78,7 @@ def _answers(history: History) -> DataFrame:
 def _marks(rows: DataFrame, scope: str, answer: str) -> DataFrame:
     return rows.where(f"error = 0 and (api = {FETCH} or (api = {LIST_OFFSETS} and view = {View.LATEST:d}))").selectExpr(
         *_MARK, f"cast({scope} as bigint) as scope", f"{answer} as answer", "node", "invoked", "time", "event",
-        f"if(api = {FETCH}, high_watermark, offset) as shown", f"if(api = {FETCH}, leader_epoch, null) as told",
+        f"if(api = {FETCH}, high_watermark, offset) as shown", "if(leader_epoch >= 0, leader_epoch, null) as told",
     ).where("shown is not null")  # fmt: skip
 
 
@@ -158,9 +160,10 @@ def _fallen(history: History) -> DataFrame:
         f"coalesce(told, -1 - coalesce(size(filter({rises}, e -> e.seen <= invoked)), 0)) as era",
         f"coalesce(told is null and exists({rises}, e -> {near}), false) as unsettled",
     )  # fmt: skip
-    answer = "struct(shown as shown, time as time, node as node, event as event, cast(epoch as string) as epoch)"
+    parts = ["shown", "time", "node", "event", "told"]
+    answer = f"struct({', '.join(f'{part} as {part}' for part in parts)}, cast(epoch as string) as epoch)"
     points = with_era.selectExpr(
-        *_COMPARED, "answer", "shown", "node", "time", "event", "era", "unsettled",
+        *_COMPARED, "answer", "shown", "node", "time", "event", "era", "unsettled", "told",
         "cast(epoch as string) as epoch", "told is not null or epochs is not null as known",
         f"inline(array(struct(invoked as at, 0 as raises, null as mark, null as era_mark), struct(time as at,"
         f" 1 as raises, {answer} as mark, if(unsettled, null, {answer}) as era_mark)))",
@@ -173,7 +176,8 @@ def _fallen(history: History) -> DataFrame:
         .selectExpr(
             *_MARK, "answer", "node", "time", "shown", "event", "epoch",
             f"if({in_era}, era_highest, highest) as higher",
-            f"case when not known then 'epoch unknown' when {in_era} then 'one epoch' else 'epoch rose' end as change",
+            f"case when not known then 'epoch unknown' when {in_era} then 'one epoch'"
+            " when highest.told > told then 'older epoch' else 'epoch rose' end as change",
         )
         .selectExpr(
             *_MARK, "answer", "node", "time", "change", "higher.node = node as same_node",

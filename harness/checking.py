@@ -7,7 +7,7 @@ also one that was killed.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,7 +58,7 @@ class Checked:
 
 def check_run(run: Run, session: Session, view: View, token: str) -> Checked:
     """Check it with a session that is there already, unless the history is too large for that one."""
-    sealed = open_history(run.path)
+    sealed = _open(run)
     for sentence in sealed.damage:
         view.happened(sentence)
     if sealed.events < LARGE_EVENTS:
@@ -77,7 +77,7 @@ def check_again(runs: Sequence[Run], view: View) -> list[Checked]:
             for run in {run.path: run for run in runs}.values():
                 held.enter_context(run.held())
             view.phase("open")
-            histories = [open_history(run.path) for run in runs]
+            histories = [_open(run) for run in runs]
             size = Size.of(max((sealed.events for sealed in histories), default=0))
             with Session.start(guard.directory / "spark", size=size, token=guard.directory.name) as session:
                 view.phase("check")
@@ -86,9 +86,23 @@ def check_again(runs: Sequence[Run], view: View) -> list[Checked]:
         guard.release()
 
 
+def _open(run: Run) -> Sealed:
+    return open_history(run.path, _killed(_facts(run)))
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    return run.facts if (run.path / RUN_FILE).exists() else {}
+
+
+def _killed(facts: dict[str, Any]) -> frozenset[int]:
+    """The processes that a fault killed."""
+    found = facts.get("killed_on_purpose")
+    return frozenset(each for each in found if isinstance(each, int)) if isinstance(found, list) else frozenset()
+
+
 def _checked(run: Run, sealed: Sealed, session: Session, view: View) -> Checked:
     view.step(f"{sealed.events:,} events of {run.path.parent.name}/{run.path.name}")
-    facts = run.facts if (run.path / RUN_FILE).exists() else {}
+    facts = _facts(run)
     known = facts_of(facts)
     results = check(session.get(), _without_the_missing(sealed, facts), acks=known.acks)
     checked = Checked(run, facts, results, decide(results, known))
@@ -97,9 +111,9 @@ def _checked(run: Run, sealed: Sealed, session: Session, view: View) -> Checked:
 
 
 def _without_the_missing(sealed: Sealed, facts: dict[str, Any]) -> Sealed:
-    """The history, with a word for each process that was started and left nothing."""
+    """The history, with a word for each process that was started and left nothing, unless a fault killed it."""
     started = {int(number): str(role) for number, role in _table(facts, "processes").items()}
-    missing = {number: role for number, role in started.items() if number not in sealed.processes}
+    missing = {number: started[number] for number in sorted(started.keys() - sealed.processes.keys() - _killed(facts))}
     if not missing:
         return sealed
     sentences = [f"process {number} ({role}) left no history" for number, role in missing.items()]
@@ -123,7 +137,7 @@ def facts_of(facts: dict[str, Any]) -> RunFacts:
         retries=settings.get("retries"),
         client=str(settings.get("client", "")),
         unclean_election=bool(settings.get("unclean_election")),
-        faults=tuple(PlannedFault(name, name not in FAULTS or FAULTS[name].changes_leaders) for name in planned),
+        faults=tuple(_planned(planned)),
         probes=bool(settings.get("probes")) and not facts.get("no_probes"),
         reads_beside_sends=settings.get("consume") != "after" or not planned,
         reads_everything=bool(facts.get("ends_by_itself")),
@@ -136,6 +150,16 @@ def facts_of(facts: dict[str, Any]) -> RunFacts:
             *(() if facts.get("state") in {"finished", "recorded", "interrupted"} else (_unfinished(facts),)),
         ),
     )
+
+
+def _planned(names: Iterable[str]) -> Iterator[PlannedFault]:
+    """What these faults may do; one that nobody knows any more may change leaders."""
+    for name in names:
+        if name in FAULTS:
+            fault = FAULTS[name]
+            yield PlannedFault(name, fault.changes_leaders, fault.blocks, fault.deletes, fault.unclean)
+        else:
+            yield PlannedFault(name, changes_leaders=True)
 
 
 def _table(facts: dict[str, Any], name: str) -> dict[str, Any]:

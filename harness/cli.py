@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 import harness
-from harness import doctor, show, show_run
+from harness import doctor, heal, show, show_run
 from harness import scenario as scenarios
 from harness import store as stored
 from harness.checking import check_again
@@ -38,9 +38,10 @@ from harness.cli_options import (
 )
 from harness.clusters.spec import Kind
 from harness.config import parse
-from harness.errors import Exit, Interrupted, TidegaugeError, from_os_error, unexpected
+from harness.errors import Exit, Interrupted, TidegaugeError, UsageError, from_os_error, unexpected
 from harness.listing import What, listing
 from harness.live import viewed_on
+from harness.replay import Replay, replay_of
 from harness.runner import run_scenario
 from harness.security import from_environment
 from harness.store import store_dir
@@ -94,7 +95,21 @@ def run(
     ] = None,
     nemesis: Annotated[
         list[str] | None,
-        typer.Option("--nemesis", "-n", envvar="TIDEGAUGE_NEMESIS", help="A fault, on its schedule; may be repeated."),
+        typer.Option(
+            "--nemesis",
+            "-n",
+            metavar="NAME[:ROLE]",
+            envvar="TIDEGAUGE_NEMESIS",
+            help="A fault, on its schedule: leader-kill, isolate:follower, a mix as kill,pause, or random; may be "
+            "repeated.",
+        ),
+    ] = None,
+    replay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Repeat a recorded run (its directory, or latest) with exactly its faults; other flags win over it.",
+        ),
     ] = None,
     cluster: Annotated[
         Kind | None, typer.Option("--cluster", envvar="TIDEGAUGE_CLUSTER", help=CLUSTER_HELP, show_default="local")
@@ -153,10 +168,20 @@ def run(
     gives a verdict; twice leaves at once. Command line over environment over scenario file over defaults.
 
     [dim]tidegauge run -w large-batch -n leader-kill --cluster docker --time 60 --seed 7 --set acks=all[/]
+    [dim]tidegauge run --replay latest --cluster local[/]
     """
+    changes = [*os.environ.get("TIDEGAUGE_SET", "").split(), *(settings or [])]
+    faults_given = bool(nemesis) or any(text.startswith("nemesis.") for text in changes)
+    if replay and (scenario or faults_given):
+        raise UsageError(
+            "--replay takes the scenario and the faults from a run", "leave SCENARIO, --nemesis and --set nemesis.… out"
+        )
     clean_up()
+    recorded = stored.find(store_dir(store), replay) if replay else None
+    again = replay_of(recorded) if recorded else None
+    file = recorded.path / stored.SCENARIO_FILE if recorded else scenarios.find(scenario) if scenario else None
     given = scenarios.load(
-        scenarios.find(scenario) if scenario else None,
+        file,
         {
             "workload": workload,
             "nemesis": nemesis or None,
@@ -175,9 +200,9 @@ def run(
             "time": time,
             "seed": seed,
         },
-        [*os.environ.get("TIDEGAUGE_SET", "").split(), *(settings or [])],
+        changes,
     )
-    _run(given, store, build_image, as_json=as_json)
+    _run(given, store, build_image, again, as_json=as_json)
 
 
 @app.command()
@@ -253,10 +278,21 @@ def list_what(
     show_run.listing(out, what, listing(what, store_dir(store)), as_json=as_json)
 
 
+@app.command(name="heal")
+def heal_now(as_json: JsonFlag = False) -> None:
+    """Undo what a killed harness left: rules, paused processes, full disks, containers, namespaces.
+
+    Clusters and runs that somebody uses are left alone. Exit code 3 when something could not be undone.
+    """
+    healed = heal.heal()
+    show.healed(out, healed, as_json=as_json)
+    raise typer.Exit(Exit.HARNESS_ERROR if healed.left else Exit.VALID)
+
+
 @app.command(name="doctor")
 def examine(as_json: JsonFlag = False) -> None:
     """What this machine can do, and for each missing thing what it costs and how to get it."""
-    checks = doctor.examine()
+    checks = [*doctor.examine(), *doctor.examine_faults()]
     show.checks(out, checks, as_json=as_json)
     able = all(check.ok for check in checks if check.needed_for_local)
     raise typer.Exit(Exit.VALID if able else Exit.CANNOT_HERE)
@@ -306,12 +342,24 @@ def _interrupted(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _run(given: scenarios.Scenario, store: Path | None, build_image: bool | None, *, as_json: bool) -> NoReturn:
+def _run(
+    given: scenarios.Scenario,
+    store: Path | None,
+    build_image: bool | None,
+    replay: Replay | None = None,
+    *,
+    as_json: bool,
+) -> NoReturn:
     """Run a scenario and end with its verdict."""
     show_run.headline(err, given)
     with viewed_on(err) as view:
         scenario = given.with_cluster(given.cluster.with_image(consent(build_image), view))
         checked = run_scenario(
-            scenario, store_dir(store), sys.argv, view, lambda each: show_run.verdicts(out, [each], as_json=as_json)
+            scenario,
+            store_dir(store),
+            sys.argv,
+            view,
+            lambda each: show_run.verdicts(out, [each], as_json=as_json),
+            replay,
         )
     raise typer.Exit(checked.exit_code)

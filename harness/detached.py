@@ -23,10 +23,10 @@ from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import CannotHere, ClusterError, Exit, Interrupted, TidegaugeError, UsageError
 from harness.guard import is_watched, owner_of
 from harness.keeper import KEEP
+from harness.networks import COMPOSE_PROJECT_LABEL
 from harness.paths import cluster_dirs, clusters_dir
 from harness.processes import Identity
 from harness.progress import Progress
-from harness.undo import COMPOSE_PROJECT_LABEL
 
 DOWN_TIMEOUT_S = 90.0
 OBEY_TIMEOUT_S = 10.0

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from harness.clusters import netns
-from harness.clusters.base import FREE_DISK_BYTES
-from harness.clusters.docker import compose_version, connect
+from harness.clusters import abilities
+from harness.clusters.base import FREE_DISK_BYTES, Capability, Cluster, Missing
+from harness.clusters.clock import find_library, why_no_clocks
+from harness.clusters.disk import why_no_disks
+from harness.clusters.docker import DockerCluster, compose_version, connect
+from harness.clusters.image import local_tag
+from harness.clusters.local import LocalCluster
 from harness.clusters.once import is_kept
 from harness.clusters.target import load_target
 from harness.clusters.which_image import images_here
 from harness.errors import TidegaugeError, from_os_error
 from harness.jars import locked_versions
 from harness.java import find_java
+from harness.networks import run_command
 from harness.paths import cache_dir, state_dir
 from harness.ports import PortLeases
 from harness.spark_jvm import MINIMUM_JAVA, jars
@@ -54,8 +57,38 @@ def examine() -> list[Check]:
         _try("image", "the first docker cluster pulls or builds one", _image),
         _try("root", "no --netns, and no network faults on local clusters", _root),
         _try("netns", "no --netns: local nodes share one network stack", _netns),
-        _try("iptables", "no partitions of local nodes", _iptables),
+        _try("iptables", "no partitions and no packet loss on local clusters", _iptables),
+        _try("tc", "no limited bandwidth on local clusters", _tc),
+        _try("loop", "no faults of disks", _loop),
+        _try("faketime", "no faults of clocks", _faketime),
     ]
+
+
+def examine_faults() -> list[Check]:
+    """The faults that this machine cannot do, by kind of cluster and reason; no cluster is started for it."""
+    from nemesis import FAULTS  # it knows all about clusters, which ask us nothing
+
+    found: dict[tuple[str, Missing], list[str]] = {}
+    for cluster in _unstarted():
+        for fault in FAULTS.values():
+            missing = next(filter(None, map(cluster.cannot, sorted(fault.needs))), None)
+            if missing:
+                found.setdefault((cluster.kind, missing), []).append(fault.name)
+    return [
+        Check(
+            f"faults on {kind}",
+            ok=False,
+            found=missing.what,
+            costs=f"no {', '.join(names)} with --cluster {kind}",
+            remedy=missing.remedy,
+        )
+        for (kind, missing), names in found.items()
+    ]
+
+
+def _unstarted() -> list[Cluster]:
+    target = load_target("kafka")
+    return [LocalCluster(target), DockerCluster(target, image=local_tag(target.version))]
 
 
 class _Missing(Exception):
@@ -134,15 +167,31 @@ def _root() -> str:
 
 
 def _netns() -> str:
-    missing = netns.why_not()
-    if missing:
-        raise _Missing(*missing)
+    _fail_if(abilities.why_no_namespaces())
     return "network namespaces can be made"
 
 
 def _iptables() -> str:
-    path = shutil.which("iptables") or shutil.which("iptables", path="/usr/sbin:/sbin")
-    if sys.platform != "linux" or path is None:
-        raise _Missing("the command `iptables` is missing", "install iptables, or use --cluster docker")
-    version = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
-    return version.strip()
+    _fail_if(abilities.missing(Capability.PARTITION))
+    _fail_if(abilities.missing(Capability.LOSS))
+    return run_command(["iptables", "--version"]).strip()
+
+
+def _tc() -> str:
+    _fail_if(abilities.missing(Capability.SHAPE))
+    return "bandwidth can be limited (tbf)"
+
+
+def _loop() -> str:
+    _fail_if(why_no_disks())
+    return "file systems in image files can be mounted"
+
+
+def _faketime() -> str:
+    _fail_if(why_no_clocks())
+    return f"{find_library()}"
+
+
+def _fail_if(missing: Missing | tuple[str, str] | None) -> None:
+    if missing:
+        raise _Missing(*(missing if isinstance(missing, tuple) else (missing.what, missing.remedy)))

@@ -11,6 +11,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from contextlib import suppress
@@ -20,7 +21,7 @@ from harness.errors import ClusterError, TidegaugeError, from_os_error
 from harness.paths import HOME_VARIABLE, cluster_dirs
 from harness.processes import TOKEN_VARIABLE, Identity, claim, claimant, is_claimed
 from harness.supervisor import DIRECTORY_VARIABLE, IDENTITY_FILE, READY
-from harness.undo import Entry, record, undo_all
+from harness.undo import FORGOTTEN, Entry, record, undo_all
 
 OWNER_FILE = "owner.json"
 NONE = -1
@@ -35,6 +36,7 @@ class Guard:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._lifeline = self._report = self._claim = NONE
+        self._supervising = threading.Lock()  # faults record from threads of their own
         self._start_supervisor()
         try:
             self._claim = claim(directory / OWNER_FILE)
@@ -48,11 +50,16 @@ class Guard:
         self.keep_supervised()
         record(self.directory, Entry(entry))
 
+    def forget(self, kind: str, value: str) -> None:
+        """Write down that something recorded is undone: nobody need do it again."""
+        self.record(kind=FORGOTTEN, of=kind, value=value)
+
     def keep_supervised(self) -> None:
         """Start another supervisor if somebody killed ours."""
-        gone = self._report == NONE
-        if gone or (select.select([self._report], [], [], 0)[0] and not os.read(self._report, 4096)):
-            self._start_supervisor()
+        with self._supervising:
+            gone = self._report == NONE
+            if gone or (select.select([self._report], [], [], 0)[0] and not os.read(self._report, 4096)):
+                self._start_supervisor()
 
     def release(self) -> None:
         """Have everything undone and wait for it; what could not be undone is an error that names it."""
@@ -128,12 +135,16 @@ def is_watched(directory: Path) -> bool:
     return is_claimed(directory / OWNER_FILE) or is_claimed(directory / IDENTITY_FILE)
 
 
+def is_abandoned(directory: Path) -> bool:
+    """Whether nobody will undo what the cluster's journal says, unless we do."""
+    return not is_watched(directory) and not _is_being_made(directory)
+
+
 def sweep() -> list[str]:
     """Undo what belongs to nobody any more; what could not be undone is returned, one sentence each."""
     left: list[str] = []
-    for directory in cluster_dirs():
-        if not is_watched(directory) and not _is_being_made(directory):
-            left += undo_all(directory, patience_s=0)
+    for directory in filter(is_abandoned, cluster_dirs()):
+        left += undo_all(directory, patience_s=0)
     return left
 
 

@@ -98,6 +98,7 @@ class FaultStage(IntEnum):
     UNDONE = 3
     MISSED = 4  # it ended without having bitten
     FAILED = 5  # it could not be injected or undone
+    HEALED = 6  # the cluster is whole again after it
 
 
 INT64, INT32, INT16, INT8 = "<i8", "<i4", "<i2", "i1"
@@ -177,7 +178,7 @@ COLUMNS: dict[str, Column] = {
     ),
     "generation": Column(INT32, "generation of the consumer group"),
     "connection": Column(INT32, "number of the client connection at the tap"),
-    "stage": Column(INT8, "of a fault: 1 injected, 2 bit, 3 undone, 4 missed, 5 failed"),
+    "stage": Column(INT8, "of a fault: 1 injected, 2 bit, 3 undone, 4 missed, 5 failed, 6 healed"),
     "fault": Column(INT32, "number of the fault in the run"),
     "brokers": Column(TEXT, "node ids a Metadata answer lists, comma-separated, rising"),
     "isr": Column(TEXT, "in-sync replicas a Metadata answer gives, comma-separated, rising"),

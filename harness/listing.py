@@ -11,7 +11,7 @@ from harness.errors import TidegaugeError
 from harness.scenario import SHIPPED, load
 from harness.store import runs
 from harness.tap.broken import BROKEN
-from nemesis import FAULTS
+from nemesis import FAMILIES as FAULT_FAMILIES
 from workloads import WORKLOADS
 
 What = Literal["runs", "workloads", "nemeses", "checkers", "scenarios", "broken"]
@@ -72,13 +72,17 @@ def _checkers() -> Rows:
 def _nemeses() -> Rows:
     return [
         {
-            "name": name,
+            "family": family,
+            "name": fault.name,
             "about": fault.description,
-            "needs": sorted(fault.needs),
             "targets": list(fault.roles),
+            "options": dict(fault.options),
+            "needs": sorted(fault.needs),
             "longest_s": fault.longest_s,
+            "random": fault.tame,
         }
-        for name, fault in FAULTS.items()
+        for family, faults in FAULT_FAMILIES.items()
+        for fault in faults
     ]
 
 

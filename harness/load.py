@@ -23,6 +23,7 @@ from harness.sources import segment_path
 from harness.stop import Stop
 from harness.store import Run
 from harness.tap.taps import Taps
+from harness.victims import Victims
 from nemesis.conductor import Conductor
 from workloads import find_workload
 from workloads.base import (
@@ -77,7 +78,10 @@ class Load:
         self.topics: list[TopicSpec] = self._workload.topics(settings)
         self._stages: list[list[Role]] = self._workload.stages(settings, self.faults)
         self._next_process = FIRST_WORKER
+        self._roles: dict[int, Role] = {}
+        self.clients = Victims(self.fleet, lambda killed: Run(self.run_dir).update(killed_on_purpose=killed))
         self._leaders = ""
+        self._last_look: tuple[int, list[str]] | None = None
         self.was_cut_short = False
         protocol = self.front.security.protocol
         self.no_probes = "" if protocol == "PLAINTEXT" else f"nodes cannot be asked one by one over {protocol}"
@@ -92,6 +96,11 @@ class Load:
     def topic_number(self, name: str) -> int | None:
         """The number of a topic in the history."""
         return next((topic.number for topic in self._in_use() if topic.full_name(self.prefix) == name), None)
+
+    def troubles_since(self, time_ns: int) -> list[str] | None:
+        """What keeps the cluster from being whole, by the last look; None when that began before this time."""
+        look = self._last_look
+        return look[1] if look and look[0] > time_ns else None
 
     def _in_use(self) -> list[TopicSpec]:
         return self._workload.topics_in_use(self.scenario.settings, self._ended or now(), self._began)
@@ -136,6 +145,7 @@ class Load:
 
     def _finish(self, conductor: Conductor, stop: Stop, view: View) -> None:
         """Have the clients end, with what they still have to send and to hear."""
+        self.clients.close()
         self.fleet.tell({"stop": True}, PRODUCER)
         self.fleet.tell({"stop": True}, CONSUMER)
         deadline_s = time.monotonic() + FINISH_TIMEOUT_S
@@ -165,9 +175,15 @@ class Load:
             self._tell_acknowledged()
         return [process for process, finite in started if finite]
 
-    def _start(self, role: Role, targets: Sequence[FinalTarget] = ()) -> int:
+    def _take_place(self, killed: int) -> int:
+        """Another worker that does what one did which a fault has killed."""
+        return self._start(self._roles[killed], follows=killed)
+
+    def _start(self, role: Role, targets: Sequence[FinalTarget] = (), follows: int | None = None) -> int:
         process = self._next_process
         self._next_process += 1
+        self._roles[process] = role
+        own = () if follows is None else (process,)
         Run(self.run_dir).started(process, role.name)  # first: a run that is killed has to know whom to miss
         self.fleet.start(
             WorkerConfig(
@@ -188,7 +204,7 @@ class Load:
                 topics=tuple(self.topics),
                 nodes=self.front.nodes,
                 security=SecuritySpec.of(self.front.security),
-                seed=derived_seed(self.scenario.seed, role.name, role.number),
+                seed=derived_seed(self.scenario.seed, role.name, role.number, *own),
                 targets=tuple(targets),
             )
         )
@@ -217,6 +233,7 @@ class Load:
 
     def _tick(self, conductor: Conductor, view: View) -> None:
         self._look_after(view)
+        self.clients.take_places(self._take_place)
         faults = tuple(f"{one.slot.fault}: {one.sentence}" for one in conductor.current())
         view.standing(Standing(self.fleet.totals(), faults, self._leaders))
         time.sleep(TICK_S)
@@ -233,7 +250,9 @@ class Load:
     def _watch_leaders(self, over: threading.Event) -> None:
         """Beside the load, because a node that is paused answers late."""
         while not over.wait(LOOK_EVERY_S):
-            self._leaders = _leaders(observe(self.cluster.nodes, self.topics_in_use(), self.cluster.security))
+            looked_at = now()
+            seen = observe(self.cluster.nodes, self.topics_in_use(), self.cluster.security)
+            self._leaders, self._last_look = _leaders(seen), (looked_at, seen.troubles())
 
 
 def _healed_for_a_while(conductor: Conductor) -> bool:

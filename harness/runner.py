@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 from checkers.warm_up import warm_up
 from harness import facts
 from harness.checking import Checked, check_run
-from harness.clusters.base import Cluster
+from harness.clusters.base import Capability, Cluster
 from harness.clusters.spec import make_cluster
 from harness.errors import Interrupted, TidegaugeError, UsageError
 from harness.guard import Guard
@@ -31,6 +31,7 @@ from harness.observe import observe
 from harness.paths import clusters_dir
 from harness.ports import PortLeases
 from harness.processes import TOKEN_VARIABLE
+from harness.replay import Replay
 from harness.scenario import Scenario, derived_seed, to_toml
 from harness.seal import seal
 from harness.security import SecuritySpec
@@ -40,9 +41,9 @@ from harness.stop import Stop
 from harness.store import SCENARIO_FILE, Run, create, without_secrets
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.taps import Taps
-from nemesis import check_plans, faults_on, needs_of, settle
+from nemesis import FAULTS, check_plans, check_sense, check_slots, faults_on, needs_of, resolve, schedule
 from nemesis.conductor import Conductor, Outcome
-from nemesis.schedule import Slot, slots
+from nemesis.schedule import Slot
 from workloads import find_workload
 from workloads.base import FinalTarget, NodeAddress, TopicSpec
 from workloads.fleet import Fleet
@@ -57,19 +58,27 @@ MACHINE_TIMEOUT_S = 20.0
 LOG_LINES = 1_000_000
 
 
-def run_scenario(
-    scenario: Scenario, store: Path, command_line: list[str], view: View, tell: Callable[[Checked], None]
+def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, whom to tell
+    scenario: Scenario,
+    store: Path,
+    command_line: list[str],
+    view: View,
+    tell: Callable[[Checked], None],
+    replay: Replay | None = None,
 ) -> Checked:
     """Run it, check it, tell the verdict as soon as it is there, and leave nothing but the directory in the store."""
-    plans = settle(scenario.nemesis)
-    plan = slots(plans, scenario.time, scenario.seed)
+    check_sense(scenario.nemesis)
     cluster = make_cluster(scenario.cluster, view)
-    check_plans(plans, cluster, taps=scenario.tap.on)
-    cluster.equip(needs_of(plans))
+    plan = plan_of(scenario, cluster, replay)
+    _equip(cluster, needs_of(plan), view)
+    if replay:
+        view.happened(f"the {len(plan)} faults of {replay.run} again")
     stop = Stop()
     with stop.listening():
         run = create(store, scenario.title)
         _describe(run, scenario, plan, command_line)
+        if replay:
+            run.update(replay_of=str(replay.run))
         try:
             with run.held():
                 return _Runner(scenario, plan, cluster, run, stop, view, tell).run()
@@ -84,6 +93,28 @@ def run_scenario(
             ):  # what was recorded can be checked again, whatever happened after it
                 run.update(state="failed", error=str(error))
             raise
+
+
+def plan_of(scenario: Scenario, cluster: Cluster, replay: Replay | None = None) -> list[Slot]:
+    """Which fault comes when; an error for what this cluster, which is not up yet, cannot have."""
+    stages = find_workload(scenario.workload).stages(scenario.settings, len(scenario.nemesis))
+    endless = not all(role.finite for stage in stages for role in stage)
+    if replay:
+        plan = replay.within(scenario.time)
+    else:
+        plans = resolve(scenario.nemesis, cluster, taps=scenario.tap.on, endless=endless)
+        check_plans(plans, cluster, taps=scenario.tap.on, endless=endless)
+        plan = schedule(plans, scenario.time, scenario.seed)
+    check_slots(plan, cluster, taps=scenario.tap.on, endless=endless)
+    return plan
+
+
+def _equip(cluster: Cluster, needs: Collection[Capability], view: View) -> None:
+    """Give the nodes what the faults are made with, and say what that is."""
+    had = cluster.capabilities
+    cluster.equip(needs)
+    if gained := sorted(cluster.capabilities - had):
+        view.happened(f"the faults need it: each node is given what it takes for {', '.join(gained)}")
 
 
 def _describe(run: Run, scenario: Scenario, plan: Sequence[Slot], command_line: list[str]) -> None:
@@ -146,8 +177,15 @@ class _Runner:
             nemesis = undo.enter_context(
                 Recorder(segment_path(path, NEMESIS_PROCESS), NEMESIS_PROCESS, {"role": "nemesis"})
             )
-            faults = faults_on(self.cluster, self.load.topics_in_use, self.taps)
-            conductor = Conductor(self.plan, faults, nemesis, self.load.topic_number, self._fault)
+            faults = faults_on(self.cluster, self.load.topics_in_use, self.taps, self.load.clients)
+            conductor = Conductor(
+                self.plan,
+                faults,
+                nemesis,
+                self.load.topic_number,
+                self._fault,
+                troubles_since=self.load.troubles_since,
+            )
             undo.callback(conductor.stop)
             self.stop.may_wait = True
             self._drive(conductor, session)
@@ -157,7 +195,7 @@ class _Runner:
                     self.taps.stop()
                 nemesis.close()
                 self.recorder.close()
-                seal(path)
+                seal(path, fleet.killed)
                 self._keep_logs()
             self._note_what_no_event_says(fleet)
             self.view.phase("check")
@@ -183,8 +221,8 @@ class _Runner:
             self.load.run(conductor, self.stop, self.view)
         session.expect()
         self._heal(conductor)
-        self._recover()
-        self._final_read()
+        self._recover(conductor)
+        self._final_read(conductor)
 
     def _taps(self, environment: dict[str, str], undo: ExitStack) -> Taps:
         """The process of the taps, which loads while the cluster starts."""
@@ -261,9 +299,12 @@ class _Runner:
         with self._phase("heal"):
             for sentence in conductor.heal():
                 self.view.happened(sentence)
+        self._keep_faults(conductor)
+
+    def _keep_faults(self, conductor: Conductor) -> None:
         self.store.update(faults=[_as_json(outcome) for outcome in conductor.outcomes], fault_errors=conductor.errors)
 
-    def _recover(self) -> None:
+    def _recover(self, conductor: Conductor) -> None:
         """Wait until every node answers and every partition has a leader and all its replicas in sync."""
         with self._phase("recover", RECOVERY_TIMEOUT_S):
             began_s = time.monotonic()
@@ -280,15 +321,20 @@ class _Runner:
             self.view.happened(said)
             self.troubles += [f"the cluster was {said}"] if troubles else []
             self.recorder.write(Kind.PHASE, name="recovered" if not troubles else "not recovered", detail=said)
+            if not troubles:
+                conductor.whole()
+                self._keep_faults(conductor)
 
-    def _final_read(self) -> None:
-        """Fresh consumers read every partition from its start to its end."""
+    def _final_read(self, conductor: Conductor) -> None:
+        """Fresh consumers read every partition from its start to its end, wherever that is in a topic begun again."""
         with self._phase("final", FINAL_LIMIT_S):
             acknowledged = last_acknowledged(self.store.path)
             names = topics_of(self.store.path)
             places = sorted(set(acknowledged) | {(t.number, p) for t in self.load.topics for p in range(t.partitions)})
+            anew = _begun_again(conductor.outcomes)
+            known = {place: end for place, end in acknowledged.items() if not {None, names[place[0]]} & anew}
             targets = [
-                FinalTarget(topic=topic, name=names[topic], partition=p, last_acked=acknowledged.get((topic, p), -1))
+                FinalTarget(topic=topic, name=names[topic], partition=p, last_acked=known.get((topic, p), -1))
                 for topic, p in places
             ]
             shares = [targets[number::FINAL_READERS] for number in range(FINAL_READERS)]
@@ -356,6 +402,12 @@ def _in_background(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+def _begun_again(outcomes: Sequence[Outcome]) -> set[str | None]:
+    """The topics that faults have deleted; None stands for all."""
+    deleting = (each for each in outcomes if each.injected_at is not None and FAULTS[each.slot.fault].deletes)
+    return {each.bit.topic if each.bit else None for each in deleting}
+
+
 def _as_json(outcome: Outcome) -> dict[str, Any]:
     """How a fault went, for run.json."""
     return {
@@ -365,5 +417,7 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
         "bit": outcome.bit is not None,
         "injected_at": outcome.injected_at,
         "undone_at": outcome.undone_at,
+        "healed_at": outcome.healed_at,
+        "recovered_after_s": outcome.recovered_after_s,
         "sentence": outcome.bit.sentence if outcome.bit else outcome.sentence,
     }

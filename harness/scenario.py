@@ -60,7 +60,12 @@ class Scenario(Model):
     def title(self) -> str:
         """What the run is called."""
         broken = [text.replace(":", "-") for text in self.tap.broken]
-        return self.name or "+".join([self.workload, *dict.fromkeys(plan.fault for plan in self.nemesis), *broken])
+        return self.name or "+".join([self.workload, *self.faults, *broken])
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What the faults are called, each once."""
+        return tuple(dict.fromkeys(plan.title for plan in self.nemesis))
 
     def with_cluster(self, cluster: ClusterSpec) -> Scenario:
         """The same on another cluster."""
@@ -129,8 +134,17 @@ def _normal(layer: Mapping[str, Any]) -> dict[str, Any]:
     faults = data.get("nemesis")
     if faults is not None:
         faults = faults if isinstance(faults, list | tuple) else [faults]
-        data["nemesis"] = [{"fault": fault} if isinstance(fault, str) else fault for fault in faults]
+        data["nemesis"] = [_plan(fault) if isinstance(fault, str) else fault for fault in faults]
     return data
+
+
+def _plan(text: str) -> dict[str, Any]:
+    """The short form of a plan: the name of a fault, `isolate:follower`, or a mix: `kill,pause`."""
+    names, colon, role = text.partition(":")
+    if colon and not role:
+        raise UsageError(f"'{text}' names no role after its colon", "write for example isolate:follower")
+    faults = [name.strip() for name in names.split(",") if name.strip()]
+    return {"fault": faults[0] if len(faults) == 1 else faults, **({"target": role} if role else {})}
 
 
 def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

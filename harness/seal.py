@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,21 +57,24 @@ class Sealed:
         return sum(self.rows.values())
 
 
-def open_history(run: Path) -> Sealed:
-    """The history of a run, sealed first when its run did not come to that."""
+def open_history(run: Path, killed: Collection[int] = ()) -> Sealed:
+    """The history of a run, sealed first when its run did not come to that; `killed` as `seal` takes it."""
     if not (run / HISTORY).is_dir():
         if not (run / SEGMENTS).is_dir():
             raise TidegaugeError(f"{run} holds no history", "name a run that recorded something")
-        seal(run)
+        seal(run, killed)
     return _opened(run / HISTORY)
 
 
-def seal(run: Path) -> None:
-    """Turn the segments into Parquet."""
+def seal(run: Path, killed: Collection[int] = ()) -> None:
+    """Turn the segments into Parquet; the ends of processes that were killed on purpose are not missed."""
     unfinished = run / f"{HISTORY}.new"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     segments, damage = segments_of(run / SEGMENTS)
+    for segment in segments:
+        if segment.ends_early and int(segment.path.stem) in killed:
+            segment.forgive()
     holes = any(segment.has_holes for segment in segments)
     texts = {OPEN: 0}
     numbers = topic_numbers(segments)

@@ -90,6 +90,7 @@ class Segment:
     texts: dict[int, str] = field(default_factory=dict)
     topics: dict[int, str] = field(default_factory=dict)
     damage: list[str] = field(default_factory=list)
+    whole_frames: int = 0  # of any kind
     has_holes: bool = False  # frames before the last whole one are missing; a torn tail alone loses nothing of worth
 
     @property
@@ -97,6 +98,17 @@ class Segment:
         """Who wrote it; None when even that is lost."""
         process = self.about.get("process")
         return process if isinstance(process, int) else None
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether nothing but its end is missing, as a process leaves it that is killed; it may hold nothing at all."""
+        return bool(self.damage) and (not self.has_holes or not self.whole_frames)
+
+    def forgive(self) -> None:
+        """Call that no damage: its process was killed on purpose."""
+        assert self.ends_early, "what was lost before the end stays lost"
+        self.damage.clear()
+        self.has_holes = False
 
 
 def read_segment(path: Path) -> Segment:
@@ -115,6 +127,7 @@ def read_segment(path: Path) -> Segment:
                 segment.damage.append(f"{path.name}: frame {number} stands where frame {expected} should")
                 segment.has_holes = True
             expected = number + 1
+            segment.whole_frames += 1
             closed = kind == LAST
             if kind < FIRST:
                 segment.frames.append(Frame(kind, rows, start, length))

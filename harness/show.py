@@ -11,6 +11,7 @@ from rich.text import Text
 
 from harness.doctor import Check
 from harness.errors import TidegaugeError
+from harness.heal import Healed
 
 
 def as_json_text(console: Console, data: object) -> None:
@@ -98,6 +99,15 @@ def image(console: Console, name: str, *, as_json: bool) -> None:
         as_json_text(console, {"image": name})
     else:
         line(console, f"built {name}")
+
+
+def healed(console: Console, found: Healed, *, as_json: bool) -> None:
+    """What a killed harness had left."""
+    if as_json:
+        as_json_text(console, found.as_json())
+        return
+    for sentence in found.sentences:
+        line(console, sentence)
 
 
 def checks(console: Console, found: list[Check], *, as_json: bool) -> None:

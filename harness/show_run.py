@@ -18,6 +18,7 @@ from harness.show import as_json_line, as_json_text, line
 from harness.tap.taps import TapPlace
 from harness.verdict import Seen
 
+DURATIONS = ("by", "jitter", "period")  # among the options of faults
 LINES_AT_MOST = 25
 PARTITIONS_SHOWN = 6
 REASONS_SHOWN = 5
@@ -32,7 +33,7 @@ _GRAVEST = (Exit.HARNESS_ERROR, Exit.INVALID, Exit.UNKNOWN, Exit.VALID)
 def headline(console: Console, scenario: Scenario) -> None:
     """What is about to be run."""
     settings = scenario.settings
-    what = [scenario.workload, *dict.fromkeys(plan.fault for plan in scenario.nemesis)]
+    what = [scenario.workload, *scenario.faults]
     what += [f"broken on purpose: {name}" for name in scenario.tap.broken]
     kind = scenario.cluster.kind
     line(
@@ -82,7 +83,8 @@ def screen(checked: Checked) -> list[Line]:
         lines.append((f"  {'expected':<10}{expected}",))
     lines.append((f"  {'run':<10}{checked.run.path}",))
     if verdict.outcome != "valid" and ours:
-        lines.append((f"  {'repeat':<10}tidegauge run {checked.run.path / 'scenario.toml'}",))
+        how = f"--replay {checked.run.path}" if checked.facts.get("schedule") else checked.run.path / "scenario.toml"
+        lines.append((f"  {'repeat':<10}tidegauge run {how}",))
     return lines[: LINES_AT_MOST - 1] + lines[-1:] if len(lines) > LINES_AT_MOST else lines
 
 
@@ -215,6 +217,9 @@ def listing(console: Console, what: str, rows: list[dict[str, Any]], *, as_json:
     if not rows:
         line(console, f"there are no {what} here")
         return
+    if what == "nemeses":
+        _nemeses(console, rows)
+        return
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     columns = [name for name in rows[0] if name != "settings"]
     for name in columns:
@@ -229,6 +234,32 @@ def listing(console: Console, what: str, rows: list[dict[str, Any]], *, as_json:
             for name, setting in row["settings"].items():
                 default = "" if setting["default"] is None else f" [{setting['default']}]"
                 line(console, f"  {name}{default}", (f"  {setting['about']}", "dim"))
+
+
+def _nemeses(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Faults by family: a table would be too wide."""
+    width = max(len(row["name"]) for row in rows)
+    family = ""
+    for row in rows:
+        if row["family"] != family:
+            family = row["family"]
+            line(console, (family, "bold"))
+        table = Table.grid(padding=(0, 2))
+        table.add_column(width=width + 2)
+        table.add_column(overflow="fold")
+        table.add_row(Text(f"  {row['name']}"), Text(row["about"]))
+        facts = [f"at {', '.join(row['targets'])}", *(_option(*each) for each in row["options"].items())]
+        facts += [f"needs {', '.join(row['needs'])}"] if row["needs"] else []
+        facts += [f"{row['longest_s']:g} s at most"]
+        table.add_row("", Text(" · ".join(facts), "dim"))
+        console.print(table)
+
+
+def _option(name: str, value: object) -> str:
+    """As it may be written in a scenario; alone when the fault finds a value by itself."""
+    if value is None:
+        return name
+    return f"{name}={value:g}s" if name in DURATIONS and isinstance(value, int | float) else f"{name}={value}"
 
 
 def _cell(value: object) -> str:

@@ -20,12 +20,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness import networks
+from harness.clusters.disk import Disk
+from harness.networks import COMPOSE_PROJECT_LABEL
 from harness.paths import clusters_dir, state_dir
 from harness.ports import sweep_leases
 from harness.processes import kill_marked
 
 JOURNAL = "journal.jsonl"
-COMPOSE_PROJECT_LABEL = "com.docker.compose.project"
+FORGOTTEN = "forgotten"  # takes back an entry that was undone already
+NETWORK_TIMEOUT_S = 4.0  # enough for a sidecar; the rest must not wait for a script that hangs
 Entry = dict[str, str]
 
 
@@ -42,7 +46,7 @@ def record(directory: Path, entry: Entry) -> None:
 
 
 def read(directory: Path) -> list[Entry]:
-    """The journal; a torn last line names something that was never made."""
+    """The journal without what was forgotten since; a torn last line names something that was never made."""
     entries: list[Entry] = []
     try:
         lines = (directory / JOURNAL).read_text(errors="replace").splitlines()
@@ -54,7 +58,12 @@ def read(directory: Path) -> list[Entry]:
         except ValueError:
             continue
         if isinstance(entry, dict) and isinstance(entry.get("kind"), str) and isinstance(entry.get("value"), str):
-            entries.append(entry)
+            if entry["kind"] == FORGOTTEN:
+                entries = [
+                    each for each in entries if (each["kind"], each["value"]) != (entry.get("of"), entry["value"])
+                ]
+            else:
+                entries.append(entry)
     return entries
 
 
@@ -84,15 +93,21 @@ def _tidy() -> None:
 def _undo_once(entries: list[Entry]) -> list[str]:
     left: list[str] = []
     for kind, undo in _UNDO.items():  # in this order: what could still make something is stopped first
-        for entry in {entry["value"]: entry for entry in entries if entry["kind"] == kind}.values():
-            try:
-                undo(entry)
-            except Exception as error:  # noqa: BLE001 - one thing that resists must not keep the others alive
-                left.append(
-                    f"{kind} {entry['value']}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-                )
+        chosen = {entry["value"]: entry for entry in entries if entry["kind"] == kind}.values()
+        with ThreadPoolExecutor(_AT_ONCE.get(kind, 1)) as pool:
+            left += filter(None, pool.map(partial(_resists, undo), chosen))
     unknown = {entry["kind"] for entry in entries} - set(_UNDO)
     return [*left, *(f"do not know how to undo '{kind}'" for kind in sorted(unknown))]
+
+
+def _resists(undo: Callable[[Entry], None], entry: Entry) -> str:
+    """What an entry says that cannot be undone now; nothing when it could."""
+    try:
+        undo(entry)
+    except Exception as error:  # noqa: BLE001 - one thing that resists must not keep the others alive
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return f"{entry['kind']} {entry['value']}: {reason}"
+    return ""
 
 
 def of_project(name: str) -> dict[str, str | list[str] | bool]:
@@ -141,6 +156,10 @@ def _ignoring_absence(remove: Callable[[Any], None]) -> Callable[[Any], None]:
     return removed
 
 
+def _mend_network(entry: Entry) -> None:
+    networks.mend(networks.place_of(entry), entry["script"], NETWORK_TIMEOUT_S)
+
+
 def _kill_processes(entry: Entry) -> None:
     kill_marked(entry["value"])
 
@@ -155,15 +174,34 @@ def _delete_link(entry: Entry) -> None:
         _ip("link", "delete", entry["value"])
 
 
+def _thaw(entry: Entry) -> None:
+    Disk(Path(entry["image"]), Path(entry["value"])).thaw()
+
+
+def _unmount(entry: Entry) -> None:
+    Disk(Path(entry["image"]), Path(entry["value"])).detach()
+
+
+def _remove_shared(entry: Entry) -> None:
+    Path(entry["value"]).unlink(missing_ok=True)
+
+
 def _ip(*arguments: str) -> None:
-    ran = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=10, check=False)
+    ran = subprocess.run(
+        ["ip", *arguments], env=networks.with_system_path(), capture_output=True, text=True, timeout=10, check=False
+    )
     if ran.returncode != 0:
         raise OSError(ran.stderr.strip() or f"ip {' '.join(arguments)} failed")
 
 
 _UNDO: dict[str, Callable[[Entry], None]] = {
+    "thaw": _thaw,  # before all others: nothing that waits for a frozen disk can be killed
+    "network": _mend_network,
     "processes": _kill_processes,
     "compose": _remove_compose_project,
     "netns": _delete_network_namespace,
     "link": _delete_link,
+    "shared": _remove_shared,
+    "mount": _unmount,
 }
+_AT_ONCE = {"network": 8, "mount": 8}  # those of one kind that need not wait for each other; else one after the other

@@ -22,18 +22,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from checkers.coverage import Coverage, FaultCoverage, Span
+from checkers.coverage import Coverage, Fault, FaultCoverage, Span
 from checkers.results import CheckResults, Finding
 from harness.errors import Exit
 from harness.history import NEMESIS_PROCESS, F, Type
 
 Outcome = Literal["valid", "invalid", "unknown"]
+Trait = Literal["changes_leaders", "deletes", "unclean"]
 Status = Literal["illegal", "allowed", "possibly the client", "unproven"]
 
 EXITS: dict[Outcome, Exit] = {"valid": Exit.VALID, "invalid": Exit.INVALID, "unknown": Exit.UNKNOWN}
 BY_ABSENCE = frozenset({"lost-write", "lost-tail", "phantom"})
 BY_LEADER_CHANGE = frozenset({"lost-write", "lost-tail", "inconsistent-offset", "shared-offset"})
 REGRESSIONS = frozenset({"watermark-regression", "end-offset-regression"})
+BY_DELETION = BY_LEADER_CHANGE | REGRESSIONS | {"aborted-read", "duplicate", "false-ack"}  # a topic begins again
+DUPLICATES_REQUESTS = "duplicate-requests"
 REASONS_AT_MOST = 20
 
 
@@ -43,6 +46,9 @@ class PlannedFault:
 
     name: str
     changes_leaders: bool
+    blocks: bool = False  # while it lasts, nothing need get through
+    deletes: bool = False  # it takes acknowledged messages with it
+    unclean: bool = False  # a replica that lags may become leader by it
 
 
 @dataclass(frozen=True)
@@ -167,39 +173,54 @@ def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
     name = finding.anomaly
     if name in BY_ABSENCE and (unproven := _unproven(finding, results)):
         return Mark("unproven", unproven)
+    if name in BY_DELETION and _deleted(finding, results, facts):
+        return Mark("allowed", "a fault deleted the topic")
     within_an_epoch = name in REGRESSIONS and "one epoch" in finding.tags  # illegal however it was set up
     if not facts.known and not within_an_epoch and name in BY_LEADER_CHANGE | REGRESSIONS | {"duplicate", "false-ack"}:
         return Mark("unproven", "how the run was set up is unknown, and that may permit it")
-    if name in BY_LEADER_CHANGE and (weak := _weak(facts)) and _a_leader_changed(finding, results, facts):
+    return _judge_by_configuration(finding, results, facts)
+
+
+def _judge_by_configuration(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
+    name = finding.anomaly
+    unclean = facts.unclean_election or bool(_injected(finding, results, facts, "unclean"))
+    weak = "unclean leader election is on" if unclean else f"acks={facts.acks}" if facts.acks in {"0", "1"} else ""
+    if name in BY_LEADER_CHANGE and weak and _injected(finding, results, facts, "changes_leaders"):
         return Mark("allowed", f"{weak}, and a fault changes leaders")
     if name in REGRESSIONS:
-        return _judge_regression(finding, facts)
+        return _judge_regression(finding, facts, unclean=unclean)
     if name == "duplicate":
         return _judge_duplicate(facts)
     return Mark("illegal")
 
 
-def _a_leader_changed(finding: Finding, results: CheckResults, facts: RunFacts) -> bool:
-    """Whether a fault that changes leaders had come before the later of two events that contradict each other."""
-    if facts.changes_leaders and (results.has_holes or NEMESIS_PROCESS in results.damaged_processes):
-        return True  # when the fault came is not known for certain
-    movers = {fault.name for fault in facts.faults if fault.changes_leaders}
-    injected = [
-        covered.fault.injected_ns
+def _injected(finding: Finding, results: CheckResults, facts: RunFacts, which: Trait) -> list[Fault | None]:
+    """The faults with this trait that had come before it was seen; None where that is not known for certain.
+
+    Of two events that contradict each other the later one counts. What is absent was seen when all was over.
+    """
+    names = {fault.name for fault in facts.faults if getattr(fault, which)}
+    if names and (results.has_holes or NEMESIS_PROCESS in results.damaged_processes):
+        return [None]
+    seen_ns = finding.time_ns if finding.anomaly in REGRESSIONS else finding.until_ns
+    return [
+        covered.fault
         for covered in results.coverage.faults
-        if covered.fault.name in movers and covered.fault.injected_ns is not None
+        if covered.fault.name in names
+        and covered.fault.injected_ns is not None
+        and (seen_ns is None or seen_ns >= covered.fault.injected_ns)
     ]
-    return any(finding.until_ns is None or finding.until_ns >= at for at in injected)
 
 
-def _weak(facts: RunFacts) -> str:
-    """Why a leader change may lose what was acknowledged, if it may."""
-    if facts.unclean_election:
-        return "unclean leader election is on"
-    return f"acks={facts.acks}" if facts.acks in {"0", "1"} else ""
+def _deleted(finding: Finding, results: CheckResults, facts: RunFacts) -> bool:
+    """Whether a fault had deleted its topic."""
+    faults = _injected(finding, results, facts, "deletes")
+    return any(fault is None or fault.topic in {None, finding.topic} for fault in faults)
 
 
 def _judge_duplicate(facts: RunFacts) -> Mark:
+    if not facts.idempotence and any(fault.name == DUPLICATES_REQUESTS for fault in facts.faults):
+        return Mark("allowed", "a fault sends requests twice, and without idempotence both are appended")
     if not facts.idempotence and facts.retries != 0:
         return Mark("allowed", "without idempotence a client's retry may be appended again")
     if facts.client == "confluent-kafka" and facts.changes_leaders:
@@ -217,9 +238,11 @@ def _unproven(finding: Finding, results: CheckResults) -> str:
     return ""
 
 
-def _judge_regression(finding: Finding, facts: RunFacts) -> Mark:
-    if facts.unclean_election and facts.changes_leaders:
+def _judge_regression(finding: Finding, facts: RunFacts, *, unclean: bool) -> Mark:
+    if unclean and facts.changes_leaders:
         return Mark("allowed", "unclean leader election is on, and a fault changes leaders")
+    if "older epoch" in finding.tags and facts.changes_leaders:
+        return Mark("allowed", "a leader that a fault had deposed answered before it knew of its successor")
     if finding.anomaly == "end-offset-regression":
         return Mark("illegal")  # KIP-207: a new leader does not tell its end before it knows it
     if "epoch rose" in finding.tags:
@@ -328,8 +351,10 @@ def _missing_around(covered: FaultCoverage, facts: RunFacts) -> Iterator[str]:
         yield f"{name} did not bite" + (f": {fault.detail}" if fault.detail and not fault.failed else "")
     if fault.undone_ns is None:
         yield f"{name} was not undone"
-    for when, span in (("before", covered.before), ("during", covered.during), ("after", covered.after)):
-        if span is not None:
+    blocking = {each.name for each in facts.faults if each.blocks}
+    during = None if blocking.intersection((fault.name, *covered.beside)) else covered.during
+    for when, span in (("before", covered.before), ("during", during), ("after", covered.after)):
+        if span is not None and not span.short:
             yield from _missing_in(span, f"{when} {name}", both=facts.reads_beside_sends)
 
 

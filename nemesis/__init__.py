@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from harness.clusters.base import Capability, Cluster
 from harness.config import suggestion
-from harness.errors import UsageError
+from harness.errors import CannotHere, UsageError
 from harness.tap.taps import Taps
 from nemesis import client, clocks, disk, leadership, network, partition, process, topics
 from nemesis.base import Clients, Fault, Field, refuse_unless_possible
-from nemesis.schedule import Plan, Slot
+from nemesis.schedule import RANDOM, Plan, Slot, slots
 
 FAMILIES = {
     module.__name__.rpartition(".")[2]: module.FAULTS
@@ -35,38 +36,87 @@ FAULTS: dict[str, type[Fault]] = {fault.name: fault for faults in FAMILIES.value
 
 def fault_named(name: str) -> type[Fault]:
     """The fault of this name."""
+    if name == RANDOM:
+        raise UsageError(f"'{RANDOM}' is a mix of its own", "name no other fault beside it, or only faults")
     if name not in FAULTS:
-        raise UsageError(f"there is no nemesis '{name}'", suggestion(name, list(FAULTS)))
+        raise UsageError(f"there is no nemesis '{name}'", suggestion(name, [*FAULTS, RANDOM]))
     return FAULTS[name]
 
 
-def settle(plans: Sequence[Plan]) -> tuple[Plan, ...]:
-    """The plans with every choice made that was left to the fault; an error for one that makes no sense."""
-    return tuple(_settled(plan) for plan in plans)
+def check_sense(plans: Sequence[Plan]) -> None:
+    """An error for a plan that asks a fault, or one of a mix, for what it does not do; whatever the cluster."""
+    for plan in plans:
+        for name in plan.faults if plan.fault != RANDOM else ():
+            _check(fault_named(name), plan.target, plan.options, plan.longest_s)
 
 
-def _settled(plan: Plan) -> Plan:
-    fault = fault_named(plan.fault)
-    target = plan.target or fault.roles[0]
-    if target not in fault.roles:
+def resolve(plans: Sequence[Plan], cluster: Cluster, *, taps: bool = True, endless: bool = True) -> tuple[Plan, ...]:
+    """The plans with `random` replaced by all faults that are possible here and leave nothing changed, in order.
+
+    If such a plan has a target, options or a long duration, it stands for those faults that take them.
+    """
+
+    def possible(fault: type[Fault], plan: Plan) -> bool:
+        try:
+            _check(fault, plan.target, plan.options, plan.longest_s)
+            refuse_unless_possible(fault, cluster, taps=taps, endless=endless)
+        except (CannotHere, UsageError):
+            return False
+        return fault.tame
+
+    def resolved(plan: Plan) -> Plan:
+        if plan.fault != RANDOM:
+            return plan
+        names = tuple(sorted(name for name, fault in FAULTS.items() if possible(fault, plan)))
+        if not names:
+            raise CannotHere(
+                f"'{RANDOM}' finds no such fault that is possible here with --cluster {cluster.kind}",
+                "see `tidegauge doctor` for what is missing, and `tidegauge list nemeses` for what faults take",
+            )
+        return plan.model_copy(update={"fault": names})
+
+    return tuple(resolved(plan) for plan in plans)
+
+
+def check_plans(plans: Sequence[Plan], cluster: Cluster, *, taps: bool = True, endless: bool = True) -> None:
+    """An error for the first plan that cannot be carried out: on this cluster, which need not be up, with this load."""
+    check_sense(plans)
+    for plan in plans:
+        for name in plan.faults:
+            refuse_unless_possible(fault_named(name), cluster, taps=taps, endless=endless)
+
+
+def check_slots(found: Sequence[Slot], cluster: Cluster, *, taps: bool = True, endless: bool = True) -> None:
+    """The same for slots, wherever they came from."""
+    for slot in found:
+        fault = fault_named(slot.fault)
+        _check(fault, slot.target, slot.options, slot.end_s - slot.start_s)
+        refuse_unless_possible(fault, cluster, taps=taps, endless=endless)
+
+
+def schedule(plans: Sequence[Plan], time_s: float, seed: int) -> list[Slot]:
+    """The slots, with every choice made that was left to the fault."""
+
+    def chosen(slot: Slot) -> Slot:
+        fault = fault_named(slot.fault)
+        return replace(slot, target=slot.target or fault.roles[0], options={**fault.options, **slot.options})
+
+    return [chosen(slot) for slot in slots(plans, time_s, seed)]
+
+
+def needs_of(found: Sequence[Slot]) -> Collection[Capability]:
+    """What the cluster has to be equipped with for all of them."""
+    return frozenset().union(*(fault_named(slot.fault).needs for slot in found))
+
+
+def _check(fault: type[Fault], target: str, options: Collection[str], lasts_s: float) -> None:
+    if target and target not in fault.roles:
         raise UsageError(f"'{fault.name}' cannot be aimed at '{target}'", suggestion(target, list(fault.roles)))
-    for option in plan.options:
+    for option in options:
         if option not in fault.options:
             raise UsageError(f"'{fault.name}' does not take '{option}'", suggestion(option, list(fault.options)))
-    if plan.for_ > fault.longest_s:
-        raise UsageError(f"'{fault.name}' for {plan.for_:g} s is too long", f"it lasts {fault.longest_s:g} s at most")
-    return plan.model_copy(update={"target": target, **fault.options, **plan.options})
-
-
-def needs_of(plans: Sequence[Plan]) -> Collection[Capability]:
-    """What the cluster has to be equipped with for all of them."""
-    return frozenset().union(*(fault_named(plan.fault).needs for plan in plans))
-
-
-def check_plans(plans: Sequence[Plan], cluster: Cluster, *, taps: bool = True) -> None:
-    """An error for the first plan that cannot be carried out on this cluster, which need not be up."""
-    for plan in plans:
-        refuse_unless_possible(fault_named(plan.fault), cluster, taps=taps)
+    if lasts_s > fault.longest_s:
+        raise UsageError(f"'{fault.name}' for {lasts_s:g} s is too long", f"it lasts {fault.longest_s:g} s at most")
 
 
 def faults_on(

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from harness.clusters.base import Capability, Cluster
-from harness.errors import CannotHere, ClusterError
-from harness.observe import ClusterView, PartitionView, observe
+from harness.errors import CannotHere, ClusterError, UsageError
+from harness.observe import ClusterView, PartitionView, TopicPartition, observe
 
 if TYPE_CHECKING:
     from harness.tap.taps import Taps
@@ -109,6 +109,11 @@ class Victim:
         return self.view.leader_epoch
 
     @property
+    def key(self) -> TopicPartition:
+        """The partition as views name it."""
+        return self.topic, self.partition
+
+    @property
     def name(self) -> str:
         """The partition as logs name it."""
         return f"{self.topic}-{self.partition}"
@@ -149,6 +154,7 @@ class Fault(ABC):
     blocks: ClassVar[bool] = False  # whether nothing need be acknowledged or read while it lasts
     deletes: ClassVar[bool] = False  # whether it takes acknowledged messages with it, by design
     unclean: ClassVar[bool] = False  # whether a replica that lags may become leader by it
+    endless: ClassVar[bool] = False  # whether the load has to be one that goes on until it is told to end
     tame: ClassVar[bool] = True  # whether `random` may draw it: nothing stays changed, and any workload feels it
 
     def __init__(self, field: Field) -> None:
@@ -238,8 +244,12 @@ class Repeating(Fault):
                 return
 
 
-def refuse_unless_possible(fault: type[Fault], cluster: Cluster, *, taps: bool = True) -> None:
-    """An error for a fault that this cluster cannot have; the cluster need not be up."""
+def refuse_unless_possible(fault: type[Fault], cluster: Cluster, *, taps: bool = True, endless: bool = True) -> None:
+    """An error for a fault that this cluster, or this load, cannot have; the cluster need not be up."""
+    if fault.endless and not endless:
+        raise UsageError(
+            f"the fault '{fault.name}' needs a load that goes on, and this one ends by itself", "use --workload stream"
+        )
     if Capability.TAP in fault.needs and not taps:
         raise CannotHere(f"the fault '{fault.name}' is made at the taps, and there are none", "leave --no-tap out")
     for capability in sorted(fault.needs):

@@ -1,7 +1,273 @@
-"""Faults: clients are killed and paused, and made to try again."""
+"""Faults of clients: their exchanges are bent at the taps so that they try again, and they are killed and paused.
+
+A response that is dropped with its connection makes a client send again what the broker has already: the fault has
+bitten when such a batch was seen again. The load's own processes are victims by their role, `producer` or `consumer`.
+"""
 
 from __future__ import annotations
 
-from nemesis.base import Fault
+from abc import abstractmethod
+from typing import ClassVar
 
-FAULTS: tuple[type[Fault], ...] = ()
+import psutil
+
+from harness.errors import ClusterError
+from harness.tap.rules import Rule
+from nemesis.base import Aim, Bite, Client, Clients, Fault, Field
+from nemesis.tapped import AtTheTap
+
+STILL_S = 1.0  # a client that has done nothing for that long stands still
+OF_THE_LOAD = "tidegauge-*er-*"  # producers and consumers, by their client ids; no probes
+ASK_EVERY = 10  # requests to produce and to fetch
+
+
+class DropResponses(AtTheTap):
+    """The broker has done it, and the client does not hear of it."""
+
+    name = "drop-responses"
+    description = "drops responses to Produce and closes the connection, so that clients send again"
+    options: ClassVar = {"probability": 0.5}
+    done = "responses dropped"
+
+    def rule(self, nodes: tuple[int, ...]) -> Rule:
+        """The response goes, and the connection with it: otherwise a client would wait half a minute."""
+        return Rule(
+            name=self.field.tag,
+            action="drop-response",
+            api="Produce",
+            node=nodes,
+            then="close",
+            probability=self.field.options["probability"],
+        )
+
+    def proof(self) -> Bite | None:
+        """A batch whose response was dropped was sent again."""
+        dropped, again = self.taps.acted(self.field.tag), self.taps.resent(self.field.tag)
+        if not again:
+            return None
+        return Bite(f"{dropped:,} {self.done}, {again:,} batches sent again", self.chosen.node)
+
+
+class DuplicateRequests(AtTheTap):
+    """The broker gets a request twice."""
+
+    name = "duplicate-requests"
+    description = "has the broker get Produce requests twice"
+    options: ClassVar = {"probability": 0.5}
+    done = "requests sent twice"
+
+    def rule(self, nodes: tuple[int, ...]) -> Rule:
+        """The client gets one answer."""
+        return Rule(
+            name=self.field.tag,
+            action="duplicate-request",
+            api="Produce",
+            node=nodes,
+            probability=self.field.options["probability"],
+        )
+
+
+class HoldProduce(AtTheTap):
+    """Messages are on their way for a long time, and arrive in the end."""
+
+    name = "hold-produce"
+    description = "holds Produce requests back until it ends"
+    blocks = True
+    done = "requests held"
+
+    def rule(self, nodes: tuple[int, ...]) -> Rule:
+        """Until it is undone."""
+        return Rule(name=self.field.tag, action="hold", side="request", api="Produce", node=nodes)
+
+
+class HoldEndTxn(AtTheTap):
+    """Transactions stay open although their producers have ended them."""
+
+    name = "hold-end-txn"
+    description = "holds the ends of transactions back until it ends"
+    roles = ("all", "transaction-coordinator", "random")
+    blocks = True
+    tame = False  # without transactions nobody feels it
+    done = "ends of transactions held"
+
+    def rule(self, nodes: tuple[int, ...]) -> Rule:
+        """Until it is undone."""
+        return Rule(name=self.field.tag, action="hold", side="request", api="EndTxn", node=nodes)
+
+
+class StaleMetadata(AtTheTap):
+    """Clients go on hearing who led what when it began.
+
+    Clients ask seldom of their own accord, and again whenever they have lost a connection: some are closed.
+    """
+
+    name = "stale-metadata"
+    description = "answers Metadata as it was, and closes some connections so that clients ask"
+    done = "old answers to Metadata given"
+
+    def rule(self, nodes: tuple[int, ...]) -> Rule:
+        """Probes hear the truth: they are there to see it."""
+        return Rule(name=self.field.tag, action="stale", api="Metadata", node=nodes, client=self._whose)
+
+    def inject(self) -> None:
+        """Both rules come."""
+        super().inject()
+        self.taps.bend(
+            Rule(name=self._asking, action="close", api=("Produce", "Fetch"), every=ASK_EVERY, client=self._whose)
+        )
+
+    def undo(self) -> None:
+        """Both rules go."""
+        self.taps.unbend(self._asking)
+        super().undo()
+
+    def healed(self) -> str:
+        """Both are gone."""
+        return f"the rule {self._asking} is still at work" if self.taps.is_bent(self._asking) else super().healed()
+
+    @property
+    def _whose(self) -> str:
+        return OF_THE_LOAD if self.field.clients is not None else ""
+
+    @property
+    def _asking(self) -> str:
+        return f"{self.field.tag}-ask"
+
+
+class ToAClient(Fault):
+    """One of the load's own processes is the victim."""
+
+    needs = frozenset()
+    roles = ("producer", "consumer", "random")
+    blocks = True  # where it is the only one of its role
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._victim: Client | None = None
+
+    @property
+    @abstractmethod
+    def signal(self) -> str:
+        """What it is sent, for sentences."""
+
+    @property
+    def clients(self) -> Clients:
+        """Those of the run."""
+        if self.field.clients is None:
+            raise ClusterError(f"{self.name} needs a client of the load, and there is none", "run it with a workload")
+        return self.field.clients
+
+    @property
+    def victim(self) -> Client:
+        """Whom `aim` chose."""
+        if self._victim is None:
+            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
+        return self._victim
+
+    @property
+    def called(self) -> str:
+        """How sentences call it."""
+        return f"{self.victim.role} {self.victim.process} (pid {self.victim.pid})"
+
+    def aim(self) -> Aim | None:
+        """A client in the role that is not stopped already, and has begun to work."""
+        role = self.field.target
+        found = [
+            client
+            for client in self.clients.running()
+            if role in {client.role, "random"} and client.done and not is_stopped(client.pid)
+        ]
+        if not found:
+            return None
+        self._victim = self.field.rng.choice(found)
+        return Aim(f"{self.signal} of {self.called}")
+
+    def now(self) -> Client | None:
+        """The victim as it is now; None when it is gone."""
+        return next((client for client in self.clients.running() if client.process == self.victim.process), None)
+
+
+class ClientKill(ToAClient):
+    """A client dies without a word, and another one takes its place at the end."""
+
+    name = "client-kill"
+    description = "kills a client (SIGKILL) and starts another in its place"
+    endless = True
+    signal = "SIGKILL"
+
+    def inject(self) -> None:
+        """SIGKILL."""
+        self._injected_at = self.field.clock()
+        self.clients.kill(self.victim.process)
+
+    def proof(self) -> Bite | None:
+        """It is gone."""
+        if self.now() is not None:
+            return None
+        after_s = self.field.clock() - self._injected_at
+        return Bite(f"{self.called} is gone {after_s:.1f} s after the SIGKILL, with {self.victim.done:,} done")
+
+    def undo(self) -> None:
+        """Another one."""
+        self.clients.replace(self.victim.process)
+
+    def healed(self) -> str:
+        """Whether the other one works."""
+        return "" if self.clients.replaced(self.victim.process) else f"nobody works in the place of {self.called}"
+
+
+class ClientPause(ToAClient):
+    """A client is silent for so long that others give it up, and goes on as if nothing had been."""
+
+    name = "client-pause"
+    description = "stops a client (SIGSTOP) and lets it go on"
+    signal = "SIGSTOP"
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._still: tuple[float, int] | None = None  # since when, and at which count
+
+    def inject(self) -> None:
+        """SIGSTOP."""
+        self.clients.pause(self.victim.process)
+
+    def proof(self) -> Bite | None:
+        """It is stopped, and has done nothing for a while: what it had said before may come late."""
+        client = self.now()
+        if client is None or not is_stopped(client.pid):
+            self._still = None
+            return None
+        if self._still is None or client.done != self._still[1]:
+            self._still = self.field.clock(), client.done
+        still_s = self.field.clock() - self._still[0]
+        if still_s < STILL_S:
+            return None
+        return Bite(f"{self.called} is stopped, and stands at {client.done:,} done for {still_s:.1f} s")
+
+    def undo(self) -> None:
+        """SIGCONT."""
+        self.clients.resume(self.victim.process)
+
+    def healed(self) -> str:
+        """Whether it goes on, or has ended."""
+        client = self.now()
+        return f"{self.called} is still stopped" if client is not None and is_stopped(client.pid) else ""
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether the system has it stopped."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return False
+
+
+FAULTS: tuple[type[Fault], ...] = (
+    DropResponses,
+    DuplicateRequests,
+    ClientKill,
+    ClientPause,
+    HoldEndTxn,
+    HoldProduce,
+    StaleMetadata,
+)

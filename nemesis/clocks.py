@@ -1,7 +1,129 @@
-"""Faults: the nodes' time."""
+"""Faults of clocks: a node's time is another than that of the rest.
+
+What time it is to a node is seen from outside: it stamps what is appended to a topic of the fault's own, which no other
+node has a replica of.
+"""
 
 from __future__ import annotations
 
-from nemesis.base import Fault
+import contextlib
+import time
+from typing import ClassVar
 
-FAULTS: tuple[type[Fault], ...] = ()
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.record import MemoryRecordsBuilder
+
+from harness.clusters.base import Capability, wait_until
+from harness.errors import ClusterError
+from harness.wire import Connection, WireError
+from nemesis.admin import OK, TOPIC_EXISTS, UNKNOWN_TOPIC, creation, deletion, until_done
+from nemesis.base import Aim, Bite, Fault, Field
+from nemesis.roles import NODE_ROLES, Chosen, choose
+
+PRODUCE_VERSION = 7
+ASK_TIMEOUT_S = 3.0
+SET_TIMEOUT_S = 5.0  # from the setting of a clock until the node goes by it
+FELT_PART = 0.8  # of the difference
+RIGHT_S = 1.0  # a clock that is off by less is right
+SETTINGS = {"message.timestamp.type": "LogAppendTime", "min.insync.replicas": "1"}
+
+
+class ClockSkew(Fault):
+    """The clock of one node goes ahead of that of the others, or behind."""
+
+    name = "clock-skew"
+    description = "sets the clock of a node ahead or back"
+    needs = frozenset({Capability.CLOCK, Capability.ADMIN})
+    roles = NODE_ROLES
+    options: ClassVar = {"by": 60.0}
+    tame = False
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._chosen: Chosen | None = None
+        self._ahead_s = 0.0
+        self._left_s: float | None = None  # how far it was off when it was last looked at, after the undo
+
+    @property
+    def _node(self) -> int:
+        if self._chosen is None:
+            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
+        return self._chosen.nodes[0]
+
+    @property
+    def _topic(self) -> str:
+        return f"tidegauge-clock-{self.field.tag}"
+
+    def aim(self) -> Aim | None:
+        """A node in its role; ahead or back is up to chance."""
+        self._chosen = chosen = choose(self.field, self.field.look())
+        if chosen is None:
+            return None
+        self._ahead_s = self.field.rng.choice((1, -1)) * float(self.field.options["by"])
+        led = chosen.victim if chosen.victim and chosen.victim.node == chosen.node else None
+        return Aim(f"the clock of {chosen.called} is set {_called(self._ahead_s)}", led, chosen.node)
+
+    def inject(self) -> None:
+        """The topic by which it is seen, and then the clock."""
+        create = creation(self._topic, {0: (self._node,)}, SETTINGS)
+        until_done(self.field.cluster, f"creating {self._topic}", create, {OK, TOPIC_EXISTS})
+        self.field.cluster.set_clock(self._node, self._ahead_s)
+
+    def proof(self) -> Bite | None:
+        """The time by which the node stamps a record."""
+        seen_s = self._seen_ahead_s()
+        if seen_s is None or seen_s * self._ahead_s <= 0 or abs(seen_s) < FELT_PART * abs(self._ahead_s):
+            return None
+        return Bite(
+            f"node {self._node} stamps records with a time {seen_s:+.1f} s off that of this machine", self._node
+        )
+
+    def undo(self) -> None:
+        """Set right, and the topic deleted."""
+        self.field.cluster.set_clock(self._node, 0)
+        with contextlib.suppress(TimeoutError):
+            wait_until(self._is_right, SET_TIMEOUT_S, f"the clock of node {self._node} is off")
+        until_done(self.field.cluster, f"deleting {self._topic}", deletion(self._topic), {OK, UNKNOWN_TOPIC})
+
+    def healed(self) -> str:
+        """The clock was right, the last time that could be seen."""
+        if self._left_s is None or abs(self._left_s) < RIGHT_S:
+            return ""
+        return f"the clock of node {self._node} is still {_called(self._left_s)}"
+
+    def _is_right(self) -> bool:
+        """Whether it is, or cannot be seen: by a node that is down, or when the topic is gone."""
+        self._left_s = self._seen_ahead_s()
+        return self._left_s is None or abs(self._left_s) < RIGHT_S
+
+    def _seen_ahead_s(self) -> float | None:
+        """How far the node's clock is ahead by its own stamp; None when it gives none."""
+        before_ms = time.time() * 1000
+        stamp_ms = append(self.field.cluster.node(self._node).address, self._topic)
+        after_ms = time.time() * 1000
+        return None if stamp_ms is None else (stamp_ms - (before_ms + after_ms) / 2) / 1000
+
+
+def append(address: str, topic: str) -> int | None:
+    """Append a record to partition 0 through this node; the time it was stamped with, None when it was not appended."""
+    builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1024)
+    builder.append(timestamp=int(time.time() * 1000), key=None, value=b"clock")
+    builder.close()
+    request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=int(ASK_TIMEOUT_S * 1000), topic_data=[])
+    data = ProduceRequest.TopicProduceData
+    part = data.PartitionProduceData(index=0, records=builder.buffer())
+    request.topic_data.append(data(name=topic, partition_data=[part]))
+    try:
+        with Connection(address, ASK_TIMEOUT_S) as connection:
+            answer = connection.ask(request, ProduceResponse, PRODUCE_VERSION)
+    except WireError:
+        return None
+    (result,) = answer.responses[0].partition_responses
+    return None if result.error_code or result.log_append_time_ms < 0 else int(result.log_append_time_ms)
+
+
+def _called(ahead_s: float) -> str:
+    return f"{abs(ahead_s):g} s {'ahead' if ahead_s > 0 else 'back'}"
+
+
+FAULTS: tuple[type[Fault], ...] = (ClockSkew,)

@@ -6,11 +6,15 @@ The life of a slot, each step an event (`FaultStage`):
     BIT        the proof was seen
     MISSED     it ended without a proof: none within the fault's longest duration, or until the run ended; or there was
                no victim all the time (then it was never injected)
-    UNDONE     written after it was undone: at the end of its slot, but not before it has bitten
-    FAILED     injecting, proving or undoing met an error; what was injected is undone all the same
+    UNDONE     written after it was undone, and the fault itself has found nothing left of it: when it has lasted as
+               long as its slot, but not before it has bitten
+    FAILED     injecting, proving or undoing met an error, or something is left; what was injected is undone all the
+               same
+    HEALED     the whole cluster was seen to be well again after it, and nothing else was broken at that moment
 
-One thread does everything, so a slow step delays the others. A slot waits while one of the same fault before it is not
-over. Nothing that goes wrong leaves this module as an exception: it is an event, and a sentence in `errors`.
+Each slot takes its steps on a thread of its own, one after the other, so that a slow one does not delay the undoing of
+others. A slot waits while one of the same fault, or of the same plan, before it is not over, and while there is no
+victim. Nothing that goes wrong leaves this module as an exception: it is an event, and a sentence in `errors`.
 """
 
 from __future__ import annotations
@@ -18,17 +22,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from harness.errors import TidegaugeError
+from harness.errors import ClusterError, TidegaugeError
 from harness.history import FaultStage, Kind, Recorder, now
 from nemesis.base import Bite, Fault, Victim
 from nemesis.schedule import Slot
 
 TICK_S = 0.1
 STOP_TIMEOUT_S = 90.0  # longer than any fault needs to be undone
+HEAL_TIMEOUT_S = 30.0  # from the undo until nothing is left of a fault
+PATIENCE_S = 30.0  # beyond the end of its slot, for a victim: a cluster needs a while to get over the fault before
+RESPITE_S = 3.0  # that a turn which comes late leaves after the one before it, unless less is planned
 
 OnChange = Callable[[FaultStage, Slot, str], None]
+TroublesSince = Callable[[int], list[str] | None]  # what is wrong, seen after that time; None: nobody has looked since
 
 
 @dataclass
@@ -41,6 +50,7 @@ class Outcome:
     injected_at: int | None = None
     bit: Bite | None = None
     undone_at: int | None = None
+    healed_at: int | None = None
     failed: bool = False
 
     @property
@@ -52,6 +62,18 @@ class Outcome:
     def over(self) -> bool:
         """Whether the schedule is done with it; what could not be undone is left to `heal`."""
         return self.stage is not None and (self.failed or not self.active)
+
+    @property
+    def recovering(self) -> bool:
+        """Whether it is undone and the cluster was not seen whole since."""
+        return self.undone_at is not None and self.healed_at is None
+
+    @property
+    def recovered_after_s(self) -> float | None:
+        """How long after the undo the cluster was seen whole."""
+        if self.undone_at is None or self.healed_at is None:
+            return None
+        return round((self.healed_at - self.undone_at) / 1e9, 1)
 
 
 class Conductor:
@@ -65,8 +87,10 @@ class Conductor:
         topic_number: Callable[[str], int | None],
         on_change: OnChange = lambda stage, slot, text: None,  # noqa: ARG005 - nobody need listen
         *,
+        troubles_since: TroublesSince | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.outcomes = [Outcome(slot) for slot in slots]
         self.errors: list[str] = []
@@ -74,11 +98,18 @@ class Conductor:
         self._recorder = recorder
         self._topic_number = topic_number
         self._on_change = on_change
+        self._troubles_since = troubles_since
         self._clock = clock
         self._stopping = threading.Event()
         self._sleep = sleep or self._stopping.wait
+        self._sleep_anyway = sleep or time.sleep
         self._faults: dict[int, Fault] = {}
+        self._ends_s: dict[int, float] = {}
+        self._ended_s: dict[int, float] = {}
         self._deadlines_s: dict[int, float] = {}
+        self._executor = executor or ThreadPoolExecutor(max(1, len(slots)), thread_name_prefix="fault")
+        self._steps: dict[int, Future[None]] = {}  # the step that each slot is at
+        self._saying = threading.Lock()
         self._thread = threading.Thread(target=self.run, name="conductor", daemon=True)
 
     def start(self) -> None:
@@ -104,17 +135,67 @@ class Conductor:
         """What is broken at the moment."""
         return [outcome for outcome in self.outcomes if outcome.active]
 
+    def whole(self) -> None:
+        """The cluster is whole, as somebody has seen just now: say so for every fault that it has recovered from."""
+        if not self._thread.is_alive():
+            self._say_healed()
+
     def run(self) -> None:
-        """The whole schedule, in the calling thread."""
+        """The whole schedule; then, if it can be seen, until the cluster is whole."""
         began_s = self._clock()
-        while not self._stopping.is_set() and not all(outcome.over for outcome in self.outcomes):
+        while not self._stopping.is_set() and not self._done:
             for outcome in self.outcomes:
-                if not outcome.over:
-                    self._advance(outcome, self._clock() - began_s)
+                self._next_step(outcome, self._clock() - began_s)
+            self._look_whether_whole()
             self._sleep(TICK_S)
-        for outcome in self.current():
-            if not outcome.failed:
-                self._finish(outcome, "the run ended before it had bitten")
+        wait(self._steps.values())
+        why = "the run ended before it had bitten"
+        last = [self._executor.submit(self._finish, each, why) for each in self.current() if not each.failed]
+        wait(last)
+        self._executor.shutdown()
+
+    def _next_step(self, outcome: Outcome, now_s: float) -> None:
+        """Have a slot take a step, if it is time for one and the step before is done."""
+        slot = outcome.slot
+        if outcome.over or self._busy(outcome) or now_s < slot.start_s:
+            return
+        waits = not outcome.active and any(self._keeps_waiting(other, slot) for other in self.outcomes)
+        if waits and now_s < slot.end_s + PATIENCE_S:
+            return
+        step = self._miss if waits else self._advance
+        self._steps[slot.number] = self._executor.submit(step, outcome, now_s)
+
+    def _busy(self, outcome: Outcome) -> bool:
+        step = self._steps.get(outcome.slot.number)
+        return step is not None and not step.done()
+
+    def _miss(self, outcome: Outcome, _: float) -> None:
+        self._say(FaultStage.MISSED, outcome, "the one before it was not over in time")
+
+    @property
+    def _done(self) -> bool:
+        open_ = self._troubles_since is not None and any(outcome.recovering for outcome in self.outcomes)
+        return not open_ and all(outcome.over for outcome in self.outcomes)
+
+    def _due(self, outcome: Outcome, now_s: float) -> bool:
+        slot = outcome.slot
+        late = outcome.active and now_s >= self._deadlines_s[slot.number]
+        return late or (outcome.active and outcome.bit is not None and now_s >= self._ends_s[slot.number])
+
+    def _look_whether_whole(self) -> None:
+        """Whether the cluster has recovered from what was undone, by a look that began after the last undo."""
+        if self._troubles_since is None or not any(each.recovering for each in self.outcomes):
+            return
+        if any(each.active or self._busy(each) for each in self.outcomes):
+            return
+        if self._troubles_since(max(each.undone_at or 0 for each in self.outcomes)) == []:
+            self._say_healed()
+
+    def _say_healed(self) -> None:
+        for outcome in self.outcomes:
+            if outcome.recovering and not self.current():
+                text = f"whole again {(now() - (outcome.undone_at or 0)) / 1e9:.1f} s after it was undone"
+                outcome.healed_at = self._say(FaultStage.HEALED, outcome, text)
 
     def _advance(self, outcome: Outcome, now_s: float) -> None:
         """One step of one slot, if it is time for one."""
@@ -122,33 +203,40 @@ class Conductor:
         try:
             if outcome.active:
                 self._look(outcome)
-                if now_s >= self._deadlines_s[slot.number]:
+                if self._due(outcome, now_s):
                     self._finish(outcome, f"it had not bitten {self._faults[slot.number].longest_s:g} s after it began")
-                elif outcome.bit and now_s >= slot.end_s:
-                    self._undo(outcome)
-            elif now_s >= slot.start_s:
-                missing = self._begin(outcome, now_s)
-                if missing and now_s >= slot.end_s:
-                    self._say(FaultStage.MISSED, outcome, missing)
+            elif not self._begin(outcome, now_s) and now_s >= slot.end_s + PATIENCE_S:
+                self._say(FaultStage.MISSED, outcome, "there was nothing it could have been aimed at")
         except Exception as error:  # noqa: BLE001 - whatever a fault meets, the run goes on
             self._fail(outcome, error)
 
-    def _begin(self, outcome: Outcome, now_s: float) -> str:
-        """Inject, or say what is missing to do so."""
+    def _begin(self, outcome: Outcome, now_s: float) -> bool:
+        """Inject, if there is a victim."""
         slot = outcome.slot
-        if any(other.active and other.slot.fault == slot.fault for other in self.outcomes):
-            return "the one before it was not over in time"
         if slot.number not in self._faults:
             self._faults[slot.number] = self._make_fault(slot)
         fault = self._faults[slot.number]
         aim = fault.aim()
         if aim is None:
-            return "there was nothing it could have been aimed at"
+            return False
+        self._ends_s[slot.number] = now_s + slot.end_s - slot.start_s
         self._deadlines_s[slot.number] = now_s + fault.longest_s
         about = aim.victim or (Bite(aim.sentence, aim.node) if aim.node is not None else None)
         outcome.injected_at = self._say(FaultStage.INJECTED, outcome, aim.sentence, about)
         fault.inject()
-        return ""
+        return True
+
+    def _keeps_waiting(self, other: Outcome, slot: Slot) -> bool:
+        """Turns of one plan come one after the other, whatever they draw, and one fault does not meet itself."""
+        same_plan = slot.plan is not None and other.slot.plan == slot.plan
+        if other.slot is slot:
+            return False
+        if other.active or self._busy(other):
+            return same_plan or other.slot.fault == slot.fault
+        ended_s = self._ended_s.get(other.slot.number)
+        if not same_plan or ended_s is None:
+            return False
+        return self._clock() < ended_s + min(RESPITE_S, slot.start_s - other.slot.end_s)
 
     def _look(self, outcome: Outcome) -> None:
         """Whether it has bitten by now."""
@@ -174,12 +262,25 @@ class Conductor:
             self._undo(outcome)
 
     def _undo(self, outcome: Outcome) -> None:
+        fault = self._faults[outcome.slot.number]
         try:
-            self._faults[outcome.slot.number].undo()
+            fault.undo()
+            self._see_that_it_is_gone(fault)
         except Exception as error:  # noqa: BLE001 - `heal` tries again
             self._say_failed(outcome, error)
         else:
+            self._ended_s[outcome.slot.number] = self._clock()
             outcome.undone_at = self._say(FaultStage.UNDONE, outcome, self._lasted(outcome))
+
+    def _see_that_it_is_gone(self, fault: Fault) -> None:
+        """An undo is believed when the fault has looked for what it left."""
+        deadline_s = self._clock() + HEAL_TIMEOUT_S
+        while left := fault.healed():
+            if self._clock() >= deadline_s:
+                raise ClusterError(
+                    f"{HEAL_TIMEOUT_S:.0f} s after it was undone, {left}", "it is tried again at the end"
+                )
+            self._sleep_anyway(TICK_S)
 
     def _say_failed(self, outcome: Outcome, error: Exception) -> None:
         text = str(error) if isinstance(error, TidegaugeError) else f"{type(error).__name__}: {error}"
@@ -189,6 +290,10 @@ class Conductor:
 
     def _say(self, stage: FaultStage, outcome: Outcome, text: str, about: Victim | Bite | None = None) -> int:
         """Record it, tell whoever listens, and return its time; what is not recorded is not injected."""
+        with self._saying:
+            return self._say_alone(stage, outcome, text, about)
+
+    def _say_alone(self, stage: FaultStage, outcome: Outcome, text: str, about: Victim | Bite | None) -> int:
         at = now()
         try:
             self._recorder.write(
@@ -205,7 +310,7 @@ class Conductor:
             if stage is FaultStage.INJECTED:
                 raise
         outcome.stage = stage
-        if stage is not FaultStage.UNDONE:  # whether it bit says more
+        if stage not in {FaultStage.UNDONE, FaultStage.HEALED}:  # whether it bit says more
             outcome.sentence = text
         try:
             self._on_change(stage, outcome.slot, text)

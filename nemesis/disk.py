@@ -1,7 +1,370 @@
-"""Faults: the nodes' data, and what it lies on."""
+"""Faults of disks: the nodes' data, and what it lies on.
+
+A broker whose disk is full or fails ends by itself. One that loses data, as by a failed disk, a new one or a power cut,
+is not started again before the others have left it out of the replicas in sync: a machine that lost its power takes
+longer to come back than a process, and what a product does with one that comes back sooner is another question.
+"""
 
 from __future__ import annotations
 
-from nemesis.base import Fault
+import contextlib
+import errno
+import shutil
+import struct
+from abc import abstractmethod
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
 
-FAULTS: tuple[type[Fault], ...] = ()
+from harness.clusters.base import Capability, NodeState, wait_until
+from harness.clusters.disk import Disk
+from harness.errors import ClusterError
+from harness.observe import ClusterView
+from nemesis.base import Aim, Bite, Fault, Field, Repeating
+from nemesis.process import OnNodes, bring, start
+from nemesis.roles import NODE_ROLES, Chosen, choose
+
+LEFT_OUT_TIMEOUT_S = 15.0  # more than two of the sessions after which a dead node is left out
+FROZEN_PART = 0.8  # of a period
+FELT_PART = 0.5  # of that, by a write that may have begun in the middle of it
+MEGABYTE = 1e6
+
+METADATA_DIR = "__cluster_metadata-0"
+KEPT = frozenset({"meta.properties", "bootstrap.checkpoint", METADATA_DIR})  # who the node is, and the controllers' log
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+BATCH = struct.Struct(
+    ">qi11xi"
+)  # base offset, length of what follows, and the offset of the last record after the base
+LENGTH_END = 12
+
+
+class OnDisk(OnNodes):
+    """The node dies of it, or is killed for it; what was done to its data or disk is repaired before it starts."""
+
+    state = NodeState.DEAD
+    loses_data: ClassVar[bool] = True  # that was acknowledged, perhaps, and that only other nodes have now
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._damaged: set[int] = set()
+
+    @abstractmethod
+    def damage(self, node: int) -> None:
+        """Do it to the node's data or disk."""
+
+    def repair(self, node: int) -> None:
+        """Take back what was done, as far as that is possible; the node is dead."""
+
+    @abstractmethod
+    def damage_seen(self, node: int) -> str:
+        """What is wrong with the data or disk, with figures; nothing when it is not."""
+
+    def can_be_spared(self, view: ClusterView, chosen: Chosen) -> bool:
+        """Nor may it be the last one that has everything."""
+        gone = {*chosen.nodes, *view.silent}
+        alone = [
+            seen for seen in view.partitions.values() if set(seen.isr) & set(chosen.nodes) and set(seen.isr) <= gone
+        ]
+        return super().can_be_spared(view, chosen) and not alone
+
+    def fell(self, node: int) -> None:
+        """Damage, and the end of the node with it."""
+        self._damaged.add(node)
+        self.damage(node)
+
+    def proof(self) -> Bite | None:
+        """The damage itself, and what others make of it."""
+        seen = [self.damage_seen(node) for node in self._damaged]
+        bite = super().proof() if seen and all(seen) else None
+        return replace(bite, sentence=f"{'; '.join(seen)}; {bite.sentence}") if bite else None
+
+    def lift(self, nodes: Collection[int]) -> None:
+        """Repair what is damaged, and start the node."""
+        cluster = self.field.cluster
+        for node in sorted(self._damaged & set(nodes)):
+            bring(node, cluster, cluster.kill, (NodeState.DEAD,))
+            self.repair(node)
+            if self.loses_data:
+                self._until_left_out(node)
+            start([node], cluster)
+            self._damaged.discard(node)
+        start(nodes, cluster)
+
+    def _until_left_out(self, node: int) -> None:
+        """Until the others do without it, or as long as that takes at most."""
+
+        def left_out() -> bool:
+            views = self.field.look().without([node]).values()
+            return not any(node in seen.isr or node == seen.leader for seen in views)
+
+        with contextlib.suppress(TimeoutError):
+            wait_until(left_out, LEFT_OUT_TIMEOUT_S, f"node {node} is in sync")
+
+
+class DiskFull(OnDisk):
+    """All that is free is taken."""
+
+    name = "disk-full"
+    description = "fills a node's disk to the last block"
+    needs = frozenset({Capability.DISK, Capability.KILL, Capability.RESTART})
+    doing = "the disk is filled of"
+    done = "filling"
+    loses_data = False
+
+    def damage(self, node: int) -> None:
+        """To the last block."""
+        self._taken = self.field.cluster.disk(node).fill()
+
+    def damage_seen(self, node: int) -> str:
+        """How much is free, of how much."""
+        disk = self.field.cluster.disk(node)
+        if not disk.is_filled():
+            return ""
+        return f"{disk.free_bytes()} bytes are free on the disk of node {node} ({self._taken / MEGABYTE:.0f} MB taken)"
+
+    def repair(self, node: int) -> None:
+        """Give it back."""
+        self.field.cluster.disk(node).drain()
+
+    def healed(self) -> str:
+        """Nothing is taken any more, and the node runs."""
+        full = [node for node in self._hit if self.field.cluster.disk(node).is_filled()]
+        return f"the disk of node {full[0]} is still full" if full else super().healed()
+
+
+class DiskFail(OnDisk):
+    """Every access ends in an error, and what was not flushed is lost."""
+
+    name = "disk-fail"
+    description = "makes every access to a node's disk fail, and loses what was not flushed"
+    needs = frozenset({Capability.DISK, Capability.KILL, Capability.RESTART})
+    doing = "the disk fails of"
+    done = "failure"
+
+    def damage(self, node: int) -> None:
+        """From now on."""
+        self.field.cluster.disk(node).fail()
+
+    def damage_seen(self, node: int) -> str:
+        """By a write of our own."""
+        try:
+            self.field.cluster.disk(node).write_s()
+        except OSError as error:
+            return f"a write to the disk of node {node} ends in {errno.errorcode.get(error.errno or 0, 'an error')}"
+        except ClusterError as error:
+            return error.message
+        return ""
+
+    def repair(self, node: int) -> None:
+        """Mounted anew it works, with what had been flushed."""
+        disk = self.field.cluster.disk(node)
+        disk.detach()
+        disk.attach()
+
+    def healed(self) -> str:
+        """It can be written to, and the node runs."""
+        broken = [seen for node in self._hit if (seen := self.damage_seen(node))]
+        return broken[0] if broken else super().healed()
+
+
+class DiskWipe(OnDisk):
+    """As after the exchange of a disk: the node is who it was, and has nothing."""
+
+    name = "disk-wipe"
+    description = "kills a node and removes all of its partitions, which it has to copy anew"
+    needs = frozenset({Capability.FILES, Capability.KILL, Capability.RESTART})
+    doing = "SIGKILL, and removal of all partitions of"
+    done = "kill"
+
+    def damage(self, node: int) -> None:
+        """Everything but the node's identity and the log of the controllers."""
+        bring(node, self.field.cluster, self.field.cluster.kill, (NodeState.DEAD,))
+        rest = self._rest(node)
+        self._removed = sum(path.is_dir() for path in rest)
+        self._bytes = sum(file.stat().st_blocks * 512 for path in rest for file in (path, *path.rglob("*")))
+        for path in rest:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def damage_seen(self, node: int) -> str:
+        """What is gone."""
+        if self._removed == 0 or self._rest(node):
+            return ""
+        return f"{self._removed} partitions of node {node} are gone ({self._bytes / MEGABYTE:.1f} MB)"
+
+    def _rest(self, node: int) -> list[Path]:
+        return [path for path in self.field.cluster.data_dir(node).iterdir() if path.name not in KEPT]
+
+
+@dataclass(frozen=True)
+class Tail:
+    """A batch at the end of a log that a power failure could take."""
+
+    position: int
+    records: int
+
+
+class CutTail(OnDisk):
+    """As after a power failure: what the kernel had not written yet is missing at the end of a log."""
+
+    name = "cut-tail"
+    description = "kills a node and cuts off the end of a partition's log that was not flushed, as a power failure does"
+    needs = frozenset({Capability.FILES, Capability.KILL, Capability.RESTART})
+    roles = ("leader", "follower")
+    doing = "SIGKILL, and a cut at the end of a log, of"
+    done = "kill"
+
+    def aim(self) -> Aim | None:
+        """A replica of which something has not been flushed."""
+        aim = super().aim()
+        return aim if aim and self.chosen.node is not None and self._unflushed(self.chosen.node) else None
+
+    def damage(self, node: int) -> None:
+        """Whole batches, one at least, how many is up to chance."""
+        bring(node, self.field.cluster, self.field.cluster.kill, (NodeState.DEAD,))
+        self._records = self._bytes = 0
+        if unflushed := self._unflushed(node):
+            first = self.field.rng.randrange(len(unflushed))
+            log = last_segment(self._directory(node))
+            self._records = sum(each.records for each in unflushed[first:])
+            self._bytes = log.stat().st_size - unflushed[first].position
+            with log.open("r+b") as file:
+                file.truncate(unflushed[first].position)
+
+    def damage_seen(self, node: int) -> str:
+        """How much was cut off."""
+        if self._records == 0:
+            return ""
+        name = self._directory(node).name
+        return f"{self._bytes} bytes with {self._records} records were cut off {name} of node {node}"
+
+    def _directory(self, node: int) -> Path:
+        if self.chosen.victim is None:
+            raise ClusterError(f"{self.name} was aimed at no partition", "aim it at a leader or a follower")
+        return self.field.cluster.data_dir(node) / self.chosen.victim.name
+
+    def _unflushed(self, node: int) -> list[Tail]:
+        directory = self._directory(node)
+        flushed = recovery_points(directory.parent).get(directory.name, 0)
+        try:
+            return [tail for offset, tail in batches(last_segment(directory)) if offset >= flushed]
+        except FileNotFoundError:
+            return []
+
+
+class DiskSlow(Repeating):
+    """Frozen most of the time: a write waits for the moment in which it is not."""
+
+    name = "disk-slow"
+    description = "freezes a node's disk most of the time, so that every write takes long"
+    needs = frozenset({Capability.DISK})
+    roles = NODE_ROLES
+    options: ClassVar = {"period": 0.5}
+    changes_leaders = True
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._chosen: Chosen | None = None
+        self._usual_s = 0.0
+
+    @property
+    def period_s(self) -> float:
+        """How long it works between two times that it does not."""
+        return (1 - FROZEN_PART) * self._every_s
+
+    @property
+    def _every_s(self) -> float:
+        return float(self.field.options["period"])
+
+    @property
+    def _node(self) -> int:
+        if self._chosen is None:
+            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
+        return self._chosen.nodes[0]
+
+    @property
+    def _disk(self) -> Disk:
+        return self.field.cluster.disk(self._node)
+
+    def aim(self) -> Aim | None:
+        """A node in its role, and how long a write takes there now."""
+        self._chosen = chosen = choose(self.field, self.field.look())
+        if chosen is None:
+            return None
+        self._usual_s = self._disk.write_s()
+        led = chosen.victim if chosen.victim and chosen.victim.node == chosen.node else None
+        sentence = f"the disk of {chosen.called} stands still {FROZEN_PART:.0%} of every {self._every_s:g} s"
+        return Aim(sentence, led, chosen.node)
+
+    def inject(self) -> None:
+        """Whatever happens to us, it is thawed."""
+        disk = self._disk
+        self.field.cluster.guard.record(kind="thaw", value=str(disk.mount), image=str(disk.image))
+        super().inject()
+
+    def step(self) -> None:
+        """Frozen for a while."""
+        disk = self._disk
+        disk.freeze()
+        try:
+            self._over.wait(FROZEN_PART * self._every_s)
+        finally:
+            disk.thaw()
+
+    def rest(self) -> None:
+        """Thawed."""
+        if self._chosen is not None:
+            self._disk.thaw()
+
+    def proof(self) -> Bite | None:
+        """A write of our own has to wait."""
+        self.fail_if_a_step_failed()
+        took_s = self._disk.write_s()
+        if took_s < FELT_PART * FROZEN_PART * self._every_s or took_s < 2 * self._usual_s:
+            return None
+        sentence = (
+            f"a write to the disk of node {self._node} took {took_s * 1000:.0f} ms instead of "
+            f"{self._usual_s * 1000:.1f} ms; it stood still {self.steps} times so far"
+        )
+        return Bite(sentence, self._node)
+
+    def healed(self) -> str:
+        """It was not frozen any more."""
+        return f"the disk of node {self._node} was still frozen" if self._disk.thaw() else ""
+
+
+def recovery_points(data: Path) -> dict[str, int]:
+    """Up to which offset each partition was flushed for certain, as the node itself has noted."""
+    try:
+        lines = (data / RECOVERY_POINTS).read_text().splitlines()[2:]  # a version and a count come first
+    except FileNotFoundError:
+        return {}
+    noted = [line.rsplit(maxsplit=2) for line in lines]
+    return {f"{topic}-{partition}": int(offset) for topic, partition, offset in noted}
+
+
+def last_segment(directory: Path) -> Path:
+    """The file that a partition's log is appended to."""
+    try:
+        return max(directory.glob("*.log"))
+    except ValueError:
+        raise FileNotFoundError(f"there is no log in {directory}") from None
+
+
+def batches(log: Path) -> Iterator[tuple[int, Tail]]:
+    """Where each whole batch of a log begins, and how many records it holds, by the offset of its first one."""
+    position, size = 0, log.stat().st_size
+    with log.open("rb") as file:
+        while len(header := file.read(BATCH.size)) == BATCH.size:
+            offset, length, last = BATCH.unpack(header)
+            if length <= 0 or position + LENGTH_END + length > size:
+                return
+            yield offset, Tail(position, last + 1)
+            position += LENGTH_END + length
+            file.seek(position)
+
+
+FAULTS: tuple[type[Fault], ...] = (DiskFull, DiskSlow, DiskFail, DiskWipe, CutTail)

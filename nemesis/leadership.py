@@ -1,19 +1,62 @@
-"""Faults of leadership: the leader of a partition is moved away in good order, or killed.
+"""Faults of leadership: leaders are moved away in good order, or killed; of partitions, and of the controllers.
 
-Both have bitten when another node than the old leader names another leader, in a higher epoch, for the partition that
+Most have bitten when another node than the old leader names another leader, in a higher epoch, for the partition that
 was aimed at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 
 from harness.clusters.base import Capability, NodeState
 from harness.errors import ClusterError
-from harness.observe import NO_LEADER
-from nemesis.admin import DONE, PREFERRED_LEADER_NOT_AVAILABLE, election, reassignment, until_done
-from nemesis.base import Aim, Bite, Fault, Field, Victim
-from nemesis.roles import choose_leader, leaves_a_majority
+from harness.observe import NO_LEADER, TopicPartition
+from nemesis.admin import (
+    DONE,
+    OK,
+    PREFERRED_LEADER_NOT_AVAILABLE,
+    UNCLEAN,
+    election,
+    eligible_leaders,
+    reassignment,
+    setting,
+    setting_by_node,
+    settings_of,
+    try_once,
+    until_done,
+)
+from nemesis.base import Aim, Bite, Fault, Field, Repeating, Victim
+from nemesis.chains import Chains, Wall
+from nemesis.process import CAN_KILL, Kill, bring, start, still
+from nemesis.roles import choose_leader, leaders, leaves_a_majority
+
+MAYBE_LATER = {*DONE, PREFERRED_LEADER_NOT_AVAILABLE}  # the first replica is out of sync: whoever leads goes on leading
+UNCLEAN_SETTING = "unclean.leader.election.enable"
+
+Orders = Mapping[TopicPartition, tuple[int, ...]]
+
+
+def put_in_order(field: Field, orders: Orders, elected: Collection[int]) -> None:
+    """The replicas in this order, which needs no copying, and an election of the first ones, all at once."""
+    names = ", ".join(f"{topic}-{partition}" for topic, partition in orders)
+    until_done(field.cluster, f"reassigning {names}", reassignment(orders), DONE)
+    until_done(field.cluster, f"electing a leader of {names}", election(orders), elected)
+
+
+def out_of_order(field: Field, orders: Orders) -> str:
+    """Which replicas are not in this order, in a few words."""
+    seen = field.look_at(sorted({topic for topic, _ in orders})).partitions
+    return "; ".join(
+        f"the replicas of {topic}-{partition} are not {', '.join(map(str, replicas))}"
+        for (topic, partition), replicas in orders.items()
+        if (topic, partition) not in seen or seen[topic, partition].replicas != replicas
+    )
+
+
+def first(heir: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
+    """The same replicas, this one before the others."""
+    return heir, *(replica for replica in replicas if replica != heir)
 
 
 class Leadership(Fault):
@@ -38,7 +81,7 @@ class Leadership(Fault):
     def successor(self) -> Bite | None:
         """The new leader, by the word of any node but the old one."""
         old = self.victim
-        seen = self.field.look_at([old.topic]).without([old.node]).get((old.topic, old.partition))
+        seen = self.field.look_at([old.topic]).without([old.node]).get(old.key)
         if seen is None or seen.leader in (NO_LEADER, old.node) or seen.leader_epoch <= old.view.leader_epoch:
             return None
         after_s = self.field.clock() - self._injected_at
@@ -66,23 +109,143 @@ class LeaderMove(Leadership):
         return Aim(f"leadership of {victim.name} moves from {victim.node} to {self._heir}", victim)
 
     def inject(self) -> None:
-        """The same replicas in another order, which needs no copying, and an election of the first of them."""
+        """The heir first."""
         self._injected_at = self.field.clock()
-        others = [replica for replica in self.victim.view.replicas if replica != self._heir]
-        self._order((self._heir, *others), DONE)
+        put_in_order(self.field, {self.victim.key: first(self._heir, self.victim.view.replicas)}, DONE)
 
     def proof(self) -> Bite | None:
         """Another leader in a higher epoch."""
         return self.successor()
 
     def undo(self) -> None:
-        """The old order, and its first replica elected; while that one is out of sync, the heir goes on leading."""
-        self._order(self.victim.view.replicas, {*DONE, PREFERRED_LEADER_NOT_AVAILABLE})
+        """The old order."""
+        put_in_order(self.field, {self.victim.key: self.victim.view.replicas}, MAYBE_LATER)
 
-    def _order(self, replicas: tuple[int, ...], elected: Collection[int]) -> None:
-        victim, cluster = self.victim, self.field.cluster
-        until_done(cluster, f"reassigning {victim.name}", reassignment(victim, replicas), DONE)
-        until_done(cluster, f"electing a leader of {victim.name}", election(victim), elected)
+    def healed(self) -> str:
+        """The order is the old one."""
+        return out_of_order(self.field, {self.victim.key: self.victim.view.replicas})
+
+
+class PreferredElection(Fault):
+    """Every partition of the topics in use gets another preferred replica, and one election moves all leaders."""
+
+    name = "preferred-election"
+    description = "moves the leaders of all partitions at once (reassignment and one preferred election)"
+    needs = frozenset({Capability.ADMIN})
+    roles = ("all",)
+    changes_leaders = True
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._victims: dict[TopicPartition, Victim] = {}
+        self._heirs: dict[TopicPartition, int] = {}
+        self._injected_at = 0.0
+
+    def aim(self) -> Aim | None:
+        """All partitions that somebody else could lead."""
+        self._victims = {victim.key: victim for victim in leaders(self.field.look())}
+        self._heirs = {key: self.field.rng.choice(victim.heirs) for key, victim in self._victims.items()}
+        if not self._victims:
+            return None
+        return Aim(f"the leaders of {len(self._victims)} partitions move to other replicas, all at once")
+
+    def inject(self) -> None:
+        """Another first replica everywhere, and one election."""
+        self._injected_at = self.field.clock()
+        orders = {key: first(self._heirs[key], victim.view.replicas) for key, victim in self._victims.items()}
+        put_in_order(self.field, orders, MAYBE_LATER)
+
+    def proof(self) -> Bite | None:
+        """Most of them have another leader in a higher epoch."""
+        seen = self.field.look_at(sorted({topic for topic, _ in self._victims})).partitions
+        moved = [
+            (key, now)
+            for key, was in self._victims.items()
+            if (now := seen.get(key))
+            and now.leader not in (NO_LEADER, was.leader)
+            and now.leader_epoch > was.leader_epoch
+        ]
+        if 2 * len(moved) <= len(self._victims):
+            return None
+        after_s = self.field.clock() - self._injected_at
+        (topic, partition), now = moved[0]
+        was = self._victims[topic, partition]
+        sentence = (
+            f"{len(moved)} of {len(self._victims)} partitions have a new leader, such as {was.name}: {was.leader} → "
+            f"{now.leader} (epoch {was.leader_epoch} → {now.leader_epoch}), {after_s:.1f} s after the election"
+        )
+        return Bite(sentence, was.node, topic, partition, now.leader, now.leader_epoch)
+
+    def undo(self) -> None:
+        """The old orders, and one election again."""
+        put_in_order(self.field, self._old, MAYBE_LATER)
+
+    def healed(self) -> str:
+        """The orders are the old ones."""
+        return out_of_order(self.field, self._old)
+
+    @property
+    def _old(self) -> Orders:
+        return {key: victim.view.replicas for key, victim in self._victims.items()}
+
+
+class LeaderChurn(Leadership, Repeating):
+    """Leadership of one partition goes round its in-sync replicas."""
+
+    name = "leader-churn"
+    description = "moves leadership of a partition from replica to replica, again and again"
+    needs = frozenset({Capability.ADMIN})
+    options = {"period": 0.5}
+
+    @property
+    def period_s(self) -> float:
+        """As told."""
+        return float(self.field.options["period"])
+
+    def aim(self) -> Aim | None:
+        """A partition that somebody else could lead."""
+        self._victim = victim = choose_leader(self.field, self.field.look())
+        if victim is None:
+            return None
+        return Aim(f"leadership of {victim.name} moves on from {victim.node} every {self.period_s:g} s", victim)
+
+    def inject(self) -> None:
+        """The first move."""
+        self._injected_at = self.field.clock()
+        super().inject()
+
+    def step(self) -> None:
+        """On to the next that lives and is in sync, by number; nothing when there is none at the moment."""
+        view = self.field.look_at([self.victim.topic])
+        seen = view.partitions.get(self.victim.key)
+        if seen is None or seen.leader == NO_LEADER:
+            return
+        heirs = set(seen.isr) - set(view.silent) - {seen.leader}
+        if heirs:
+            heir = min(heirs, key=lambda replica: (replica < seen.leader, replica))
+            put_in_order(self.field, {self.victim.key: first(heir, seen.replicas)}, MAYBE_LATER)
+
+    def proof(self) -> Bite | None:
+        """The epoch rose by two or more."""
+        self.fail_if_a_step_failed()
+        old = self.victim
+        seen = self.field.look_at([old.topic]).partitions.get(old.key)
+        if seen is None or seen.leader_epoch < old.leader_epoch + 2:
+            return None
+        after_s = self.field.clock() - self._injected_at
+        sentence = (
+            f"leader of {old.name} moved again: {old.node} → … → {seen.leader} (epoch {old.leader_epoch} → "
+            f"{seen.leader_epoch}) {after_s:.1f} s after the first move"
+        )
+        return Bite(sentence, old.node, old.topic, old.partition, seen.leader, seen.leader_epoch)
+
+    def rest(self) -> None:
+        """The old order."""
+        put_in_order(self.field, {self.victim.key: self.victim.view.replicas}, MAYBE_LATER)
+
+    def healed(self) -> str:
+        """The order is the old one."""
+        return out_of_order(self.field, {self.victim.key: self.victim.view.replicas})
 
 
 class LeaderKill(Leadership):
@@ -90,7 +253,7 @@ class LeaderKill(Leadership):
 
     name = "leader-kill"
     description = "kills the leader of a partition (SIGKILL) and starts it again"
-    needs = frozenset({Capability.KILL, Capability.RESTART})
+    needs = CAN_KILL
     done = "kill"
 
     def aim(self) -> Aim | None:
@@ -105,7 +268,7 @@ class LeaderKill(Leadership):
     def inject(self) -> None:
         """SIGKILL."""
         self._injected_at = self.field.clock()
-        self.field.cluster.kill(self.victim.node)
+        bring(self.victim.node, self.field.cluster, self.field.cluster.kill, (NodeState.DEAD,))
 
     def proof(self) -> Bite | None:
         """The node is dead and another one leads."""
@@ -115,8 +278,133 @@ class LeaderKill(Leadership):
 
     def undo(self) -> None:
         """Start it on its old data."""
-        if self.field.cluster.state(self.victim.node) is NodeState.DEAD:
-            self.field.cluster.start_node(self.victim.node)
+        start([self.victim.node], self.field.cluster)
+
+    def healed(self) -> str:
+        """It runs."""
+        return still([self.victim.node], self.field.cluster)
 
 
-FAULTS: tuple[type[Fault], ...] = (LeaderMove, LeaderKill)
+class ControllerKill(Kill):
+    """The node that leads the quorum of controllers is killed, and started again at the end."""
+
+    name = "controller-kill"
+    description = "kills the leader of the quorum of controllers (SIGKILL) and starts it again"
+    roles = ("controller",)
+
+
+class UncleanElection(Leadership):
+    """A leader that nobody could keep up with is killed, and a replica that lags may take its place.
+
+    What takes long is done by `proof`, step by step: the leader is killed when it is the only one in sync.
+    """
+
+    name = "unclean-election"
+    description = "kills a leader that is the only one in sync, and lets a replica that lags become leader"
+    needs = frozenset({Capability.ADMIN, Capability.PARTITION, *CAN_KILL})
+    ports = ("broker",)
+    blocks = True
+    unclean = True
+    tame = False
+    done = "kill"
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._chains = Chains(field)
+        self._old: tuple[str | None] | None = None  # the topic's own value of the setting, once it is known
+        self._killed = False
+        self._isr: tuple[int, ...] = ()  # when it was killed
+        self._eligible: tuple[int, ...] | None = None  # at the same moment
+
+    def aim(self) -> Aim | None:
+        """A partition whose leader can be spared."""
+        view = self.field.look()
+        victim = choose_leader(self.field, view)
+        if victim is None or not leaves_a_majority(self.field, view, (victim.node,)):
+            return None
+        self._victim = victim
+        return Aim(f"node {victim.node}, leader of {victim.name}, loses its followers and is killed", victim)
+
+    def inject(self) -> None:
+        """Allow it, and cut replication off."""
+        cluster, victim = self.field.cluster, self.victim
+        before = settings_of(cluster, victim.topic).get(UNCLEAN_SETTING)
+        self._old = (before.value if before and before.own else None,)
+        call = setting(victim.topic, UNCLEAN_SETTING, "true")
+        until_done(cluster, f"allowing unclean elections in {victim.topic}", call, {OK})
+        port = cluster.inner_port(victim.node, "broker")
+        peers = [cluster.peer_address(node.id) for node in cluster.nodes if node.id != victim.node]
+        self._chains.put([Wall(victim.node, "in", f"-p tcp -s {peer} --dport {port}") for peer in peers])
+
+    def proof(self) -> Bite | None:
+        """A new leader that was not in sync when the old one was killed."""
+        if not self._killed:
+            self._kill_if_alone()
+            return None
+        bite = self.successor()
+        if bite is None or bite.leader is None:
+            self._elect_if_nobody_leads()
+            return None
+        alone = ", ".join(map(str, self._isr))
+        sentence = f"{bite.sentence}; only {alone} was in sync then, and {bite.leader} {self._how_good(bite.leader)}"
+        return Bite(sentence, bite.node, bite.topic, bite.partition, bite.leader, bite.leader_epoch)
+
+    def undo(self) -> None:
+        """All three things, whatever becomes of each."""
+        with ExitStack() as stack:
+            stack.callback(self._forbid)
+            if self._killed:
+                stack.callback(start, [self.victim.node], self.field.cluster)
+            stack.callback(self._chains.remove)
+
+    def healed(self) -> str:
+        """The node runs, its network is open and the topic has its old setting."""
+        left = [self._chains.left()]
+        if self._killed:
+            left.append(still([self.victim.node], self.field.cluster))
+        if self._old is not None:
+            told = setting_by_node(self.field.cluster, self.victim.topic, UNCLEAN_SETTING)
+            wrong = [node for node, now in told.items() if (now.value if now.own else None) != self._old[0]]
+            left += [f"node {node} still has {UNCLEAN_SETTING} changed" for node in wrong]
+        return "; ".join(filter(None, left))
+
+    def _kill_if_alone(self) -> None:
+        victim, cluster = self.victim, self.field.cluster
+        seen = self.field.look_at([victim.topic]).partitions.get(victim.key)
+        if seen is None or seen.leader != victim.node or set(seen.isr) != {victim.node}:
+            return
+        self._isr = seen.isr
+        self._eligible = eligible_leaders(cluster, victim.topic, victim.partition)
+        self._killed = True
+        self._injected_at = self.field.clock()
+        bring(victim.node, cluster, cluster.kill, (NodeState.DEAD,))
+        self._chains.remove()
+
+    def _elect_if_nobody_leads(self) -> None:
+        """Kafka does it by itself as a rule, as soon as it takes the old leader for dead."""
+        seen = self.field.look_at([self.victim.topic]).partitions.get(self.victim.key)
+        if seen is None or seen.leader != NO_LEADER:
+            return
+        for node in self.field.cluster.nodes:
+            if node.id != self.victim.node and not try_once(node, election([self.victim.key], UNCLEAN), DONE):
+                return
+
+    def _how_good(self, leader: int) -> str:
+        if leader in (self._eligible or ()):
+            return "was eligible all the same: it missed nothing"
+        return "may have missed messages"
+
+    def _forbid(self) -> None:
+        if self._old is not None:
+            call = setting(self.victim.topic, UNCLEAN_SETTING, self._old[0])
+            until_done(self.field.cluster, f"taking back {UNCLEAN_SETTING} of {self.victim.topic}", call, {OK})
+
+
+FAULTS: tuple[type[Fault], ...] = (
+    LeaderMove,
+    PreferredElection,
+    LeaderChurn,
+    LeaderKill,
+    ControllerKill,
+    UncleanElection,
+)

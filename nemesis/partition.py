@@ -1,7 +1,465 @@
-"""Faults: nodes are cut off from each other, or from clients."""
+"""Faults of partition: nodes are cut off from each other, or from clients.
+
+Packets are dropped in the nodes' own network namespaces (`nemesis.chains`). What goes to clients and to the harness
+passes, except where clients are what a node is cut off from. A cut has bitten when packets were taken and those on the
+other side of it say what became of it: another leader in a higher epoch, fewer replicas in sync, another controller.
+"""
 
 from __future__ import annotations
 
-from nemesis.base import Fault
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import ClassVar
 
-FAULTS: tuple[type[Fault], ...] = ()
+from harness.clusters.base import Capability
+from harness.errors import ClusterError
+from harness.observe import NO_LEADER, ClusterView, Views
+from nemesis.admin import quorum
+from nemesis.base import Aim, Bite, Fault, Field, Repeating, Victim
+from nemesis.chains import BACK, RESET, Chains, Wall
+from nemesis.roles import NODE_ROLES, Chosen, choose, leaves_a_majority
+
+BROKER, CONTROLLER = "broker", "controller"  # names of listeners
+
+
+class Cut(Fault):
+    """What all of them share: walls that come and go, and an effect that the others see."""
+
+    needs = frozenset({Capability.PARTITION})
+    roles: ClassVar[tuple[str, ...]] = NODE_ROLES
+    changes_leaders = True
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._chosen: Chosen | None = None
+        self._injected_at = 0.0
+        self.chains = Chains(field)
+        self.before: Views = {}
+        self.quorum_before: tuple[int, int] | None = None
+
+    @property
+    def chosen(self) -> Chosen:
+        """Whom `aim` chose."""
+        assert self._chosen is not None
+        return self._chosen
+
+    def aim(self) -> Aim | None:
+        """The nodes in their role, when what would become of them could be seen."""
+        view = self.field.look()
+        chosen = choose(self.field, view)
+        if chosen is None:
+            return None
+        self.before = view.partitions
+        if chosen.role in {"controller", "all"}:
+            self.quorum_before = quorum(self.field.cluster)
+        if not self.fits(chosen, view):
+            return None
+        self._chosen = chosen
+        return Aim(self.intent(), chosen.victim, chosen.node)
+
+    def inject(self) -> None:
+        """All walls at once."""
+        self._injected_at = self.field.clock()
+        self.build()
+
+    def proof(self) -> Bite | None:
+        """The effect, once packets were taken, too."""
+        seen = self.effect()
+        taken = sum(self.chains.taken().values()) if seen else 0
+        if seen is None or not taken:
+            return None
+        after_s = self.field.clock() - self._injected_at
+        return replace(seen, sentence=f"{seen.sentence} {after_s:.1f} s after the cut, packets dropped: {taken:,}")
+
+    def undo(self) -> None:
+        """No walls."""
+        self.chains.remove()
+
+    def healed(self) -> str:
+        """Where walls are left."""
+        return self.chains.left()
+
+    @abstractmethod
+    def fits(self, chosen: Chosen, view: ClusterView) -> bool:
+        """Whether the effect would be seen, with these chosen; what else has to be chosen is chosen here."""
+
+    @abstractmethod
+    def intent(self) -> str:
+        """What will be done, in a sentence."""
+
+    @abstractmethod
+    def walls(self) -> list[Wall]:
+        """What does not pass, and where."""
+
+    @abstractmethod
+    def effect(self) -> Bite | None:
+        """What the others say became of it."""
+
+    def build(self) -> None:
+        """All walls, for those that were chosen."""
+        if self._chosen is None:
+            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
+        self.chains.put(self.walls())
+
+    @property
+    def nodes(self) -> list[int]:
+        """All of the cluster."""
+        return [node.id for node in self.field.cluster.nodes]
+
+    def both_ways(self, node: int, peer: int) -> list[Wall]:
+        """Neither hears the other; built on the first of them."""
+        address = self.field.cluster.peer_address(peer)
+        return [Wall(node, "in", f"-s {address}"), Wall(node, "out", f"-d {address}")]
+
+    def deaf(self, node: int, peer: int) -> Wall:
+        """A node does not hear a peer."""
+        return Wall(node, "in", f"-s {self.field.cluster.peer_address(peer)}")
+
+    def moved(self, victim: Victim, views: Views, away_from: Iterable[int]) -> Bite | None:
+        """Another leader of a partition, in a higher epoch, and none of these nodes."""
+        now = views.get((victim.topic, victim.partition))
+        if now is None or now.leader in {NO_LEADER, *away_from} or now.leader_epoch <= victim.leader_epoch:
+            return None
+        epochs = f"epoch {victim.leader_epoch} → {now.leader_epoch}"
+        sentence = f"leader of {victim.name}: {victim.leader} → {now.leader} ({epochs})"
+        return Bite(sentence, victim.leader, victim.topic, victim.partition, now.leader, now.leader_epoch)
+
+    def shrunk(self, views: Views, gone: Iterable[int]) -> Bite | None:
+        """The first partition of which one of these nodes is no longer in sync."""
+        for (topic, partition), now in views.items():
+            before = self.before.get((topic, partition))
+            if before is not None and (lost := sorted((set(before.isr) - set(now.isr)) & set(gone))):
+                sentence = f"ISR of {topic}-{partition}: {sorted(before.isr)} → {sorted(now.isr)}"
+                return Bite(sentence, lost[0], topic, partition, now.leader, now.leader_epoch)
+        return None
+
+
+class Isolate(Cut):
+    """A node is cut off from its peers; clients still reach it."""
+
+    name = "isolate"
+    description = "cuts a node off from its peers, both ways; clients still reach it"
+
+    side: tuple[int, ...] = ()  # who is cut off from the rest
+
+    def fits(self, chosen: Chosen, view: ClusterView) -> bool:
+        """The rest is a majority, and somebody there is in sync for what shall change."""
+        self.side = self.with_company(chosen)
+        if not leaves_a_majority(self.field, view, self.side):
+            return False
+        if chosen.role == "controller" and self.quorum_before:
+            return True
+        aimed_at = [chosen.victim.view] if chosen.role == "leader" and chosen.victim else self.before.values()
+        rest = set(view.answers) - set(self.side)
+        return any(set(seen.isr) & set(self.side) and set(seen.isr) & rest for seen in aimed_at)
+
+    def with_company(self, chosen: Chosen) -> tuple[int, ...]:
+        """Who is on the chosen one's side."""
+        return chosen.nodes
+
+    def intent(self) -> str:
+        """Who is cut off."""
+        return f"{self.chosen.called} is cut off from its peers"
+
+    def walls(self) -> list[Wall]:
+        """Between each of this side and each of the rest, built on this side."""
+        return [wall for node in self.side for peer in self.others for wall in self.both_ways(node, peer)]
+
+    def effect(self) -> Bite | None:
+        """By the word of the rest: another leader, a replica that is no longer in sync, or another controller."""
+        views = self.field.look().without(self.side)
+        if self.chosen.role == "leader" and self.chosen.victim:
+            return self.moved(self.chosen.victim, views, self.side)
+        return self.shrunk(views, self.side) or self._controller_moved()
+
+    @property
+    def others(self) -> list[int]:
+        """The other side."""
+        return [node for node in self.nodes if node not in self.side]
+
+    def _controller_moved(self) -> Bite | None:
+        now = quorum(self.field.cluster) if self.quorum_before else None
+        if self.quorum_before is None or now is None or now[0] in self.side or now[1] <= self.quorum_before[1]:
+            return None
+        (old, old_epoch), (new, epoch) = self.quorum_before, now
+        return Bite(f"controller: {old} → {new} (epoch {old_epoch} → {epoch})", old)
+
+
+class Minority(Isolate):
+    """The cluster falls into two sides, and the node in its role is on the smaller one."""
+
+    name = "minority"
+    description = "splits the cluster in two, with the node on the smaller side"
+
+    def with_company(self, chosen: Chosen) -> tuple[int, ...]:
+        """As many as can be without a majority, by chance."""
+        others = [node for node in self.nodes if node not in chosen.nodes]
+        most = (len(self.nodes) - 1) // 2
+        return (*chosen.nodes, *sorted(self.field.rng.sample(others, max(0, most - len(chosen.nodes)))))
+
+    def intent(self) -> str:
+        """Both sides."""
+        sides = f"{_numbers(self.side)} from {_numbers(self.others)}"
+        return f"{self.chosen.called} is on the smaller side of a split: {sides}"
+
+
+class OneWay(Isolate):
+    """A node does not hear its peers, while they hear it."""
+
+    name = "one-way"
+    description = "keeps a node from hearing its peers; what it sends arrives"
+
+    def intent(self) -> str:
+        """Who is deaf."""
+        return f"{self.chosen.called} does not hear its peers"
+
+    def walls(self) -> list[Wall]:
+        """Nothing from any of them."""
+        return [self.deaf(node, peer) for node in self.side for peer in self.others]
+
+
+class ControllerCut(Isolate):
+    """A node is cut off from the other controllers; brokers and clients still reach each other."""
+
+    name = "controller-cut"
+    description = "cuts a node off from the controllers of the others; brokers still reach each other"
+    ports = (CONTROLLER,)
+
+    def intent(self) -> str:
+        """Who is cut off."""
+        return f"{self.chosen.called} is cut off from the controllers of the others"
+
+    def walls(self) -> list[Wall]:
+        """It does not reach theirs, and they do not reach its own: it may be the one that leads them."""
+        cluster = self.field.cluster
+        found = []
+        for node in self.side:
+            own = cluster.inner_port(node, CONTROLLER)
+            for peer in self.others:
+                address, port = cluster.peer_address(peer), cluster.inner_port(peer, CONTROLLER)
+                found.append(Wall(node, "out", f"-d {address} -p tcp --dport {port}"))
+                found.append(Wall(node, "in", f"-s {address} -p tcp --dport {own}"))
+        return found
+
+
+class Ring(Cut):
+    """Each node hears a majority, and no two the same one."""
+
+    name = "ring"
+    description = "lets every node hear only itself and the next ones, up to a majority: no two hear the same"
+    roles = ("all",)
+    blocks = True
+
+    def fits(self, chosen: Chosen, view: ClusterView) -> bool:  # noqa: ARG002 - it is always about all
+        """All of them answer."""
+        return not view.silent
+
+    def intent(self) -> str:
+        """Who hears whom."""
+        heard = [f"{node} hears {_numbers(self._heard(node))}" for node in self.nodes]
+        return f"a ring: {'; '.join(heard)}"
+
+    def walls(self) -> list[Wall]:
+        """Each node is deaf to the ones that are not next."""
+        return [self.deaf(node, peer) for node in self.nodes for peer in self._not_heard(node)]
+
+    def effect(self) -> Bite | None:
+        """Every node missed something, and the controllers have no leader or some replica is no longer in sync."""
+        taken = self.chains.taken()
+        if not all(taken.values()):
+            return None
+        for views in self.field.look().answers.values():
+            if seen := self.shrunk(views, self.nodes):
+                return seen
+        if self.quorum_before and quorum(self.field.cluster) is None:
+            leader, epoch = self.quorum_before
+            return Bite(f"the controllers have no leader any more (it was {leader} in epoch {epoch})")
+        return None
+
+    def _heard(self, node: int) -> list[int]:
+        at = self.nodes.index(node)
+        return [self.nodes[(at + step) % len(self.nodes)] for step in range(1, len(self.nodes) // 2 + 1)]
+
+    def _not_heard(self, node: int) -> list[int]:
+        return [peer for peer in self.nodes if peer != node and peer not in self._heard(node)]
+
+
+class Bridge(Cut):
+    """Two sides do not see each other, and one node sees all."""
+
+    name = "bridge"
+    description = "splits the others into two sides that do not see each other, while the node sees all"
+    roles = ("follower", "leader", "controller", "group-coordinator", "transaction-coordinator", "random")
+
+    sides: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+
+    def fits(self, chosen: Chosen, view: ClusterView) -> bool:
+        """A leader is on one side, and somebody in sync with it on the other."""
+        others = [node for node in self.nodes if node not in chosen.nodes]
+        self.field.rng.shuffle(others)
+        half = len(others) // 2
+        self.sides = tuple(sorted(others[:half])), tuple(sorted(others[half:]))
+        answering = set(view.answers)
+        return any(
+            seen.leader in one and answering & set(seen.isr) & set(other)
+            for seen in self.before.values()
+            for one, other in (self.sides, self.sides[::-1])
+        )
+
+    def intent(self) -> str:
+        """The sides and the bridge."""
+        one, other = self.sides
+        return f"{self.chosen.called} is the only bridge between {_numbers(one)} and {_numbers(other)}"
+
+    def walls(self) -> list[Wall]:
+        """Between each of one side and each of the other."""
+        one, other = self.sides
+        return [wall for node in one for peer in other for wall in self.both_ways(node, peer)]
+
+    def effect(self) -> Bite | None:
+        """By the word of the bridge, a node of one side is no longer in sync."""
+        cut = {node for side in self.sides for node in side}
+        return self.shrunk(self.field.look().without(cut), cut)
+
+
+class ReplicationCut(Cut):
+    """Followers cannot copy from a node, while controllers and clients reach it."""
+
+    name = "replication-cut"
+    description = "keeps followers from copying from a node that leads; controllers and clients still reach it"
+    ports = (BROKER,)
+    changes_leaders = False
+    blocks = True
+
+    def fits(self, chosen: Chosen, view: ClusterView) -> bool:
+        """It leads something that somebody else is in sync for."""
+        alive = set(view.answers) - set(chosen.nodes)
+        return any(seen.leader in chosen.nodes and set(seen.isr) & alive for seen in self.before.values())
+
+    def intent(self) -> str:
+        """From whom nobody can copy."""
+        return f"nobody can copy from {self.chosen.called}"
+
+    def walls(self) -> list[Wall]:
+        """Nothing from its peers to the port that brokers use."""
+        cluster = self.field.cluster
+        return [
+            replace(wall, match=f"{wall.match} -p tcp --dport {cluster.inner_port(node, BROKER)}")
+            for node in self.chosen.nodes
+            for wall in (self.deaf(node, peer) for peer in self.nodes if peer != node)
+        ]
+
+    def effect(self) -> Bite | None:
+        """Fewer are in sync, and the node leads on."""
+        own = {
+            partition: now
+            for partition, now in self.field.look().partitions.items()
+            if now.leader in self.chosen.nodes and self.before.get(partition, now).leader == now.leader
+        }
+        seen = self.shrunk(own, set(self.nodes) - set(self.chosen.nodes))
+        if seen is None:
+            return None
+        return replace(
+            seen, sentence=f"{seen.sentence} with {seen.leader} still its leader in epoch {seen.leader_epoch},"
+        )
+
+
+class ClientCut(Cut):
+    """Clients are refused by a node, while its peers reach it."""
+
+    name = "client-cut"
+    description = "has a node refuse and reset connections of clients; its peers still reach it"
+    changes_leaders = False
+    blocks = True
+
+    def fits(self, chosen: Chosen, view: ClusterView) -> bool:
+        """It answers now."""
+        return set(chosen.nodes) <= set(view.answers)
+
+    def intent(self) -> str:
+        """Whom clients do not reach."""
+        return f"clients do not reach {self.chosen.called}"
+
+    def walls(self) -> list[Wall]:
+        """Everything to the port for clients is answered with a reset, except from peers: some have no other port."""
+        cluster = self.field.cluster
+        found = []
+        for node in self.chosen.nodes:
+            found += [replace(self.deaf(node, peer), verdict=BACK) for peer in self.nodes if peer != node]
+            port = cluster.inner_port(node, self._listener(node))
+            found.append(Wall(node, "in", f"! -i lo -p tcp --dport {port}", RESET))
+        return found
+
+    def effect(self) -> Bite | None:
+        """We are refused as well, and others answer."""
+        view = self.field.look()
+        node = self.chosen.nodes[0]
+        if node not in view.silent or not view.answers:
+            return None
+        return Bite(f"node {node} does not answer us any more: {view.silent[node]},", node)
+
+    def _listener(self, node: int) -> str:
+        known = self.field.cluster.node(node)
+        return next(name for name, address in known.listeners.items() if address == known.address)
+
+
+class Flapping(Repeating, Isolate):
+    """A node is cut off from its peers and reaches them again, in turn."""
+
+    name = "flapping"
+    description = "cuts a node off from its peers and lets it back, in turn"
+    options = {"period": 1.0}
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._open = True
+
+    @property
+    def period_s(self) -> float:
+        """As asked for."""
+        return float(self.field.options["period"])
+
+    def intent(self) -> str:
+        """Who flaps, and how fast."""
+        return f"{self.chosen.called} is cut off from its peers and let back every {self.period_s:g} s"
+
+    def step(self) -> None:
+        """The other way round; the first one builds the walls."""
+        if not self.steps:
+            self.build()
+        elif self._open:
+            self.chains.lower()
+        else:
+            self.chains.lift()
+        self._open = not self._open
+
+    def rest(self) -> None:
+        """No walls."""
+        self.chains.remove()
+
+    def proof(self) -> Bite | None:
+        """It was cut off and let back twice, and packets were dropped."""
+        self.fail_if_a_step_failed()
+        turns = self.steps // 2
+        taken = sum(self.chains.taken().values()) if turns > 1 else 0
+        return (
+            Bite(f"cut off and let back {turns} times, packets dropped: {taken:,}", self.chosen.node) if taken else None
+        )
+
+
+def _numbers(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, nodes))
+
+
+FAULTS: tuple[type[Fault], ...] = (
+    Isolate,
+    Minority,
+    Ring,
+    Bridge,
+    OneWay,
+    ReplicationCut,
+    ControllerCut,
+    ClientCut,
+    Flapping,
+)

@@ -1,7 +1,406 @@
-"""Faults: nodes are killed, paused, stopped and restarted."""
+"""Faults of processes: nodes are killed, paused, stopped and restarted.
+
+A node that is gone has bitten when it does not answer while others do, and somebody else leads what it led. Faults may
+overlap: a node that is down already is left to whoever brought it down, and one that somebody else has started is fine.
+"""
 
 from __future__ import annotations
 
-from nemesis.base import Fault
+from abc import abstractmethod
+from collections.abc import Callable, Collection
+from typing import ClassVar
 
-FAULTS: tuple[type[Fault], ...] = ()
+from harness.clusters.base import Capability, Cluster, NodeState
+from harness.errors import ClusterError
+from harness.observe import NO_LEADER, ClusterView, PartitionView, TopicPartition
+from nemesis.admin import quorum
+from nemesis.base import Aim, Bite, Fault, Field, Repeating
+from nemesis.roles import NODE_ROLES, Chosen, choose, leaves_a_majority
+
+CAN_KILL = frozenset({Capability.KILL, Capability.RESTART})
+LOOK_EVERY_S = 0.2
+
+
+def bring(node: int, cluster: Cluster, act: Callable[[int], None], into: Collection[NodeState]) -> None:
+    """Do it unless the node is in such a state already; somebody else may bring it there at the same moment."""
+    if cluster.state(node) in into:
+        return
+    try:
+        act(node)
+    except Exception:
+        if cluster.state(node) not in into:
+            raise
+
+
+def start(nodes: Collection[int], cluster: Cluster) -> None:
+    """Start those that are dead, all of them, even if one cannot be started."""
+    each(nodes, lambda node: bring(node, cluster, cluster.start_node, (NodeState.RUNNING, NodeState.PAUSED)))
+
+
+def each(nodes: Collection[int], act: Callable[[int], None]) -> None:
+    """Do it to every node, and raise the first error afterwards."""
+    errors = []
+    for node in nodes:
+        try:
+            act(node)
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def still(nodes: Collection[int], cluster: Cluster) -> str:
+    """Which of them do not run, in a few words."""
+    states = {node: cluster.state(node) for node in nodes}
+    return "; ".join(f"node {node} is {state}" for node, state in states.items() if state is not NodeState.RUNNING)
+
+
+class OnNodes(Fault):
+    """What happens to nodes in a role: they do not answer while it lasts, and a majority does."""
+
+    roles: ClassVar[tuple[str, ...]] = NODE_ROLES
+    changes_leaders = True
+    doing: ClassVar[str]  # for the sentence of the aim
+    done: ClassVar[str]  # for that of the proof
+    state: ClassVar[NodeState]  # of the nodes, as long as it lasts
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._chosen: Chosen | None = None
+        self._led: dict[TopicPartition, PartitionView] = {}
+        self._quorum: tuple[int, int] | None = None
+        self._hit: list[int] = []  # by us, in this order
+        self._injected_at = 0.0
+
+    @property
+    def chosen(self) -> Chosen:
+        """Whom `aim` chose."""
+        if self._chosen is None:
+            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
+        return self._chosen
+
+    @abstractmethod
+    def fell(self, node: int) -> None:
+        """Make it silent."""
+
+    @abstractmethod
+    def lift(self, nodes: Collection[int]) -> None:
+        """Let them work again."""
+
+    def aim(self) -> Aim | None:
+        """Who plays the role, if the others can do without."""
+        view = self.field.look()
+        chosen = choose(self.field, view)
+        if chosen is None or not self.can_be_spared(view, chosen):
+            return None
+        if chosen.role == "controller":
+            self._quorum = quorum(self.field.cluster)
+            if self._quorum is None or self._quorum[0] != chosen.node:
+                return None
+        gone = {*chosen.nodes, *view.silent}
+        self._led = {
+            partition: seen
+            for partition, seen in view.partitions.items()
+            if seen.leader in chosen.nodes and set(seen.isr) - gone
+        }
+        self._chosen = chosen
+        led = chosen.victim if chosen.victim and chosen.victim.node == chosen.node else None
+        return Aim(f"{self.doing} {chosen.called}", led, chosen.node)
+
+    def can_be_spared(self, view: ClusterView, chosen: Chosen) -> bool:
+        """Whether the effect can be seen by what the others do."""
+        return leaves_a_majority(self.field, view, chosen.nodes)
+
+    def inject(self) -> None:
+        """One after the other; a node that is dead already is not ours."""
+        self._injected_at = self.field.clock()
+        for node in self.chosen.nodes:
+            if self.field.cluster.state(node) not in (self.state, NodeState.DEAD):
+                self._hit.append(node)
+                bring(node, self.field.cluster, self.fell, (self.state, NodeState.DEAD))
+
+    def proof(self) -> Bite | None:
+        """They do not answer, others do, and lead in their place."""
+        nodes = self.chosen.nodes
+        view = self.field.look()
+        if not view.answers or any(node in view.answers for node in nodes) or not self._all_felled():
+            return None
+        heirs = self._heirs(view)
+        crowned = self._crowned()
+        if heirs is None or crowned is None:
+            return None
+        names = ", ".join(map(str, nodes))
+        sentence = f"node {names} does not answer while {len(view.answers)} of {len(self.field.cluster.nodes)} do"
+        after_s = self.field.clock() - self._injected_at
+        sentence = f"{sentence}{crowned}{_succession(self._led, heirs)}, {after_s:.1f} s after the {self.done}"
+        if not heirs:
+            return Bite(sentence, self.chosen.node)
+        (topic, partition), seen = self._shown(heirs)
+        return Bite(sentence, self.chosen.node, topic, partition, seen.leader, seen.leader_epoch)
+
+    def undo(self) -> None:
+        """Those that are down because of us."""
+        self.lift(self._hit)
+
+    def healed(self) -> str:
+        """They run."""
+        return still(self._hit, self.field.cluster)
+
+    def _all_felled(self) -> bool:
+        return bool(self._hit) and all(self.field.cluster.state(node) is self.state for node in self._hit)
+
+    def _heirs(self, view: ClusterView) -> dict[TopicPartition, PartitionView] | None:
+        """The new leaders of all that they led; None while one is missing."""
+        best = view.partitions
+        found = {}
+        for partition, was in self._led.items():
+            seen = best.get(partition)
+            if seen is None or seen.leader in (NO_LEADER, *self.chosen.nodes) or seen.leader_epoch <= was.leader_epoch:
+                return None
+            found[partition] = seen
+        return found
+
+    def _crowned(self) -> str | None:
+        """The new leader of the quorum, for the sentence; None while one is missing."""
+        if self._quorum is None:
+            return ""
+        old, old_epoch = self._quorum
+        now = quorum(self.field.cluster)
+        if now is None or now[0] == old or now[1] <= old_epoch:
+            return None
+        return f", leader of the quorum: {old} → {now[0]} (epoch {old_epoch} → {now[1]})"
+
+    def _shown(self, heirs: dict[TopicPartition, PartitionView]) -> tuple[TopicPartition, PartitionView]:
+        """The partition that it was aimed at, or the first."""
+        victim = self.chosen.victim
+        aimed = (victim.topic, victim.partition) if victim else None
+        return (aimed, heirs[aimed]) if aimed in heirs else next(iter(heirs.items()))
+
+
+def _succession(led: dict[TopicPartition, PartitionView], heirs: dict[TopicPartition, PartitionView]) -> str:
+    moves = [
+        f"{topic}-{partition}: {led[topic, partition].leader} → {seen.leader} "
+        f"(epoch {led[topic, partition].leader_epoch} → {seen.leader_epoch})"
+        for (topic, partition), seen in heirs.items()
+    ]
+    if not moves:
+        return ""
+    more = f" and {len(moves) - 1} more" if len(moves) > 1 else ""
+    return f", leader of {moves[0]}{more}"
+
+
+class Kill(OnNodes):
+    """SIGKILL, and a start on the old data at the end."""
+
+    name = "kill"
+    description = "kills a node (SIGKILL) and starts it again"
+    needs = CAN_KILL
+    doing = "SIGKILL of"
+    done = "kill"
+    state = NodeState.DEAD
+
+    def fell(self, node: int) -> None:
+        """SIGKILL."""
+        self.field.cluster.kill(node)
+
+    def lift(self, nodes: Collection[int]) -> None:
+        """Start."""
+        start(nodes, self.field.cluster)
+
+
+class Stop(Kill):
+    """SIGTERM: the node hands over its leaderships before it goes."""
+
+    name = "stop"
+    description = "stops a node in good order and starts it again"
+    needs = frozenset({Capability.RESTART})
+    doing = "stop of"
+    done = "stop"
+
+    def fell(self, node: int) -> None:
+        """SIGTERM, and wait until it is gone."""
+        self.field.cluster.stop_node(node)
+
+
+class Pause(OnNodes):
+    """Frozen: connections stay open, and nothing is answered."""
+
+    name = "pause"
+    description = "freezes a node (SIGSTOP, or docker pause) and lets it go on"
+    needs = frozenset({Capability.PAUSE})
+    doing = "pause of"
+    done = "pause"
+    state = NodeState.PAUSED
+
+    def fell(self, node: int) -> None:
+        """Freeze it."""
+        self.field.cluster.pause(node)
+
+    def lift(self, nodes: Collection[int]) -> None:
+        """Let them go on."""
+        cluster = self.field.cluster
+        each(nodes, lambda node: bring(node, cluster, cluster.resume, (NodeState.RUNNING, NodeState.DEAD)))
+
+    def healed(self) -> str:
+        """None is paused; one that died meanwhile did not die of this."""
+        states = {node: self.field.cluster.state(node) for node in self._hit}
+        return "; ".join(f"node {node} is {state}" for node, state in states.items() if state is NodeState.PAUSED)
+
+
+class Everybody(OnNodes):
+    """What happens to all nodes at once: it has bitten when none of them answers."""
+
+    roles = ("all",)
+    blocks = True
+
+    def can_be_spared(self, view: ClusterView, chosen: Chosen) -> bool:  # noqa: ARG002 - nobody is
+        """As long as anybody is there to be hit."""
+        return bool(view.answers)
+
+    def proof(self) -> Bite | None:
+        """Silence."""
+        if self.field.look().answers or not self._all_felled():
+            return None
+        count = len(self.field.cluster.nodes)
+        after_s = self.field.clock() - self._injected_at
+        return Bite(f"none of {count} nodes answers, {after_s:.1f} s after the {self.done} of {len(self._hit)}")
+
+
+class KillAll(Everybody, Kill):
+    """All nodes at once."""
+
+    name = "kill-all"
+    description = "kills all nodes (SIGKILL) and starts them again"
+
+
+class PauseAll(Everybody, Pause):
+    """All nodes at once."""
+
+    name = "pause-all"
+    description = "freezes all nodes (SIGSTOP, or docker pause) and lets them go on"
+
+
+class RollingRestart(Repeating):
+    """Node after node is restarted in good order, each when everything is in sync; then it does nothing more."""
+
+    name = "rolling-restart"
+    description = "restarts node after node in good order, each when all replicas are in sync again"
+    needs = frozenset({Capability.RESTART})
+    roles = ("all",)
+    changes_leaders = True
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._left = [node.id for node in field.cluster.nodes]
+        self._stopped: list[int] = []
+        self._under_way: tuple[int, float] | None = None  # who, and when it was gone
+        self._first: str = ""  # how it went, once it is back
+
+    @property
+    def period_s(self) -> float:
+        """How often it looks whether the next one may go."""
+        return LOOK_EVERY_S
+
+    def aim(self) -> Aim | None:
+        """All of them, in order of their numbers."""
+        return Aim(f"restart of the nodes {', '.join(map(str, self._left))}, one after the other")
+
+    def step(self) -> None:
+        """The next one, when all is well."""
+        if self.field.look().troubles():
+            return
+        if self._under_way is not None:
+            node, gone_at = self._under_way
+            self._under_way = None
+            back_s = self.field.clock() - gone_at
+            self._first = (
+                self._first or f"node {node} was gone and all replicas were in sync again {back_s:.1f} s later"
+            )
+        if self._left:
+            self._restart(self._left.pop(0))
+
+    def rest(self) -> None:
+        """Nobody stays down."""
+        start(self._stopped, self.field.cluster)
+
+    def proof(self) -> Bite | None:
+        """The first one went and came."""
+        self.fail_if_a_step_failed()
+        if not self._first:
+            return None
+        return Bite(f"{self._first}; {len(self._stopped)} of {len(self.field.cluster.nodes)} were stopped by then")
+
+    def healed(self) -> str:
+        """All that were stopped run."""
+        return still(self._stopped, self.field.cluster)
+
+    def _restart(self, node: int) -> None:
+        cluster = self.field.cluster
+        self._stopped.append(node)
+        bring(node, cluster, cluster.stop_node, (NodeState.DEAD,))
+        if node in self.field.look().silent:
+            self._under_way = node, self.field.clock()
+        start([node], cluster)
+
+
+class RestartStorm(Repeating):
+    """A random node is killed and started at once, again and again, as long as the others are a majority."""
+
+    name = "restart-storm"
+    description = "kills a random node and starts it at once, again and again"
+    needs = CAN_KILL
+    roles = ("random",)
+    options = {"period": 2.0}
+    changes_leaders = True
+    blocks = True  # a node may have to go before the one before it is in sync again
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._killed: list[int] = []
+        self._gone: list[int] = []  # of these, those that were seen to be silent
+
+    @property
+    def period_s(self) -> float:
+        """As told."""
+        return float(self.field.options["period"])
+
+    def aim(self) -> Aim | None:
+        """Whoever can be spared, each time anew."""
+        if not self._spare():
+            return None
+        return Aim(f"SIGKILL and start of a random node every {self.period_s:g} s")
+
+    def step(self) -> None:
+        """One of those that answer, if the others are a majority; one that is still starting does not answer."""
+        spare = self._spare()
+        if not spare:
+            return
+        node, cluster = self.field.rng.choice(spare), self.field.cluster
+        self._killed.append(node)
+        bring(node, cluster, cluster.kill, (NodeState.DEAD,))
+        if node in self.field.look().silent:
+            self._gone.append(node)
+        start([node], cluster)
+
+    def rest(self) -> None:
+        """Nobody stays down."""
+        start(set(self._killed), self.field.cluster)
+
+    def proof(self) -> Bite | None:
+        """The second one is gone; before, it was no storm."""
+        self.fail_if_a_step_failed()
+        gone = list(self._gone)
+        if len(gone) < 2:
+            return None
+        return Bite(f"{len(gone)} times a node was killed and did not answer ({', '.join(map(str, gone))})", gone[-1])
+
+    def healed(self) -> str:
+        """All that were killed run."""
+        return still(sorted(set(self._killed)), self.field.cluster)
+
+    def _spare(self) -> list[int]:
+        view = self.field.look()
+        return [node for node in sorted(view.answers) if leaves_a_majority(self.field, view, (node,))]
+
+
+FAULTS: tuple[type[Fault], ...] = (Kill, KillAll, RollingRestart, Pause, PauseAll, RestartStorm, Stop)

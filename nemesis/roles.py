@@ -4,8 +4,8 @@ leader                   of one partition of the topics in use, with somebody al
 follower                 a living replica of such a partition that does not lead it
 all-but-leader           all of them
 controller               the leader of the quorum of controllers
-group-coordinator        of a group in use
-transaction-coordinator  of a transactional id in use
+group-coordinator        of a group; of one that could be, as long as there is none
+transaction-coordinator  of a transactional id; the same
 random                   any node that answers
 all                      every node
 """
@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.observe import NO_LEADER, ClusterView
-from nemesis.admin import GROUP, TRANSACTION, find_coordinator, quorum_leader
+from nemesis.admin import GROUP, TRANSACTION, coordinators, find_coordinator, quorum_leader
 from nemesis.base import Field, Victim
 
-KEY = "tidegauge"  # of a group or transaction whose coordinator is looked for
+KEY = "tidegauge"  # of a group or transaction that nobody uses, for as long as there is none in use
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,18 @@ def choose(field: Field, view: ClusterView) -> Chosen | None:
 
 def choose_leader(field: Field, view: ClusterView) -> Victim | None:
     """The leader of one partition of the topics in use; it lives, and so does somebody who could take over."""
+    found = leaders(view)
+    return field.rng.choice(found) if found else None
+
+
+def leaders(view: ClusterView) -> list[Victim]:
+    """All such leaders, one for each partition that has one."""
     silent = set(view.silent)
-    found = [
+    return [
         Victim(seen.leader, topic, partition, seen, tuple(sorted(heirs)))
         for (topic, partition), seen in view.partitions.items()
         if seen.leader not in silent | {NO_LEADER} and (heirs := set(seen.isr) - silent - {seen.leader})
     ]
-    return field.rng.choice(found) if found else None
 
 
 def leaves_a_majority(field: Field, view: ClusterView, nodes: tuple[int, ...]) -> bool:
@@ -93,6 +98,11 @@ def _one(role: str, find: Callable[[Field], int | None]) -> Callable[[Field, Clu
     return found
 
 
+def _coordinator(field: Field, kind: int) -> int | None:
+    busy = coordinators(field.cluster, kind)
+    return field.rng.choice(busy) if busy else find_coordinator(field.cluster, kind, KEY)
+
+
 def _random(field: Field, view: ClusterView) -> Chosen | None:
     return Chosen((field.rng.choice(sorted(view.answers)),), role="random") if view.answers else None
 
@@ -106,10 +116,8 @@ ROLES: dict[str, Callable[[Field, ClusterView], Chosen | None]] = {
     "follower": _follower,
     "all-but-leader": _all_but_leader,
     "controller": _one("controller", lambda field: quorum_leader(field.cluster)),
-    "group-coordinator": _one("group-coordinator", lambda field: find_coordinator(field.cluster, GROUP, KEY)),
-    "transaction-coordinator": _one(
-        "transaction-coordinator", lambda field: find_coordinator(field.cluster, TRANSACTION, KEY)
-    ),
+    "group-coordinator": _one("group-coordinator", lambda field: _coordinator(field, GROUP)),
+    "transaction-coordinator": _one("transaction-coordinator", lambda field: _coordinator(field, TRANSACTION)),
     "random": _random,
     "all": _all,
 }

@@ -17,7 +17,15 @@ class AtTheTap(Fault):
     """A rule for the exchanges with the nodes in the target's role; it has bitten when it has bent one."""
 
     needs = frozenset({Capability.TAP})
-    roles = ("all", "leader", "follower", "controller", "group-coordinator", "transaction-coordinator", "random")
+    roles: ClassVar[tuple[str, ...]] = (
+        "all",
+        "leader",
+        "follower",
+        "controller",
+        "group-coordinator",
+        "transaction-coordinator",
+        "random",
+    )
     done: ClassVar[str]  # what happened to each exchange, for sentences: `responses dropped`
 
     chosen: Chosen
@@ -54,3 +62,7 @@ class AtTheTap(Fault):
         """The rule goes, and what it held goes on."""
         self.taps.release(self.field.tag)
         self.taps.unbend(self.field.tag)
+
+    def healed(self) -> str:
+        """The tap says that the rule is gone."""
+        return f"the rule {self.field.tag} is still at work" if self.taps.is_bent(self.field.tag) else ""

@@ -163,11 +163,11 @@ def _probe(rows: Rows, who: str, action: str, outcome: str, common: dict[str, in
     columns: dict[str, Any] = {"node": int(who[1:]), "error": extra.get("error", 0), "partition": place["partition"]}
     if action == "fetch":
         columns |= {"api": 1, "high_watermark": place["offset"], "log_start": extra.get("from", 0)}
-        columns |= {"leader_epoch": extra["epoch"]} if "epoch" in extra else {}
     elif action == "list":
         columns |= {"api": 2, "view": View.LATEST, "offset": place["offset"]}
     else:
-        columns |= {"api": 3, "leader_epoch": extra["epoch"]}
+        columns |= {"api": 3}
+    columns |= {"leader_epoch": extra["epoch"]} if "epoch" in extra else {}
     if who[0] == "t":
         columns |= {"type": Type.INFO if "lost" in words else Type.OK, "api_version": extra.get("version", 12)}
     rows.add(Kind.EXCHANGE if who[0] == "t" else Kind.PROBE, who, **columns, **common)

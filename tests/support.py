@@ -18,11 +18,13 @@ import pytest
 from harness.clusters.base import wait_until
 from harness.clusters.docker import compose_version, connect
 from harness.errors import CannotHere
+from harness.networks import COMPOSE_PROJECT_LABEL
 from harness.processes import TOKEN_VARIABLE, marked
-from harness.undo import COMPOSE_PROJECT_LABEL, of_project
+from harness.undo import of_project
 
 REPOSITORY = Path(__file__).parent.parent
 PATIENCE_S = 60  # a limit for things that take a second or two, on a machine that may be busy
+COMMAND_TIMEOUT_S = 600  # of one command, the longest of which are runs with many faults
 
 
 def command(*arguments: str) -> list[str]:
@@ -38,7 +40,7 @@ def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         env={**os.environ, "COLUMNS": "200", **environment},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=COMMAND_TIMEOUT_S,
         check=False,
     )
 

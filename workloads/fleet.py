@@ -1,11 +1,13 @@
 """The runner's side of its workers: starts them, hears them, tells them things, and leaves none behind.
 
-A worker's last status and the way it ended are kept (`dead`). A worker is configured by a
-`workloads.base.WorkerConfig`; what it shares with other processes of a run is in `harness.children`.
+A worker's last status and the way it ended are kept (`dead`). Faults look for workers and send them signals from
+another thread; all else is for one. A worker is configured by a `workloads.base.WorkerConfig`; what it shares with
+other processes of a run is in `harness.children`.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -41,6 +43,7 @@ class Worker(Child):
         self.config = config
         self.state = RUNNING
         self.detail = ""
+        self.spoke = False  # it has said something since it was started
         self.counts = dict.fromkeys(COUNTS, 0)
 
     @property
@@ -52,6 +55,7 @@ class Worker(Child):
         """Its state, a word about it, and what it has done so far."""
         self.state, self.detail = str(status["state"]), str(status["detail"])
         self.counts = {name: int(status[name]) for name in COUNTS}
+        self.spoke = True
 
 
 class Fleet:
@@ -61,6 +65,7 @@ class Fleet:
         self._environment = environment
         self._logs = logs
         self.workers: dict[int, Worker] = {}
+        self.killed: set[int] = set()  # on purpose
 
     def start(self, config: WorkerConfig) -> None:
         """Start a worker; it records from now on."""
@@ -102,8 +107,25 @@ class Fleet:
         return [
             Death(number, worker.config.label, how_it_ended(worker.popen.returncode), worker.detail)
             for number, worker in self.workers.items()
-            if not worker.well
+            if not worker.well and not self._was_killed(worker)
         ]
+
+    def living(self, *roles: str) -> list[Worker]:
+        """Those of these roles that run, or are stopped, at this moment; may be asked from any thread."""
+        return [
+            worker
+            for worker in list(self.workers.values())
+            if worker.config.role in roles and worker.popen.poll() is None
+        ]
+
+    def signal(self, process: int, number: signal.Signals) -> None:
+        """Send a worker a signal, from any thread; SIGKILL is on purpose, and a worker that has ended gets none."""
+        if number == signal.SIGKILL:
+            self.killed.add(process)
+        self.workers[process].popen.send_signal(number)
+
+    def _was_killed(self, worker: Worker) -> bool:
+        return worker.config.process in self.killed and worker.popen.returncode == -signal.SIGKILL
 
     def stop(self, timeout_s: float) -> None:
         """Ask all to come to an end, wait that long, kill the rest; afterwards none is left."""

@@ -39,6 +39,7 @@ class Capability(StrEnum):
     PAUSE = "pause"
     RESTART = "restart"
     PARTITION = "partition"  # each node has a network stack of its own, so traffic between nodes can be cut
+    LOSS = "loss"  # and packets can be dropped by chance
     SHAPE = "shape"  # and the kernel can limit how fast it goes
     FILES = "files"  # the nodes' data lies where the harness can change it
     DISK = "disk"  # and on a file system of its own for each node, which can be filled, stalled and broken

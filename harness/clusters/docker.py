@@ -11,6 +11,8 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,14 @@ from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
-from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Missing, Node, NodeState, wait_until
+from harness.clusters import abilities
+from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Missing, Node, NodeState, wait_until
+from harness.clusters.disk import Disk, why_no_disks
+from harness.clusters.image import our_images
+from harness.clusters.networked import NetworkedCluster
 from harness.clusters.target import ContainerPart, NodePlan, Target, placeholders, render, write_inside
 from harness.errors import CannotHere, ClusterError, UsageError
+from harness.networks import Namespace, Place, Sidecar, run_command, sidecar, with_engine
 from harness.paths import compose_file
 from harness.ports import PortLeases
 from harness.processes import TOKEN_VARIABLE
@@ -31,6 +38,8 @@ from harness.undo import of_project
 
 SERVICE_LABEL = "com.docker.compose.service"
 CONFIG_DIR = "/etc/tidegauge"
+DATA = frozenset({Capability.FILES, Capability.DISK})
+COMPOSE_PORTS = {"client": 9092, "broker": 9093, "controller": 9094}  # in docker-compose.yml
 PING_TIMEOUT_S = 5
 STOP_TIMEOUT_S = 30
 UP_TIMEOUT_S = 180
@@ -82,13 +91,19 @@ def compose_version() -> str:
     return version
 
 
-class DockerCluster(Cluster):
+class DockerCluster(NetworkedCluster):
     """Three containers on a network of their own, published on 127.0.0.1."""
 
     kind = "docker"
 
     def __init__(
-        self, target: Target, *, image: str, ports: tuple[int, ...] = (), progress: Progress | None = None
+        self,
+        target: Target,
+        *,
+        image: str,
+        ports: tuple[int, ...] = (),
+        progress: Progress | None = None,
+        always_sidecar: bool = False,
     ) -> None:
         super().__init__(target.name, target.version, target.ready_check, progress)
         self.target = target
@@ -106,11 +121,17 @@ class DockerCluster(Cluster):
         self._asked_ports = ports
         self._leases = PortLeases()
         self._containers: dict[int, Container] = {}
+        self._inner_ports = dict(COMPOSE_PORTS)
+        self._always_sidecar = always_sidecar
+        self._needs: frozenset[Capability] = frozenset()
+        self._tried: dict[Capability, Missing | None] = {}
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """All of them: a container has a network namespace of its own."""
-        return frozenset(Capability)
+        """A container has a network of its own; how else it can be changed is only tried when somebody needs it."""
+        able = OURS | {Capability.KILL, Capability.PAUSE, Capability.RESTART, Capability.LOGS, Capability.ADMIN}
+        asked = abilities.NETWORK & (self._needs | {Capability.PARTITION})
+        return frozenset(able | (self._needs & DATA) | {each for each in asked if self.cannot(each) is None})
 
     def container(self, node_id: int) -> Container:
         """The container of a node, as Docker's SDK knows it."""
@@ -118,10 +139,134 @@ class DockerCluster(Cluster):
         return self._containers[node_id]
 
     def cannot(self, capability: Capability) -> Missing | None:
-        """By what this machine has."""
-        if capability in self.capabilities:
+        """By what this machine has, and the image when it comes to sidecars."""
+        if capability in OURS:
             return None
-        return Missing("not built yet", "wait")
+        if capability not in self._tried:
+            self._tried[capability] = self._try(capability)
+        return self._tried[capability]
+
+    def equip(self, needs: Collection[Capability]) -> None:
+        """Containers have a network of their own; their data comes to lie in the cluster's directory."""
+        if Capability.DISK in frozenset(needs) - self._needs:
+            self.progress.step("giving every node a file system of its own")
+        self._needs |= frozenset(needs)
+
+    def _try(self, capability: Capability) -> Missing | None:
+        try:
+            engine = connect(timeout_s=PING_TIMEOUT_S)
+        except CannotHere as error:
+            return Missing(error.message, error.remedy)
+        if capability in abilities.NETWORK:
+            direct = self._may_enter() and _is_here(engine)
+            return abilities.missing(capability) if direct else self._try_sidecar(engine, capability)
+        if capability is Capability.CLOCK:
+            return Missing(
+                "a node's clock is set by a library that has to fit the C library of its image", "use --cluster local"
+            )
+        if capability in DATA:
+            return self._try_data(engine, capability)
+        return None
+
+    def _try_data(self, engine: docker.DockerClient, capability: Capability) -> Missing | None:
+        if self._part.data is None:
+            return Missing(
+                f"the target '{self.target.name}' does not say where its nodes keep their data",
+                "add `data` to its [container] table",
+            )
+        if sys.platform != "linux" or os.geteuid() != 0:
+            return Missing("the data of containers can be changed by root on Linux only", "run as root")
+        if not _is_here(engine):
+            return Missing(
+                f"the Docker engine at {endpoint()} has another file system than this process",
+                "run on the engine's own machine",
+            )
+        return Missing(*why) if capability is Capability.DISK and (why := why_no_disks()) else None
+
+    def _try_sidecar(self, engine: docker.DockerClient, capability: Capability) -> Missing | None:
+        image = self._sidecar_image(engine)
+        if image is None:
+            return Missing(
+                "the nodes' networks are changed from a container of an image that was built here, and there is none",
+                "run `tidegauge image build`, or run as root beside the Docker engine",
+            )
+
+        def run(script: str) -> None:
+            run_command(sidecar(image, "none", script), with_engine(endpoint()))
+
+        rebuild = "install {package} where `tidegauge image build` runs, and build the image again"
+        return abilities.why_not(capability, run, rebuild)
+
+    def _may_enter(self) -> bool:
+        """Whether this process itself may change the networks of containers, if they are on this machine."""
+        return not self._always_sidecar and abilities.missing(Capability.PARTITION) is None
+
+    def _sidecar_image(self, engine: docker.DockerClient) -> str | None:
+        """The nodes' own if it has the tools, else another one that was built here."""
+        ours = our_images(engine)
+        return self.image if self.image in ours else next(iter(ours), None)
+
+    def _place(self, node_id: int) -> Place:
+        if self.state(node_id) is NodeState.DEAD:
+            raise ClusterError(f"node {node_id} of {self.name} has no network: it does not run", "start it first")
+        container = self.container(node_id)
+        network = str(container.attrs["NetworkSettings"]["SandboxKey"])
+        place = Namespace(network)
+        if self._may_enter() and place.exists():
+            return place
+        image = self._sidecar_image(connect())
+        if image is None:
+            raise ClusterError(
+                f"the network of node {node_id} cannot be reached from here", "run `tidegauge image build` first"
+            )
+        return Sidecar(str(container.id), network, image, self.name, endpoint())
+
+    def data_dir(self, node_id: int) -> Path:
+        """In the cluster's directory, from where it is mounted into the container."""
+        self.node(node_id)
+        if not DATA & self._needs:
+            raise self._has_no("data that can be reached", node_id)
+        return self.directory / f"data-{node_id}"
+
+    def disk(self, node_id: int) -> Disk:
+        """In an image file, mounted there."""
+        if Capability.DISK not in self._needs:
+            raise self._has_no("disk of its own", node_id)
+        return Disk(self.directory / f"disk-{node_id}", self.data_dir(node_id))
+
+    def _place_data(self) -> list[Path]:
+        """A place for each node's data, and the definition that adds it to the others; nothing when nobody needs it."""
+        if not DATA & self._needs:
+            return []
+        services = {}
+        for node in self.nodes:
+            place = self.data_dir(node.id)
+            if Capability.DISK in self._needs:
+                self.disk(node.id).make(self.guard)
+            else:
+                place.mkdir()
+                place.chmod(0o777)  # an image may run as any user
+            volume = {"type": "bind", "source": str(place), "target": self._part.data}
+            services[f"node-{node.id}"] = {"volumes": [volume]}
+        path = self.directory / "data.json"
+        path.write_text(json.dumps({"services": services}, indent=2))
+        return [path]
+
+    def inner_port(self, node_id: int, listener: str) -> int:
+        """Inside the container, where the clients' port may have another number."""
+        if listener == self.target.kafka_port and not self._part.compose:
+            return int(self.node(node_id).address.rpartition(":")[2])
+        self.node(node_id)
+        return self._inner_ports[listener]
+
+    def peer_address(self, node_id: int) -> str:
+        """In the network of the project; it may be another one after a restart."""
+        container = self.container(node_id)
+        container.reload()
+        found = [each["IPAddress"] for each in container.attrs["NetworkSettings"]["Networks"].values()]
+        if not any(found):
+            raise ClusterError(f"node {node_id} of {self.name} has no address: it does not run", "start it first")
+        return str(next(filter(None, found)))
 
     @property
     def listeners(self) -> frozenset[str]:
@@ -142,7 +287,7 @@ class DockerCluster(Cluster):
         engine = str(client.info()["ID"])
         self.guard.record(kind="compose", value=self.name, host=endpoint(), engine=engine)
         self.progress.step(f"starting {len(self.nodes)} containers of {self.image}")
-        self._compose_up(definition, ports)
+        self._compose_up([definition, *self._place_data()], ports)
         for container in client.containers.list(all=True, filters=of_project(self.name)):
             self._containers[int(container.labels[SERVICE_LABEL].rpartition("-")[2])] = container
         if sorted(self._containers) != [node.id for node in self.nodes]:
@@ -189,10 +334,11 @@ class DockerCluster(Cluster):
         container = self._containers.get(node_id)
         return container.logs(tail=lines).decode(errors="replace").splitlines() if container else []
 
-    def _compose_up(self, definition: Path, ports: list[int]) -> None:
+    def _compose_up(self, definitions: list[Path], ports: list[int]) -> None:
         from testcontainers.compose import DockerCompose  # importing it needs a home directory
 
-        compose = DockerCompose(str(definition.parent), compose_file_name=str(definition))
+        definition = definitions[0]
+        compose = DockerCompose(str(definition.parent), compose_file_name=list(map(str, definitions)))
         environment = {
             **os.environ,
             TOKEN_VARIABLE: self.name,
@@ -218,7 +364,7 @@ class DockerCluster(Cluster):
     def _generate(self, part: ContainerPart, ports: list[int]) -> Path:
         """A compose file for an image of the target's choosing; JSON is YAML."""
         free = (port for port in itertools.count(9092) if port not in ports)
-        inner = dict(zip(self.target.ports, free, strict=False))
+        inner = self._inner_ports = dict(zip(self.target.ports, free, strict=False))
         plans = [
             NodePlan(number, f"node-{number}", "0.0.0.0", "127.0.0.1", {**inner, self.target.kafka_port: port})  # noqa: S104 - inside a container
             for number, port in enumerate(ports, start=1)
@@ -250,6 +396,13 @@ class DockerCluster(Cluster):
 
     def _let_go(self) -> None:
         self._leases.release()
+
+
+def _is_here(engine: docker.DockerClient) -> bool:
+    """Whether the engine sees the files of this machine: the same kernel, and no namespace of users in between."""
+    info = engine.info()
+    apart = [option for option in info.get("SecurityOptions") or [] if "rootless" in option or "userns" in option]
+    return not apart and info["KernelVersion"] == os.uname().release and Path(info["DockerRootDir"]).is_dir()
 
 
 def _reason(error: Exception) -> str:

@@ -104,6 +104,12 @@ def image_is_current(client: docker.DockerClient, tag: str, content_digest: str)
         return False
 
 
+def our_images(client: docker.DockerClient) -> list[str]:
+    """The images that were built here, by name; they have the tools that networks are changed with."""
+    found = client.images.list(filters={"label": f"{IMAGE_LABEL}=1"})
+    return sorted(tag for image in found for tag in image.tags)
+
+
 def root_filesystem(target_jars: Iterable[Path]) -> dict[str, Entry]:
     """Everything in the image, by its path without the leading slash."""
     if platform.system() != "Linux":

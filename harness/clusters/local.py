@@ -13,27 +13,31 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
+from collections.abc import Collection
 from pathlib import Path
 
 import psutil
 
-from harness.clusters import init, once
+from harness.clusters import abilities, init, once
 from harness.clusters.base import (
     LOG_TAIL_LINES,
     OURS,
     Capability,
-    Cluster,
     Missing,
     Node,
     NodeState,
     new_uuid,
     wait_until,
 )
+from harness.clusters.clock import LIBRARY, Clock, find_library, why_no_clocks
+from harness.clusters.disk import Disk, why_no_disks
 from harness.clusters.netns import Network
-from harness.clusters.target import NodePlan, Target, placeholders, render, write_inside
+from harness.clusters.networked import NetworkedCluster
+from harness.clusters.target import NodePlan, Target, inside, placeholders, render, write_inside
 from harness.errors import ClusterError, UsageError
 from harness.jars import ensure_jars
 from harness.java import find_java
+from harness.networks import Place
 from harness.ports import PortLeases
 from harness.processes import TOKEN_VARIABLE
 from harness.progress import Progress
@@ -42,7 +46,7 @@ STOP_TIMEOUT_S = 30.0
 LOG_FILE = "log"
 
 
-class LocalCluster(Cluster):
+class LocalCluster(NetworkedCluster):
     """Three processes of this machine."""
 
     kind = "local"
@@ -68,15 +72,20 @@ class LocalCluster(Cluster):
         self._asked_ports = ports
         self._leases = PortLeases()
         self._network = Network(self.name) if netns else None
+        self._needs: frozenset[Capability] = frozenset()
         self._plans: list[NodePlan] = []
         self._tools: dict[str, str] = {}
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Everything but partitions, and those too with network namespaces."""
+        """What it has as it is equipped now."""
         able = OURS | {Capability.KILL, Capability.PAUSE, Capability.RESTART, Capability.LOGS, Capability.ADMIN}
-        return frozenset(able | {Capability.PARTITION} if self._network else able)
+        able |= {Capability.FILES} if self._process.data else frozenset()
+        able |= self._needs & {Capability.DISK, Capability.CLOCK}
+        if self._network:
+            able |= {each for each in abilities.NETWORK if abilities.missing(each) is None}
+        return frozenset(able)
 
     def node_dir(self, node_id: int) -> Path:
         """The node's files, data and log."""
@@ -90,12 +99,74 @@ class LocalCluster(Cluster):
         """By what this machine has."""
         if capability in self.capabilities:
             return None
-        return Missing("not built yet", "wait")
+        if capability in abilities.NETWORK:
+            return abilities.missing(capability)
+        if capability is Capability.CLOCK:
+            return Missing(*why) if (why := why_no_clocks()) else None
+        if self._process.data is None:
+            return Missing(
+                f"the target '{self.target.name}' does not say where its nodes keep their data",
+                "add `data` to its [process] table",
+            )
+        return Missing(*why) if (why := why_no_disks()) else None
+
+    def equip(self, needs: Collection[Capability]) -> None:
+        """What the faults are made with, as far as it is not there already."""
+        new = frozenset(needs) - self._needs
+        self._needs |= new
+        if Capability.DISK in new:
+            self.progress.step("giving every node a file system of its own")
+        if Capability.CLOCK in new:
+            self.progress.step("giving every node a clock of its own, which makes it slower")
+        if self._network is None and abilities.NETWORK & set(needs):
+            self.progress.step("giving every node a network namespace of its own")
+            self._network = Network(self.name)
 
     @property
     def listeners(self) -> frozenset[str]:
         """As the target names them."""
         return frozenset(self.target.ports)
+
+    def inner_port(self, node_id: int, listener: str) -> int:
+        """Inside as outside."""
+        self.node(node_id)
+        return self._plans[node_id - 1].ports[listener]
+
+    def peer_address(self, node_id: int) -> str:
+        """In its own namespace."""
+        self.node(node_id)
+        if self._network is None:
+            raise self._has_no("network of its own", node_id)
+        return self._network.address(node_id)
+
+    def _place(self, node_id: int) -> Place:
+        self.node(node_id)
+        if self._network is None:
+            raise self._has_no("network of its own", node_id)
+        return self._network.place(node_id)
+
+    def data_dir(self, node_id: int) -> Path:
+        """Where the target says."""
+        self.node(node_id)
+        if self._process.data is None:
+            raise self._has_no("data that can be reached", node_id)
+        return inside(self.node_dir(node_id), self._process.data)
+
+    def disk(self, node_id: int) -> Disk:
+        """In an image file beside the node's directory."""
+        if Capability.DISK not in self._needs:
+            raise self._has_no("disk of its own", node_id)
+        return Disk(self.directory / f"disk-{node_id}", self.data_dir(node_id))
+
+    def set_clock(self, node_id: int, ahead_s: float) -> None:
+        """Through the file that it is read from."""
+        self.node(node_id)
+        if Capability.CLOCK not in self._needs:
+            raise self._has_no("clock of its own", node_id)
+        self._clock(node_id).set(ahead_s)
+
+    def _clock(self, node_id: int) -> Clock:
+        return Clock(find_library() or Path(LIBRARY), self.node_dir(node_id) / "clock", f"{self.name}-{node_id}")
 
     def _bring_up(self) -> None:
         self._tools = self._prepare_tools()
@@ -200,6 +271,11 @@ class LocalCluster(Cluster):
     def _write_files(self, node_id: int) -> None:
         node_dir = self.node_dir(node_id)
         node_dir.mkdir()
+        if Capability.DISK in self._needs:
+            self.disk(node_id).make(self.guard)
+        if Capability.CLOCK in self._needs:
+            for path in self._clock(node_id).shared:
+                self.guard.record(kind="shared", value=str(path))
         values = self._values(node_id, node_dir)
         for name, text in self._process.files.items():
             write_inside(node_dir, name, render(text.lstrip("\n"), values, f"{self.target.name}: {name}"))
@@ -233,12 +309,17 @@ class LocalCluster(Cluster):
             )
         if self._network:
             command = self._network.inside(node_id, command)
+        environment = self._environment(node_id)
+        if Capability.CLOCK in self._needs:
+            clock = self._clock(node_id)
+            clock.prepare()
+            environment |= clock.environment(environment)
         self.guard.keep_supervised()
         with (node_dir / LOG_FILE).open("ab") as log:
             self._children[node_id] = subprocess.Popen(
                 [sys.executable, "-I", "-S", init.__file__, *command],
                 cwd=node_dir,
-                env=self._environment(node_id),
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -11,12 +11,12 @@ import ipaddress
 import json
 import os
 import random
-import shutil
 import subprocess
-import sys
 
+from harness.clusters import abilities
 from harness.errors import CannotHere, ClusterError
 from harness.guard import Guard
+from harness.networks import Namespace, with_system_path
 
 HOST_END = 254
 SWITCH = "br0"
@@ -30,9 +30,9 @@ class Network:
 
     def __init__(self, cluster_name: str) -> None:
         self._tag = f"tg{cluster_name.rpartition('-')[2]}"  # an interface name has at most 15 characters
-        missing = why_not()
+        missing = abilities.why_no_namespaces()
         if missing:
-            raise CannotHere(f"network namespaces are not possible here ({missing[0]})", missing[1])
+            raise CannotHere(f"nodes cannot have networks of their own here ({missing.what})", missing.remedy)
         self._subnet = _free_subnet()
 
     def namespace(self, node_id: int) -> str:
@@ -44,8 +44,12 @@ class Network:
         return str(self._subnet[node_id])
 
     def inside(self, node_id: int, command: list[str]) -> list[str]:
-        """The command, run in the node's namespace."""
-        return ["ip", "netns", "exec", self.namespace(node_id), *command]
+        """The command, run in the node's namespace and in no other: `ip netns exec` would keep copies of all mounts."""
+        return [abilities.which("nsenter") or "nsenter", f"--net={self.place(node_id).namespace}", *command]
+
+    def place(self, node_id: int) -> Namespace:
+        """The node's namespace, for scripts."""
+        return Namespace(f"/run/netns/{self.namespace(node_id)}")
 
     def create(self, guard: Guard, count: int) -> None:
         """A switch, `count` namespaces plugged into it, and the host."""
@@ -70,17 +74,6 @@ class Network:
         _ip(f"{inside}link set {end} up")
 
 
-def why_not() -> tuple[str, str] | None:
-    """What is missing for network namespaces here and how to get it, or nothing."""
-    if sys.platform != "linux":
-        return "they exist on Linux only", "use --cluster docker for partitions"
-    if shutil.which("ip") is None:
-        return "the command `ip` is missing", "install iproute2"
-    if os.geteuid() != 0:
-        return "they need root", "run as root, or use --cluster docker for partitions"
-    return None
-
-
 def _free_subnet() -> ipaddress.IPv4Network:
     """A subnet that no route of this machine leads into."""
     routes = json.loads(_ip("-j -4 route show table all") or "[]")
@@ -92,7 +85,9 @@ def _free_subnet() -> ipaddress.IPv4Network:
 
 
 def _ip(arguments: str) -> str:
-    ran = subprocess.run(["ip", *arguments.split()], capture_output=True, text=True, timeout=10, check=False)
+    ran = subprocess.run(
+        ["ip", *arguments.split()], env=with_system_path(), capture_output=True, text=True, timeout=10, check=False
+    )
     if ran.returncode != 0:
         raise ClusterError(f"`ip {arguments}` failed ({ran.stderr.strip()})", "see `tidegauge doctor`")
     return ran.stdout

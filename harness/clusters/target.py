@@ -73,6 +73,7 @@ class ProcessPart(Model):
     command: tuple[Word, ...] = Field(min_length=1)
     env: dict[VariableName, Word] = {}
     files: dict[FileName, str] = {}
+    data: FileName | None = None  # where it keeps its data, in its directory
 
 
 class ContainerPart(Model):
@@ -83,6 +84,7 @@ class ContainerPart(Model):
     command: tuple[Word, ...] = ()
     env: dict[VariableName, Word] = {}
     files: dict[FileName, str] = {}
+    data: Annotated[str, Field(pattern=r"^/[^\x00]*$")] | None = None  # where it keeps its data, inside
 
     @model_validator(mode="after")
     def _one_way(self) -> ContainerPart:

@@ -195,6 +195,7 @@ class Connection:
             self._saw(exchange, Type.FAIL, "not passed on: a request before it was dropped")
             return
         slot = Slot(exchange)
+        self.proxy.resends.saw(exchange)
         effects = self.proxy.ask(exchange, "on_request")
         self._slots.append(slot)
         self._wait(len(frame))
@@ -236,11 +237,13 @@ class Connection:
             if isinstance(effect, Delay | Hold):
                 await wait_for(effect)
             elif isinstance(effect, Drop | Close):
+                if isinstance(effect, Close) and effect.after is not None:
+                    await self._stall(effect.after, reset=effect.reset)
                 self._drop_request(slot, effect)
                 return
             elif isinstance(effect, Answer):
                 exchange.response = effect.response
-                self._answer(slot)
+                self._answer(slot, news=not effect.is_old)
                 return
             elif isinstance(effect, Changed):
                 frame = b""
@@ -308,16 +311,22 @@ class Connection:
         else:
             self._saw(ghost, Type.INFO, SECOND)
 
+    async def _stall(self, wait: Delay, *, reset: bool) -> None:
+        """Let nothing pass for a while, then cut the client off."""
+        self._mute = True
+        await wait_for(wait)
+        self.client.close(reset=reset)
+
     def _drop_request(self, slot: Slot, effect: Drop | Close) -> None:
         slot.done, slot.type = True, Type.FAIL
         slot.then = effect.then if isinstance(effect, Drop) else "reset" if effect.reset else "close"
         self._deaf = True  # nothing behind a lost packet arrives either, nor over a connection that is closed
         self._flush()
 
-    def _answer(self, slot: Slot) -> None:
+    def _answer(self, slot: Slot, *, news: bool = True) -> None:
         """In the broker's place."""
         if slot.answerable:
-            slot.payload = self.proxy.encoded(slot.exchange)
+            slot.payload = self.proxy.encoded(slot.exchange, news=news)
         else:  # nobody waits for it, and a client would take it for the answer to something else
             slot.exchange.response, slot.type = None, Type.INFO
         slot.done = True

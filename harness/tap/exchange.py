@@ -9,7 +9,7 @@ the response has come from the broker. It looks at the decoded messages, may cha
     Answer(response)      (requests) answer in the broker's place, in the order of the connection
     Duplicate(frame)      (requests) the broker gets it twice; the second answer is swallowed
     Swap(0.5)             (requests) the next request of this connection overtakes it, if one comes within that time
-    Close(reset)          end the connection with the client
+    Close(reset, after)   end the connection with the client, at once or after a time in which nothing passes
     CHANGED               the message was changed in place and has to be encoded anew
 
 Kafka's clients expect answers in the order of their requests. So one that is dropped in silence takes everything behind
@@ -22,6 +22,7 @@ brokers' own.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -37,6 +38,7 @@ class Delay:
     """Wait before it goes on."""
 
     seconds: float
+    unless: asyncio.Event | None = dataclasses.field(default=None, compare=False)  # ends the wait
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Answer:
     """A response of ours."""
 
     response: Any
+    is_old: bool = False  # a broker gave it, but not now: where it says that brokers are is no news
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class Close:
     """The connection with the client ends, in order or by a reset."""
 
     reset: bool = False
+    after: Delay | None = None  # (requests) nothing passes for that long before
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ Like a worker it reads one line of JSON from standard input (`TapConfig`), then 
 standing to standard output. It ends when it is told to stop, and when whoever started it is gone; never at Ctrl-C,
 which is the runner's.
 
-Control: {"stop": true}, {"bend": {a rule}}, {"unbend": NAME}, {"release": NAME}.
+Control: {"stop": true}, {"bend": {a rule}}, {"unbend": NAME}, {"release": NAME}. A rule takes the place of one of its
+name. What is said afterwards tells how many lines were read by then.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class _Process:
         self.proxy = Proxy(self.seer, World(TopicNames(), {}), tls)
         self.stopped = asyncio.Event()
         self._unread = b""
+        self._lines = 0  # of control, so far
 
     async def run(self) -> None:
         """Until told to stop."""
@@ -128,6 +130,10 @@ class _Process:
             "not_understood": counts.not_understood + self.seer.not_understood,
             "unknown_apis": self.seer.unknown_apis,
             "refused": counts.refused,
+            "lines": self._lines,
+            "rules": [bend.name for bend in self.proxy.bends if isinstance(bend, RuleBend)],
+            "acted": self.proxy.acted,
+            "resent": self.proxy.resends.counts,
             "idle": self.proxy.idle,
             "troubles": counts.troubles,
         }
@@ -144,6 +150,7 @@ class _Process:
             return
         *lines, self._unread = (self._unread + chunk).split(b"\n")
         for line in lines:
+            self._lines += 1
             try:
                 self._take(json.loads(line))
             except (ValueError, TypeError, TidegaugeError) as error:
@@ -154,14 +161,18 @@ class _Process:
             self.stopped.set()
         if "bend" in message:
             for bend in bends((parse(Rule, message["bend"], "a rule"),), self.config.seed):
-                self.proxy.bend(bend)
+                self._unbend(bend.name)
+                self.proxy.bend(bend, late=True)
         if name := message.get("release"):
             for bend in self._named(name):
                 bend.release()
         if name := message.get("unbend"):
-            for bend in self._named(name):
-                bend.cancel()
-            self.proxy.unbend(name)
+            self._unbend(name)
+
+    def _unbend(self, name: str) -> None:
+        for bend in self._named(name):
+            bend.cancel()
+        self.proxy.unbend(name)
 
     def _named(self, name: str) -> list[RuleBend]:
         return [bend for bend in self.proxy.bends if isinstance(bend, RuleBend) and bend.name == name]

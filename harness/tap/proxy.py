@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from harness.tap import addresses, codec
@@ -15,6 +17,7 @@ from harness.tap.codec import Api, Garbled
 from harness.tap.connection import Connection
 from harness.tap.exchange import UNNOTICED, Answer, Bend, Close, Drop, Effect, Exchange, World
 from harness.tap.frames import Budget
+from harness.tap.resends import Resends
 from harness.tap.seeing import Seer
 
 LOOPBACK = "127.0.0.1"
@@ -66,9 +69,11 @@ class Proxy:
         self.budget = Budget()
         self.taps: list[Tap] = []
         self.connections: set[Connection] = set()
+        self.acted: Counter[str] = Counter()  # exchanges that were bent, by who did it
+        self.resends = Resends()
         self._bends: list[Bend] = []
         self._by_api: dict[int, tuple[Bend, ...]] = {}
-        self._acted: set[str] = set()
+        self._late: set[str] = set()  # the names of bends that came while it ran
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -96,8 +101,8 @@ class Proxy:
         loop = asyncio.get_running_loop()
         self._servers.append(await loop.create_server(lambda: Connection(self, tap).client, sock=tap.listener))
 
-    def locate(self, node: int, host: str, port: int) -> tuple[str, int]:
-        """The tap of a broker that an answer names; a new one when there is none."""
+    def locate(self, node: int, host: str, port: int, *, news: bool = True) -> tuple[str, int]:
+        """The tap of a broker that an answer names; a new one when there is none. Only news tell that it has moved."""
         tap = next((each for each in self.taps if each.node == node), None)
         if tap is None:
             tap = next((t for t in self.taps if t.node == UNKNOWN_NODE and t.upstream == (host, port)), None)
@@ -109,7 +114,7 @@ class Proxy:
                 tap.discovered = True
             tap.node = node
             self.world.nodes[node] = tap.upstream
-        elif tap.discovered and tap.upstream != (host, port):
+        elif news and tap.discovered and tap.upstream != (host, port):
             tap.upstream = self.world.nodes[node] = (host, port)  # it has moved
         return LOOPBACK, tap.port
 
@@ -124,10 +129,12 @@ class Proxy:
 
     # bends
 
-    def bend(self, bend: Bend) -> None:
-        """From now on this is asked, after those that are there."""
+    def bend(self, bend: Bend, *, late: bool = False) -> None:
+        """From now on this is asked, after those that are there; a late one has come while the taps were at work."""
         self._bends.append(bend)
         self._by_api.clear()
+        if late:
+            self._late.add(bend.name)
 
     def unbend(self, name: str) -> None:
         """No longer."""
@@ -141,8 +148,8 @@ class Proxy:
 
     @property
     def idle(self) -> list[str]:
-        """Those that have not done anything so far."""
-        return [bend.name for bend in self._bends if bend.name not in self._acted]
+        """Those that have been there from the beginning and not done anything so far."""
+        return [bend.name for bend in self._bends if not self.acted[bend.name] and bend.name not in self._late]
 
     def wanting(self, api: int) -> tuple[Bend, ...]:
         """Those that want to be asked about this API."""
@@ -169,7 +176,8 @@ class Proxy:
                 if bend.name not in exchange.bent and any(effect != UNNOTICED for effect in found):
                     self.counts.bent += not exchange.bent
                     exchange.bent.append(bend.name)
-                    self._acted.add(bend.name)
+                    self.acted[bend.name] += 1
+                    self.resends.bent(exchange, bend.name, found)
                 if any(isinstance(effect, Drop | Close | Answer) for effect in found):
                     break  # nothing is left for the others
         return effects
@@ -185,13 +193,13 @@ class Proxy:
                     self.counts.trouble(f"{', '.join(exchange.bent)} could not be carried out: {error}")
         return frame
 
-    def encoded(self, exchange: Exchange, unchanged: bytes | None = None) -> bytes:
+    def encoded(self, exchange: Exchange, unchanged: bytes | None = None, *, news: bool = True) -> bytes:
         """The response with the taps' addresses."""
         exchange.put_answers()
         addresses.learn(exchange, self.world.names)
         for name in addresses.unreadable(exchange):
             self.counts.trouble(f"brokers speak versions of {name} that the tap cannot read: clients may pass it")
-        with addresses.rewritten(exchange, self.locate) as changed:
+        with addresses.rewritten(exchange, partial(self.locate, news=news)) as changed:
             if unchanged is not None and not changed:
                 return unchanged
             return codec.encode_response(exchange.response, exchange.header.correlation, exchange.api, exchange.version)

@@ -7,6 +7,7 @@ import fnmatch
 import random
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from harness.tap import vocabulary as words
 from harness.tap.codec import Api, Garbled, Part
@@ -26,6 +27,7 @@ from harness.tap.exchange import (
 )
 from harness.tap.rules import Rule
 from harness.tap.sessions import sessionless
+from harness.tap.stale import Told
 
 BY_PARTITION = frozenset({Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS})  # what `answer_part` is for
 LENGTH_BYTES = 4
@@ -55,8 +57,10 @@ class RuleBend(Bend):
         self._picks_parts = bool(rule.topic or self._partitions)
         self._reads_parts = self._picks_parts or self._error is not None or rule.action == "rewrite"
         self._changes = {api: words.changes(api, rule.fields) for api in self.apis} if rule.fields else {}
-        self._always = _always(rule)
         self._gate = asyncio.Event()
+        self._gone = asyncio.Event()  # it was taken back: what it delays need not wait any longer
+        self._always = _always(rule, self._gone)
+        self._told = Told()
         self._free_at = 0.0  # when a throttled line has room again
 
     def on_request(self, exchange: Exchange) -> Effects:
@@ -77,6 +81,8 @@ class RuleBend(Bend):
 
     def on_response(self, exchange: Exchange) -> Effects:
         """The broker answered this."""
+        if self.rule.action == "stale":
+            self._learn(exchange)
         if self.rule.acts_on != "response" or not self._concerns(exchange):
             return NOTHING
         try:
@@ -98,6 +104,7 @@ class RuleBend(Bend):
     def cancel(self) -> None:
         """Match nothing from now on, and let go what is held."""
         self.cancelled = True
+        self._gone.set()
         self.release()
 
     @property
@@ -157,20 +164,24 @@ class RuleBend(Bend):
     def _effects(self, exchange: Exchange, parts: list[Part]) -> Effects:
         match self.rule.action:
             case "delay":
-                return self._delay()
+                effects = self._delay()
             case "throttle":
-                return self._throttle(exchange)
+                effects = self._throttle(exchange)
             case "hold":
-                return self._hold()
+                effects = self._hold()
             case "answer":
-                return self._answer(exchange, parts)
+                effects = self._answer(exchange, parts)
             case "rewrite":
-                return self._rewrite(exchange, parts)
-        return self._always
+                effects = self._rewrite(exchange, parts)
+            case "stale":
+                effects = self._recall(exchange)
+            case _:
+                effects = self._always
+        return effects
 
     def _delay(self) -> Effects:
         by, jitter = self.rule.by or 0.0, self.rule.jitter or 0.0
-        return (Delay(by + self._chance.uniform(-jitter, jitter) if jitter else by),)
+        return (Delay(by + self._chance.uniform(-jitter, jitter) if jitter else by, self._gone),)
 
     def _hold(self) -> Effects:
         if self._gate.is_set():
@@ -183,7 +194,17 @@ class RuleBend(Bend):
         assert self.rule.rate is not None  # the rule was checked
         now = self._clock()
         self._free_at = max(now, self._free_at) + (LENGTH_BYTES + len(frame or b"")) / self.rule.rate
-        return (Delay(self._free_at - now),)
+        return (Delay(self._free_at - now, self._gone),)
+
+    def _learn(self, exchange: Exchange) -> None:
+        """What a node answers to that which the rule is about, for the next one who asks the same."""
+        with suppress(Garbled):
+            if self._concerns(exchange) and (not self._picks_parts or self._those(exchange.asked())):
+                self._told.learn(exchange)
+
+    def _recall(self, exchange: Exchange) -> Effects:
+        old = self._told.recall(exchange)
+        return NOTHING if old is None else (Answer(old, is_old=True),)
 
     def _answer(self, exchange: Exchange, parts: list[Part]) -> Effects:
         assert self.rule.with_ is not None  # the rule was checked
@@ -211,7 +232,7 @@ def _pattern(written: str) -> re.Pattern[str] | None:
     return re.compile(fnmatch.translate(written)) if written else None
 
 
-def _always(rule: Rule) -> Effects:
+def _always(rule: Rule, gone: asyncio.Event) -> Effects:
     """The effects of actions that are the same for every exchange."""
     match rule.action:
         case "drop-request" | "drop-response":
@@ -221,5 +242,5 @@ def _always(rule: Rule) -> Effects:
         case "reorder":
             return (Swap() if rule.at_most is None else Swap(rule.at_most),)
         case "close" | "reset":
-            return (Close(reset=rule.action == "reset"),)
+            return (Close(rule.action == "reset", None if rule.by is None else Delay(rule.by, gone)),)
     return NOTHING

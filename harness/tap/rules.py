@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Side = Literal["request", "response"]
 Action = Literal[
     "delay", "throttle", "hold", "drop-request", "drop-response", "duplicate-request", "reorder", "close", "reset",
-    "answer", "rewrite",
+    "answer", "rewrite", "stale",
 ]  # fmt: skip
 
 
@@ -60,10 +60,11 @@ ACTIONS: dict[str, _Kind] = {
     "drop-response": _Kind("response", frozenset({"then"})),
     "duplicate-request": _Kind("request"),
     "reorder": _Kind("request", frozenset({"at_most"})),
-    "close": _Kind("request", of_everything=True),
-    "reset": _Kind("request", of_everything=True),
+    "close": _Kind("request", frozenset({"by"}), of_everything=True),
+    "reset": _Kind("request", frozenset({"by"}), of_everything=True),
     "answer": _Kind("request", frozenset({"with_"}), frozenset({"with_"})),
     "rewrite": _Kind("response", frozenset({"fields"}), frozenset({"fields"})),
+    "stale": _Kind("request"),
 }
 _OWN_KEYS = frozenset().union(*(kind.takes for kind in ACTIONS.values()))
 
@@ -119,7 +120,7 @@ class Rule(Model):
     ] = "always"
 
     side: Annotated[Side | None, Field(description="Of delay, throttle and hold: which way.")] = None
-    by: Annotated[Duration | None, Field(description="Of delay: how long.")] = None
+    by: Annotated[Duration | None, Field(description="Of delay, close and reset: how long.")] = None
     jitter: Annotated[Duration | None, Field(description="Of delay: up to so much less or more.")] = None
     rate: Annotated[Rate | None, Field(description="Of throttle: bytes per second for all that match.")] = None
     at_most: Annotated[Duration | None, Field(description="Of hold and reorder: how long at most.")] = None

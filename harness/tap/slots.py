@@ -55,11 +55,12 @@ def find(slots: Iterable[Slot], correlation: int | None) -> tuple[Slot | None, l
 
 async def wait_for(effect: Delay | Hold) -> None:
     """As long as it says."""
-    if isinstance(effect, Delay):
-        await asyncio.sleep(effect.seconds)
+    gate, seconds = (effect.unless, effect.seconds) if isinstance(effect, Delay) else (effect.gate, effect.at_most_s)
+    if gate is None:
+        await asyncio.sleep(seconds)
     else:
         with suppress(TimeoutError):
-            await asyncio.wait_for(effect.gate.wait(), effect.at_most_s)
+            await asyncio.wait_for(gate.wait(), seconds)
 
 
 def expects_answer(exchange: Exchange) -> bool:

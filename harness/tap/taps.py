@@ -2,11 +2,15 @@
 
 A tap that dies takes every connection with it. Another one is started in its place, on the same ports, so that the run
 comes to its end; what passed meanwhile was not recorded, so the verdict can no longer be `valid`.
+
+Several threads use it: the one that runs the load watches it, the one that runs the faults bends what passes. A rule is
+sent to the process at once, and to the one that takes its place.
 """
 
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +26,7 @@ from harness.tap.rules import Rule
 
 START_TIMEOUT_S = 60.0
 FINISH_TIMEOUT_S = 10.0
+TELL_TIMEOUT_S = 5.0
 REPLACED_AT_MOST = 5
 POLL_S = 0.02
 COUNTS = ("connections", "exchanges", "bent", "not_understood", "unknown_apis", "refused")
@@ -56,11 +61,16 @@ class TapProcess(Child):
         self.detail = ""
         self.taps: list[TapPlace] = []
         self.counts = dict.fromkeys(COUNTS, 0)
-        self.idle: list[str] = []  # rules and broken brokers that have bent nothing so far
+        self.acted: dict[str, int] = {}  # exchanges that were bent, by who did it
+        self.resent: dict[str, int] = {}  # batches that came again after that
+        self.rules: list[str] = []  # that are there
+        self.idle: list[str] = []  # rules and broken brokers of the scenario that have bent nothing so far
         self.troubles: list[str] = []
+        self._told = self._taken = 0  # lines of control, here and there
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """One after the other: of two rules none may take the other's place."""
+        self._told += 1
         self.unsent += line(message)
         self.hear()
 
@@ -70,8 +80,17 @@ class TapProcess(Child):
         if self.state != FAILED:
             self.taps = [TapPlace(**tap) for tap in status["taps"]]
             self.counts = {name: int(status[name]) for name in COUNTS}
+            self.acted = {str(name): int(count) for name, count in status["acted"].items()}
+            self.resent = {str(name): int(count) for name, count in status["resent"].items()}
+            self.rules = [str(name) for name in status["rules"]]
             self.idle = [str(name) for name in status["idle"]]
             self.troubles = [str(sentence) for sentence in status["troubles"]]
+            self._taken = int(status["lines"])
+
+    @property
+    def obeyed(self) -> bool:
+        """Whether what it last said was said after it had done all that it was told."""
+        return self._taken == self._told
 
 
 class Taps:
@@ -91,6 +110,7 @@ class Taps:
         self._processes: list[TapProcess] = []
         self._bends: dict[str, dict[str, Any]] = {}  # rules that came later, by name
         self._finished = False
+        self._lock = threading.RLock()  # whoever talks to a process, or puts another one in its place
         self.lost = False  # it died, and nothing could be put in its place
         self.deaths: list[str] = []
 
@@ -111,17 +131,23 @@ class Taps:
 
     def address(self, node: int) -> str:
         """Where clients find this broker."""
-        return next(tap.address for tap in self.current.taps if tap.node == node)
+        with self._lock:
+            return next(tap.address for each in reversed(self._processes) for tap in each.taps if tap.node == node)
 
     def prepare(self) -> None:
         """Start the process, which takes a moment to load; it does nothing before `start`."""
-        number = FIRST_TAP + len(self._processes)
-        self._note(number)
-        popen = start("harness.tap.process", self._environment, self._logs / f"tap-{number}.log")
-        self._processes.append(TapProcess(popen, b""))
+        with self._lock:
+            number = FIRST_TAP + len(self._processes)
+            self._note(number)
+            popen = start("harness.tap.process", self._environment, self._logs / f"tap-{number}.log")
+            self._processes.append(TapProcess(popen, b""))
 
     def start(self) -> None:
         """Tell it what to do, and wait until it listens."""
+        with self._lock:
+            self._start()
+
+    def _start(self) -> None:
         number = FIRST_TAP + len(self._processes) - 1
         process = self.current
         config = self._config(number)
@@ -145,6 +171,10 @@ class Taps:
 
     def watch(self) -> list[str]:
         """Look after it; a sentence for each thing that happened."""
+        with self._lock:
+            return self._watch()
+
+    def _watch(self) -> list[str]:
         self.current.hear()
         if self._finished or self.lost or not self.current.over:
             return []
@@ -165,30 +195,66 @@ class Taps:
         return happened
 
     def bend(self, rule: Rule) -> None:
-        """From now on; a tap that takes this one's place does the same."""
-        self._bends[rule.title] = rule.model_dump(mode="json", by_alias=True, exclude_none=True)
-        self.current.tell({"bend": self._bends[rule.title]})
+        """From now on, instead of a rule of the same name; a tap that takes this one's place does the same."""
+        with self._lock:
+            self._bends[rule.title] = rule.model_dump(mode="json", by_alias=True, exclude_none=True)
+            self._tell({"bend": self._bends[rule.title]})
 
     def unbend(self, name: str) -> None:
         """No longer; what the rule holds goes on."""
-        self._bends.pop(name, None)
-        self.current.tell({"unbend": name})
+        with self._lock:
+            self._bends.pop(name, None)
+            self._tell({"unbend": name})
 
     def release(self, name: str) -> None:
         """Let go what a rule holds; it holds nothing from now on."""
-        self._bends.pop(name, None)
-        self.current.tell({"release": name})
+        with self._lock:
+            self._bends.pop(name, None)
+            self._tell({"release": name})
+
+    def acted(self, name: str) -> int:
+        """How many exchanges the rule has bent, as far as the processes have said; known after it is gone, too."""
+        with self._lock:
+            _hear(self._processes)
+            return sum(each.acted.get(name, 0) for each in self._processes)
+
+    def resent(self, name: str) -> int:
+        """How many batches clients have sent again after the rule had lost, held or doubled them."""
+        with self._lock:
+            _hear(self._processes)
+            return sum(each.resent.get(name, 0) for each in self._processes)
+
+    def is_bent(self, name: str) -> bool:
+        """Whether the rule is at work, or may be because the process has not said since that it is gone."""
+        with self._lock:
+            _hear(self._processes)
+            if self._finished or self.lost:
+                return False
+            current = self.current
+            return name in self._bends or (not current.over and (name in current.rules or not current.obeyed))
+
+    def _tell(self, message: Mapping[str, Any]) -> None:
+        """Now, if it listens; one that is yet to start is told all rules at its start."""
+        process = self.current
+        if not process.taps:
+            return
+        process.tell(message)
+        deadline = time.monotonic() + TELL_TIMEOUT_S
+        while process.unsent and not process.over and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            process.hear()
 
     def stop(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
         """Have it close its history, and leave none behind."""
-        if self._finished or not self._processes:
-            return
-        self.watch()
-        self._finished = True
-        stop_all(self._processes, timeout_s, lambda: _hear(self._processes))
-        last = self.current
-        if last.state != ENDED or last.popen.returncode:
-            self.deaths.append(f"the tap ended with {how_it_ended(last.popen.returncode or 0)}, not in order")
+        with self._lock:
+            if self._finished or not self._processes:
+                return
+            self.watch()
+            self._finished = True
+            stop_all(self._processes, timeout_s, lambda: _hear(self._processes))
+            last = self.current
+            if last.state != ENDED or last.popen.returncode:
+                self.deaths.append(f"the tap ended with {how_it_ended(last.popen.returncode or 0)}, not in order")
 
 
 def _hear(processes: Sequence[TapProcess]) -> None:

@@ -79,6 +79,8 @@ def test_a_fault_bites_and_heals(cluster: Cluster, topic: str, tmp_path: Path, f
     assert stages == [FaultStage.INJECTED, FaultStage.BIT, FaultStage.UNDONE]
     bite = outcome.bit
     assert bite is not None
+    assert bite.partition is not None
+    assert bite.leader_epoch is not None
     was = before[topic, bite.partition]
     assert bite.node == was.leader
     assert bite.leader in set(was.isr) - {was.leader}

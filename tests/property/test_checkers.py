@@ -125,7 +125,7 @@ def _write_answer(rows: Rows, event: Event, common: dict[str, int]) -> None:
     names = ["api", "node", "partition", "error"]
     if event["what"] == "exchange":
         names.append("type")
-        told = {"leader_epoch": event["epoch"]} if event["api"] == 1 else {}
+        told = {"leader_epoch": event["epoch"]} if event["api"] in {1, 2} else {}
         shown |= {"api_version": event["version"], **told}
     kind, who = (Kind.EXCHANGE, "t1") if event["what"] == "exchange" else (Kind.PROBE, "n1")
     rows.add(kind, who, **{name: event[name] for name in names}, **shown, **common)
@@ -220,9 +220,15 @@ def _answers(rows: Rows) -> Iterator[Event]:
             yield {**row, "scope": "everywhere", "told": None}
     for row in rows.events[Kind.EXCHANGE]:
         if not row["error"] and row["type"] == Type.OK:
-            told = row["leader_epoch"] if row["api"] == 1 else None
-            of_leader = told is not None and row["api_version"] == 10
+            told = row["leader_epoch"] if row["api"] in {1, 2} else None
+            of_leader = told is not None and row["api"] == 1 and row["api_version"] == 10
             yield {**row, "scope": "everywhere" if of_leader else row["node"], "told": told}
+
+
+def _change(answer: Event, higher: Event) -> str:
+    """What lies between answers of two eras."""
+    told = None not in (answer["told"], higher["told"])
+    return "older epoch" if told and higher["told"] > answer["told"] else "epoch rose"
 
 
 def _regressions(rows: Rows) -> set[tuple[Any, ...]]:
@@ -254,10 +260,10 @@ def _regressions(rows: Rows) -> set[tuple[Any, ...]]:
             if not higher:
                 continue
             settled = [row for row in higher if era(answer) is not None and era(row) == era(answer)]
-            change = "one epoch" if settled else "epoch rose"
+            most = max(settled or higher, key=lambda row: (row["shown"], row["time"], row["node"]))
+            change = "one epoch" if settled else _change(answer, most)
             if answer["told"] is None and not epochs[topic, partition]:
                 change = "epoch unknown"
-            most = max(settled or higher, key=lambda row: (row["shown"], row["time"], row["node"]))
             scope = "same node" if most["node"] == answer["node"] else "across nodes"
             name = "watermark-regression" if api == 1 else "end-offset-regression"
             key = (name, topic, partition, answer["node"], change, scope)
@@ -297,7 +303,8 @@ def test_spark_finds_what_the_definitions_say(spark: SparkSession, seed: int) ->
     assert delivered == _of_acknowledgements(rows) | _of_values(rows) | _of_offsets(rows)
     assert fallen == _regressions(rows)
     assert {name for name, *_ in delivered} == PLANTED
-    assert len({(change, scope) for _, _, _, _, change, scope, _ in fallen}) == 3 * 2
+    assert {change for *_, change, _, _ in fallen} == {"one epoch", "older epoch", "epoch rose", "epoch unknown"}
+    assert {scope for *_, scope, _ in fallen} == {"same node", "across nodes"}
 
 
 @settings(max_examples=2)

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import itertools
+import json
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemesis.schedule import Plan, Slot, slots
+from nemesis.schedule import Plan, Slot, recorded, slots
 
 TENTHS = st.integers(1, 200).map(lambda tenths: tenths / 10)
 
 
+NAMES = ["leader-move", "leader-kill", "pause"]
+
+
 @st.composite
 def some_plans(draw: st.DrawFn) -> Plan:
-    """A plan that has a turn within 60 s."""
-    for_s = draw(TENTHS)
-    settings = {
-        "fault": draw(st.sampled_from(["leader-move", "leader-kill"])),
-        "after": draw(TENTHS),
-        "every": round(for_s + draw(TENTHS), 6),
-        "for": for_s,
-        "times": draw(st.none() | st.integers(1, 5)),
+    """A plan that has a turn within 60 s, of any of the three forms."""
+    for_s = sorted([draw(TENTHS), draw(TENTHS)])
+    settings: dict[str, Any] = {
+        "fault": draw(st.sampled_from(NAMES) | st.lists(st.sampled_from(NAMES), min_size=1, unique=True)),
+        "for": draw(st.sampled_from([for_s, for_s[1]])),
     }
-    return Plan.model_validate(settings)
+    form = draw(st.sampled_from(["every", "quiet", "at"]))
+    if form == "at":
+        first_s = draw(TENTHS)
+        return Plan.model_validate({**settings, "at": [first_s, round(first_s + for_s[1], 6)]})
+    settings |= {"after": draw(TENTHS), "times": draw(st.none() | st.integers(1, 5))}
+    if form == "quiet":
+        return Plan.model_validate({**settings, "quiet": draw(st.sampled_from([for_s, for_s[0], 0]))})
+    return Plan.model_validate({**settings, "every": round(for_s[1] + draw(TENTHS), 6)})
 
 
 PLANS = st.lists(some_plans(), min_size=1, max_size=4)
@@ -46,11 +55,20 @@ def test_slots_are_in_order_and_in_time(plans: list[Plan], seed: int) -> None:
 
 @given(PLANS, SEEDS)
 def test_turns_of_one_plan_do_not_overlap(plans: list[Plan], seed: int) -> None:
-    """The next begins when the one before is over."""
+    """The next begins when the one before is over; each is a fault of the plan, and lasts as long as it may."""
     for plan in plans:
         found = slots([plan], 60, seed)
         assert all(a.end_s <= b.start_s for a, b in itertools.pairwise(found))
         assert plan.times is None or len(found) <= plan.times
+        assert {slot.fault for slot in found} <= set(plan.faults)
+        assert all(slot.end_s - slot.start_s <= plan.longest_s + 1e-6 for slot in found)
+
+
+@given(PLANS, SEEDS)
+def test_what_was_recorded_is_the_same_again(plans: list[Plan], seed: int) -> None:
+    """Through JSON."""
+    found = slots(plans, 60, seed)
+    assert recorded(json.loads(json.dumps([vars(slot) for slot in found]))) == found
 
 
 @given(PLANS, SEEDS)

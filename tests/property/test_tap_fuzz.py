@@ -64,6 +64,9 @@ RULES = (
     Rule(action="rewrite", api=("Fetch",), topic="orders", fields={"high_watermark": "-5"}),
     Rule(action="rewrite", api=("Produce",), fields={"base_offset": "+9223372036854775807"}),
     Rule(action="drop-response", api=("Metadata", "Fetch", "Produce"), error="NOT_LEADER_OR_FOLLOWER"),
+    Rule(action="stale", api=("Metadata", "Fetch", "Produce", "OffsetFetch")),
+    Rule(action="stale", api=("Metadata", "Fetch"), topic="orders", name="stale orders"),
+    Rule(action="close", api=("Produce",), topic="bills", by=0.0),
     Rule(action="delay", api=("OffsetFetch", "AddPartitionsToTxn", "OffsetCommit"), partition=(0,), by=0.0),
 )
 

@@ -31,6 +31,9 @@ RULES = (
     Rule(action="answer", api=("Produce", "Fetch"), topic="*", partition=(1,), with_="NOT_LEADER_OR_FOLLOWER"),
     Rule(action="rewrite", api=("Fetch",), fields={"high_watermark": "-5"}),
     Rule(action="duplicate-request", api=("ListOffsets", "Metadata")),
+    Rule(action="hold", api=("Produce",), at_most=0.0),
+    Rule(action="stale", api=("Metadata", "FindCoordinator", "ApiVersions")),
+    Rule(action="close", api=("Produce",), topic="closed", by=0.0),
     Rule(action="delay", api=("FindCoordinator",), by=0.0),
 )
 REAL = [
@@ -46,6 +49,7 @@ REAL = [
     frames.request_frame(Api.SASL_HANDSHAKE, 0, mechanism="PLAIN"),
     QUESTION,
 ]
+CLOSING = frames.produce({"closed": [0]})
 BLINDING = [frame for frame in REAL if codec.read_header(frame)[:2] == (Api.SASL_HANDSHAKE, 0)]
 NONSENSE = ("could not be carried out", "that the tap cannot read", "SaslHandshake 0")  # all that chance may bring
 
@@ -177,7 +181,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, PATIENCE_S))
 
 
-WHOLE = st.sampled_from(REAL)
+WHOLE = st.sampled_from([*REAL, CLOSING])
 FLIPPED = st.builds(frames.flip, WHOLE, st.lists(st.integers(0, 8 * 300), min_size=1, max_size=4))
 TORN = st.builds(lambda frame, at: framed(frame)[: at % len(frame)], WHOLE, st.integers(1, 300))
 LENGTHS = st.sampled_from([-1, -(2**31), 2**31 - 1, REQUEST_AT_MOST + 1, REQUEST_AT_MOST, 3])

@@ -14,7 +14,7 @@ from checkers.engine import check
 from checkers.frame import History
 from checkers.results import CheckResults, Finding
 from checkers.warm_up import warm_up
-from harness.history import Kind
+from harness.history import F, Kind, Type
 from tests.histories import Rows, spark_session, told, write
 
 if TYPE_CHECKING:
@@ -288,6 +288,12 @@ TAGS = {
     "epoch rose, across nodes, as the answers themselves say": """n1 metadata ─ epoch 3
         n1 fetch ─ @7 epoch 3
         n2 fetch ─ @6 epoch 4""",
+    "older epoch, across nodes, of a leader that does not know its successor": """n1 metadata ─ epoch 3
+        n1 list ─ @7 epoch 4
+        n2 list ─ @6 epoch 3""",
+    "epoch rose, across nodes, of a successor that shows less": """n1 metadata ─ epoch 3
+        n1 list ─ @7 epoch 3
+        n2 list ─ @6 epoch 4""",
     "one epoch, same node": """n1 metadata ─ epoch 3
         n1 fetch ─ @7
         n1 fetch ─ @6""",
@@ -543,3 +549,13 @@ def test_figures_and_coverage_come_with_the_same_job(spark: SparkSession, tmp_pa
     assert covered.probes == [{"api": 1, "node": 1, "asked": 2, "answered": 1}]
     assert covered.finals_complete == 1
     assert covered.finals_incomplete == [{"topic": "t0", "partition": 1, "final_offset": 1, "final_end": 2}]
+
+
+def test_a_consumer_that_was_killed_did_not_wait(spark: SparkSession, tmp_path: Path) -> None:
+    """Sealing ends its open poll with the history, and it was there for no time of that."""
+    rows = Rows()
+    write(rows, 0, "p1 send a ─ ok 0@0 [10..11]\np1 send b ─ ok 0@1 [21..22]\nc1 poll ─ 0@0:a [11..12]")
+    rows.add(Kind.COMPLETE, "c1", f=F.POLL, type=Type.INFO, invoked=12 * 10**9, time=60 * 10**9)
+    results = check(spark, rows.store(tmp_path))
+    assert (results.failures, results.figures.stalls) == ([], [])
+    assert results.coverage.operations["poll"] == {"ok": 1, "info": 1}

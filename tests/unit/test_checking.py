@@ -1,13 +1,17 @@
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness import checking
 from harness.checking import facts_of
-from harness.history import Recorder
+from harness.history import F, Kind, Recorder
 from harness.seal import open_history
 from harness.sources import segment_path
+from harness.store import Run
+from harness.verdict import PlannedFault
 
 FACTS: dict[str, Any] = {
     "state": "finished",
@@ -40,6 +44,82 @@ def test_a_process_that_left_nothing_is_missed(tmp_path: Path) -> None:
     assert lacking.damage == ["process 3 (consumer) left no history"]
     assert lacking.has_holes
     assert lacking.damaged_processes == {3}
+
+
+def killed(run: Path, process: int, content: bytes = b"") -> None:
+    """A producer that recorded a send and died, with more bytes of some kind in its segment."""
+    recorder = Recorder(segment_path(run, process), process, {"role": "producer"})
+    recorder.begin(F.SEND, topic=0, partition=0)
+    with segment_path(run, process).open("ab") as segment:
+        segment.write(content)
+
+
+def stored(run: Path, **facts: Any) -> Run:
+    """A run in the store."""
+    made = Run(run)
+    made.update(**FACTS, **facts)
+    return made
+
+
+@pytest.mark.parametrize("torn", [b"", b"TGS1 and no more"])
+def test_the_end_of_a_process_that_was_killed_on_purpose_is_not_missed(tmp_path: Path, torn: bytes) -> None:
+    """Its open operations are `info`, nothing is damaged, and its segment is gone as the others are."""
+    killed(tmp_path, 2, torn)
+    sealed = checking._open(stored(tmp_path, killed_on_purpose=[2]))
+    assert (sealed.damage, sealed.damaged_processes, sealed.has_holes) == ([], frozenset(), False)
+    assert sealed.rows[Kind.COMPLETE] == 1
+    assert not (tmp_path / "segments").exists()
+
+
+@pytest.mark.parametrize("others", [[], [3], None, "2", [None]])
+def test_the_end_of_any_other_process_is(tmp_path: Path, others: Any) -> None:
+    """Whoever it was."""
+    killed(tmp_path, 2)
+    sealed = checking._open(stored(tmp_path, killed_on_purpose=others))
+    assert sealed.damage == ["0002.segment ends without its last frame: its process was killed"]
+    assert sealed.damaged_processes == {2}
+
+
+def test_what_was_lost_before_the_end_stays_lost(tmp_path: Path) -> None:
+    """No kill tears a segment in its middle."""
+    killed(tmp_path, 2)
+    path = segment_path(tmp_path, 2)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:20] + b"?" + whole[21:])
+    sealed = checking._open(stored(tmp_path, killed_on_purpose=[2]))
+    assert sealed.damage
+    assert sealed.has_holes
+
+
+@pytest.mark.parametrize("content", [None, b"", b"TGS1"])
+def test_a_process_that_was_killed_before_it_wrote_anything_is_not_missed(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    """On purpose, that is; otherwise absence proves nothing."""
+    Recorder(segment_path(tmp_path, 3), 3, {"role": "consumer"}).close()
+    if content is not None:
+        segment_path(tmp_path, 2).write_bytes(content)
+    started = {"2": "producer", "3": "consumer"}
+    for purpose in ([2], []):
+        run = stored(tmp_path, processes=started, killed_on_purpose=purpose)
+        segments = {path: path.read_bytes() for path in (tmp_path / "segments").iterdir()}
+        known = checking._without_the_missing(checking._open(run), run.facts)
+        assert (known.has_holes, bool(known.damage)) == (not purpose, not purpose)
+        shutil.rmtree(tmp_path / "history")
+        (tmp_path / "segments").mkdir(exist_ok=True)
+        for path, was in segments.items():
+            path.write_bytes(was)
+
+
+def test_the_verdict_knows_what_faults_may_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their classes; one that nobody knows may change leaders."""
+    fault = SimpleNamespace(changes_leaders=False, blocks=True, deletes=True, unclean=False)
+    monkeypatch.setattr(checking, "FAULTS", {"recreate-topic": fault})
+    facts = facts_of({**FACTS, "schedule": [{"fault": "recreate-topic"}, {"fault": "gone"}]})
+    assert facts.faults == (
+        PlannedFault("recreate-topic", changes_leaders=False, blocks=True, deletes=True),
+        PlannedFault("gone", changes_leaders=True),
+    )
 
 
 def test_what_run_json_lacks_is_no_crash() -> None:

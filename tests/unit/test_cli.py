@@ -20,9 +20,13 @@ from harness.checking import Checked
 from harness.clusters.spec import ClusterSpec
 from harness.doctor import Check
 from harness.errors import CannotHere, Exit, NodeDied
-from harness.scenario import Scenario
+from harness.heal import Healed
+from harness.replay import Replay
+from harness.scenario import Scenario, load, to_toml
 from harness.store import Run as StoredRun
+from harness.store import create, runs
 from harness.verdict import RunFacts, decide
+from nemesis.schedule import Slot
 from tests.support import cli as run_process
 
 Run = Callable[..., tuple[int, str, str]]
@@ -30,6 +34,7 @@ COMMANDS = [
     [],
     ["demo"],
     ["doctor"],
+    ["heal"],
     ["cluster"],
     ["cluster", "up"],
     ["cluster", "down"],
@@ -193,50 +198,129 @@ def checked(tmp_path: Path) -> Checked:
     return Checked(StoredRun(tmp_path), {"seed": 5}, results, decide(results, RunFacts()))
 
 
-@pytest.mark.parametrize("kind", ["local", "docker"])
-def test_the_demo_runs_on_our_own_clusters(
-    run: Run, monkeypatch: pytest.MonkeyPatch, checked: Checked, kind: str
-) -> None:
-    """Of both kinds; it is the notes' test, and ends with its verdict."""
-    scenarios: list[Scenario] = []
+Asked = list[tuple[Scenario, Replay | None]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, checked: Checked) -> Asked:
+    """The runs that commands asked for, none of which is made."""
+    runs: Asked = []
 
     def pretend(scenario: Scenario, *given: Any) -> Checked:
-        scenarios.append(scenario)
-        given[-1](checked)
+        *_, tell, replay = given
+        runs.append((scenario, replay))
+        tell(checked)
         return checked
 
     monkeypatch.setattr("harness.cli.run_scenario", pretend)
+    return runs
+
+
+@pytest.mark.parametrize("kind", ["local", "docker"])
+def test_the_demo_runs_on_our_own_clusters(run: Run, monkeypatch: pytest.MonkeyPatch, asked: Asked, kind: str) -> None:
+    """Of both kinds; it is the notes' test, and ends with its verdict."""
     monkeypatch.setattr(ClusterSpec, "with_image", lambda self, *_: self)
     code, out, _ = run("demo", "--cluster", kind, "--json")
     assert (code, json.loads(out)["verdict"]) == (Exit.UNKNOWN, "unknown")
-    assert [(scenario.cluster.kind, scenario.title) for scenario in scenarios] == [(kind, "large-batch")]
+    assert [(scenario.cluster.kind, scenario.title) for scenario, _ in asked] == [(kind, "large-batch")]
 
 
-def test_a_run_is_what_the_flags_say(run: Run, monkeypatch: pytest.MonkeyPatch, checked: Checked) -> None:
+def test_a_run_is_what_the_flags_say(run: Run, monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
     """The command line wins over the environment; settings of both are used."""
-    scenarios: list[Scenario] = []
-
-    def pretend(scenario: Scenario, *given: Any) -> Checked:
-        scenarios.append(scenario)
-        given[-1](checked)
-        return checked
-
-    monkeypatch.setattr("harness.cli.run_scenario", pretend)
     monkeypatch.setenv("TIDEGAUGE_TIME", "40")
     monkeypatch.setenv("TIDEGAUGE_SEED", "9")
     monkeypatch.setenv("TIDEGAUGE_SET", "rate=7 acks=1")
     code, _, err = run("run", "-w", "stream", "-n", "leader-kill", "--time", "60", "--set", "acks=all")
     assert code == Exit.UNKNOWN
     assert "stream · leader-kill" in err
-    (scenario,) = scenarios
+    ((scenario, replay),) = asked
+    assert replay is None
     assert (scenario.time, scenario.seed, scenario.settings.acks) == (60.0, 9, "all")
     assert scenario.settings.model_dump()["rate"] == 7
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> StoredRun:
+    """A run with one fault, which nobody would draw again."""
+    found = create(tmp_path / "store", "stream+leader-move")
+    slot = Slot(1, "leader-move", "leader", 3.25, 7.5, 42, {}, 0)
+    found.update(schedule=[vars(slot)])
+    scenario = load(None, {"workload": "stream", "nemesis": "leader-move", "time": "20", "seed": 6}, ["rate=7"])
+    (found.path / "scenario.toml").write_text(to_toml(scenario.as_file()))
+    return found
+
+
+@pytest.mark.parametrize("name", ["latest", "stream+leader-move", "PATH"])
+def test_a_run_is_repeated_with_exactly_its_faults(run: Run, asked: Asked, recorded: StoredRun, name: str) -> None:
+    """Its scenario with flags over it, and the slots as they are in its run.json."""
+    store = str(recorded.path.parents[1])
+    named = str(recorded.path) if name == "PATH" else name
+    code, _, err = run("run", "--replay", named, "--store", store, "--time", "30", "--set", "acks=1")
+    assert (code, "stream · leader-move" in err) == (Exit.UNKNOWN, True)
+    ((scenario, replay),) = asked
+    assert replay == Replay(recorded.path.resolve(), (Slot(1, "leader-move", "leader", 3.25, 7.5, 42, {}, 0),))
+    assert (scenario.seed, scenario.time, scenario.settings.acks) == (6, 30.0, "1")
+    assert scenario.settings.model_dump()["rate"] == 7
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--nemesis", "leader-kill"],
+        ["notes"],
+        ["--set", "nemesis.for=3s"],
+    ],
+)
+def test_a_replay_takes_its_faults_from_nowhere_else(
+    run: Run, asked: Asked, recorded: StoredRun, more: list[str]
+) -> None:
+    """Neither from a flag nor from a file."""
+    code, out, err = run("run", "--replay", "latest", "--store", str(recorded.path.parents[1]), *more)
+    assert (code, out, asked) == (Exit.USAGE, "", [])
+    assert "--replay takes the scenario and the faults from a run" in err
+
+
+def test_a_replay_that_does_not_fit_its_time_is_refused(run: Run, recorded: StoredRun) -> None:
+    """Before anything is made: a fault that was left out would make another run of it."""
+    store = recorded.path.parents[1]
+    code, out, err = run("run", "--replay", "latest", "--store", str(store), "--time", "7")
+    assert (code, out) == (Exit.USAGE, "")
+    assert "end 7.5 s into the load, which lasts 7 s: let it last 7.5 s or more" in " ".join(err.split())
+    assert [each.path for each in runs(store)] == [recorded.path]
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ("{", "cannot be read"),
+        ('{"seed": 5}', "has no schedule that could be repeated"),
+        ('{"schedule": [{"number": 1, "fault": "leader-move"}]}', "schedule.0.target: Field required"),
+        ('{"schedule": 5}', "has a schedule that cannot be repeated"),
+        (
+            '{"schedule": [{"number": 1, "fault": "x", "target": "", "start_s": 5, "end_s": 4, "seed": 1}]}',
+            "times or numbers of its schedule contradict each other",
+        ),
+    ],
+)
+def test_a_damaged_run_cannot_be_repeated(run: Run, asked: Asked, recorded: StoredRun, facts: str, said: str) -> None:
+    """One sentence says why."""
+    (recorded.path / "run.json").write_text(facts)
+    code, out, err = run("run", "--replay", str(recorded.path))
+    assert (code, out, asked) == (Exit.USAGE, "", [])
+    assert said in " ".join(err.split())
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
         ("run", "--workload", "straem"),
+        ("run", "--nemesis", "leader-move,leader-kil"),
+        ("run", "--nemesis", "leader-kill:moon"),
+        ("run", "--nemesis", "leader-kill:"),
+        ("run", "--nemesis", ","),
+        ("run", "--nemesis", "leader-kill", "--set", "nemesis.rate=5"),
+        ("run", "--replay", "nowhere"),
         ("run", "--nemesis", "leader-kil"),
         ("run", "--set", "akcs=all"),
         ("run", "--time", "soon"),
@@ -298,10 +382,31 @@ def test_a_reader_that_went_away(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     assert run("doctor") == (Exit.HARNESS_ERROR, "", "")
 
 
+@pytest.mark.parametrize(
+    ("found", "code", "said"),
+    [
+        (Healed(), Exit.VALID, "nothing was left behind\n"),
+        (Healed(undone=["x: a link was removed"]), Exit.VALID, "x: a link was removed\n"),
+        (Healed(left=["x: a mount"], alive=["y"]), Exit.HARNESS_ERROR, "could not be undone: x: a mount\ny is in use"),
+    ],
+)
+def test_heal_says_what_was_left(
+    run: Run, monkeypatch: pytest.MonkeyPatch, found: Healed, code: Exit, said: str
+) -> None:
+    """In sentences and as JSON; what is still there is an error."""
+    monkeypatch.setattr("harness.heal.heal", lambda: found)
+    ended, out, err = run("heal")
+    assert (ended, err) == (code, "")
+    assert out.startswith(said)
+    ended, out, _ = run("heal", "--json")
+    assert (ended, json.loads(out)) == (code, {"undone": found.undone, "left": found.left, "alive": found.alive})
+
+
 @pytest.mark.parametrize(("needed", "code"), [(True, Exit.CANNOT_HERE), (False, Exit.VALID)])
 def test_the_doctor_ends_with_a_verdict(run: Run, monkeypatch: pytest.MonkeyPatch, needed: bool, code: Exit) -> None:  # noqa: FBT001
     """6 when local clusters lack something, 0 when only other things are missing."""
     check = Check("x", ok=False, found="y", costs="z", remedy="w", needed_for_local=needed)
     monkeypatch.setattr("harness.doctor.examine", lambda: [check])
+    monkeypatch.setattr("harness.doctor.examine_faults", list)
     ended, out, _ = run("doctor", "--json")
     assert (ended, json.loads(out)) == (code, [check.as_json()])

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from checkers.coverage import Coverage, FaultCoverage, Span, timeline
+from checkers.results import CheckResults
 from harness.clusters.base import Capability
 from harness.errors import ClusterError
 from harness.history import FaultStage, Kind, Recorder, row_type
 from harness.observe import PartitionView
 from harness.segments import read_segment
+from harness.verdict import PlannedFault, RunFacts, decide
 from nemesis.base import Aim, Bite, Fault, Victim
-from nemesis.conductor import Conductor
+from nemesis.conductor import Conductor, TroublesSince
 from nemesis.schedule import Slot
 
 VICTIM = Victim(2, "t", 1, PartitionView(2, 4, (1, 2, 3), (1, 2, 3)))
@@ -53,6 +57,8 @@ class Paper(Fault):
         super().__init__(NOWHERE)
         self.clock, self.bites_after_s, self.victim_from_s = clock, bites_after_s, victim_from_s
         self.broken = False
+        self.stays_s = 0.0  # how long something of it is left after the undo
+        self.undone_s = 0.0
         self.injected_s = -1.0
         self.fails: dict[str, int] = {}  # how many times a method still fails
 
@@ -79,13 +85,35 @@ class Paper(Fault):
     def undo(self) -> None:
         """Whole again, unless it fails."""
         self._perhaps_fail("undo")
-        self.broken = False
+        self.broken, self.undone_s = False, self.clock.s
+
+    def healed(self) -> str:
+        """When it is time."""
+        self._perhaps_fail("healed")
+        return "a rule is still there" if self.clock.s < self.undone_s + self.stays_s else ""
+
+
+class Inline(Executor):
+    """Does at once what it is given, so that nothing but the clock decides what happens when."""
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **more: Any) -> Future[Any]:
+        """Done."""
+        done: Future[Any] = Future()
+        done.set_result(work(*arguments, **more))
+        return done
 
 
 class Stage:
     """A conductor with everything around it; what it said is in `said`, with the time."""
 
-    def __init__(self, directory: Path, faults: list[Paper], clock: Clock, slots: list[Slot]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        faults: list[Paper],
+        clock: Clock,
+        slots: list[Slot],
+        troubles_since: TroublesSince | None = None,
+    ) -> None:
         self.clock, self.faults = clock, faults
         self.said: list[tuple[float, str, int]] = []
         self.texts: list[str] = []
@@ -98,8 +126,10 @@ class Stage:
             self.recorder,
             {"t": 7}.get,
             self._hear,
+            troubles_since=troubles_since,
             clock=lambda: clock.s,
             sleep=clock.sleep,
+            executor=Inline(),
         )
 
     def _hear(self, stage: FaultStage, slot: Slot, text: str) -> None:
@@ -126,9 +156,9 @@ def clock() -> Clock:
 def play(tmp_path: Path, clock: Clock) -> Callable[..., Stage]:
     """Makes a stage for faults, one slot each: from 5 to 15 s, from 35 to 45 s and so on."""
 
-    def make(*faults: Paper, slots: list[Slot] | None = None) -> Stage:
+    def make(*faults: Paper, slots: list[Slot] | None = None, troubles_since: TroublesSince | None = None) -> Stage:
         planned = [Slot(n + 1, "paper", "leader", 5.0 + 30 * n, 15.0 + 30 * n, n) for n in range(len(faults))]
-        return Stage(tmp_path, list(faults), clock, slots or planned)
+        return Stage(tmp_path, list(faults), clock, slots or planned, troubles_since)
 
     return make
 
@@ -193,17 +223,17 @@ def test_a_fault_that_never_bites_is_undone_all_the_same(play: Play, clock: Cloc
 
 
 def test_a_victim_is_waited_for(play: Play, clock: Clock) -> None:
-    """As long as the slot lasts."""
+    """And the fault lasts as long as it was to, from then on."""
     stage = play(Paper(clock, victim_from_s=8))
     stage.conductor.run()
-    assert stage.said == [(8.0, "INJECTED", 1), (8.5, "BIT", 1), (15.0, "UNDONE", 1)]
+    assert stage.said == [(8.0, "INJECTED", 1), (8.5, "BIT", 1), (18.0, "UNDONE", 1)]
 
 
 def test_without_a_victim_nothing_is_injected(play: Play, clock: Clock) -> None:
-    """Which is a miss, too."""
+    """Which is a miss, too, half a minute after the end of its slot."""
     stage = play(Paper(clock, victim_from_s=99))
     stage.conductor.run()
-    assert stage.said == [(15.0, "MISSED", 1)]
+    assert stage.said == [(45.0, "MISSED", 1)]
     assert stage.faults[0].injected_s == -1
     assert "nothing it could have been aimed at" in stage.conductor.outcomes[0].sentence
 
@@ -218,11 +248,12 @@ def test_a_slot_waits_for_the_one_before(play: Play, clock: Clock) -> None:
 
 
 def test_a_slot_whose_time_passes_while_it_waits_is_missed(play: Play, clock: Clock) -> None:
-    """The reason is told."""
-    slots = [Slot(1, "paper", "leader", 0, 5, 0), Slot(2, "paper", "leader", 6, 9, 0)]
+    """Half a minute later; the reason is told."""
+    slots = [Slot(1, "paper", "leader", 0, 50, 0), Slot(2, "paper", "leader", 6, 9, 0)]
     stage = play(Paper(clock, bites_after_s=15), Paper(clock), slots=slots)
+    stage.faults[0].longest_s = 60.0  # type: ignore[misc]  # of this one alone
     stage.conductor.run()
-    assert (9.0, "MISSED", 2) in stage.said
+    assert (39.0, "MISSED", 2) in stage.said
     assert stage.conductor.outcomes[1].sentence == "the one before it was not over in time"
 
 
@@ -373,3 +404,168 @@ def test_in_a_thread_of_its_own(tmp_path: Path, clock: Clock) -> None:
 def test_a_conductor_that_never_began_has_nothing_to_heal(play: Play, clock: Clock) -> None:
     """A run that ends before its load."""
     assert play(Paper(clock)).conductor.heal() == []
+
+
+def test_an_undo_counts_when_nothing_is_left(play: Play, clock: Clock) -> None:
+    """The fault itself is asked, until it finds nothing."""
+    stage = play(Paper(clock))
+    stage.faults[0].stays_s = 3
+    stage.conductor.run()
+    assert stage.said[-1] == (18.0, "UNDONE", 1)
+    assert not stage.conductor.errors
+
+
+def test_what_is_left_for_too_long_is_a_failure(play: Play, clock: Clock) -> None:
+    """And stays current: it is undone again when healing."""
+    stage = play(Paper(clock))
+    stage.faults[0].stays_s = 40
+    stage.conductor.run()
+    assert stage.said[-1] == (45.0, "FAILED", 1)
+    assert stage.conductor.errors == [
+        "paper (fault 1): 30 s after it was undone, a rule is still there: it is tried again at the end"
+    ]
+    assert [outcome.slot.number for outcome in stage.conductor.current()] == [1]
+    stage.faults[0].stays_s = 0
+    assert stage.conductor.heal() == []
+    assert [what for _, what, _ in stage.said][-2:] == ["FAILED", "UNDONE"]
+    assert stage.conductor.outcomes[0].failed
+
+
+def test_an_error_of_the_look_for_what_is_left_is_a_failure(play: Play, clock: Clock) -> None:
+    """Nobody knows whether it is gone."""
+    stage = play(Paper(clock))
+    stage.faults[0].fails["healed"] = 1
+    stage.conductor.run()
+    assert [what for _, what, _ in stage.said] == ["INJECTED", "BIT", "FAILED"]
+
+
+def test_turns_of_one_plan_come_one_after_the_other(play: Play, clock: Clock) -> None:
+    """Even if a mix drew different faults for them; those of another plan come when they want."""
+    slots = [
+        Slot(1, "paper", "leader", 0, 5, 0, plan=0),
+        Slot(2, "stone", "leader", 6, 8, 0, plan=0),
+        Slot(3, "glass", "leader", 6, 8, 0, plan=1),
+        Slot(4, "paper", "leader", 10, 12, 0, plan=0),
+        Slot(5, "stone", "leader", 22, 23, 0, plan=0),
+    ]
+    faults = [Paper(clock, bites_after_s=after_s) for after_s in (9, 5, 1, 1, 1)]
+    stage = play(*faults, slots=slots)
+    stage.conductor.run()
+    assert [(at_s, number) for at_s, what, number in stage.said if what == "INJECTED"] == [
+        (0.0, 1),
+        (6.0, 3),
+        (10.0, 2),  # the first one was over at 9, and a second is as much as was planned between them
+        (17.0, 4),  # the second one at 15: two seconds were planned
+        (22.0, 5),
+    ]
+
+
+def test_the_cluster_recovers_after_the_undo(play: Play, clock: Clock) -> None:
+    """Told when a look that began after the undo finds nothing wrong; the schedule is done with it before that."""
+    asked: list[int] = []
+
+    def troubles_since(time_ns: int) -> list[str] | None:
+        asked.append(time_ns)
+        if clock.s < 16:
+            return None
+        return ["t-0 has 2 of 3 replicas in sync"] if clock.s < 18 else []
+
+    stage = play(Paper(clock), troubles_since=troubles_since)
+    over: list[bool] = []
+    clock.alarms[17] = lambda: over.append(stage.conductor.outcomes[0].over)
+    stage.conductor.run()
+    assert stage.said[2:] == [(15.0, "UNDONE", 1), (18.0, "HEALED", 1)]
+    (outcome,) = stage.conductor.outcomes
+    assert (over, outcome.sentence) == ([True], "it hurt")
+    assert set(asked) == {outcome.undone_at}
+    assert stage.texts[-1].startswith("whole again ")
+    assert outcome.recovered_after_s is not None
+    assert stage.rows()["stage"].tolist()[-1] == FaultStage.HEALED
+
+
+def test_a_cluster_is_not_whole_while_something_else_is_broken(play: Play, clock: Clock) -> None:
+    """Both are over when it is seen whole after the last of them."""
+    slots = [Slot(1, "paper", "leader", 0, 5, 0), Slot(2, "stone", "leader", 3, 9, 0)]
+    stage = play(Paper(clock), Paper(clock), slots=slots, troubles_since=lambda time_ns: [])
+    stage.conductor.run()
+    assert [each for each in stage.said if each[1] == "HEALED"] == [(9.0, "HEALED", 1), (9.0, "HEALED", 2)]
+
+
+def test_a_run_that_ends_first_says_later_that_the_cluster_is_whole(play: Play, clock: Clock) -> None:
+    """Once, and for what was injected only."""
+    stage = play(Paper(clock), Paper(clock), troubles_since=lambda time_ns: ["still bad"])
+    clock.alarms[20] = stage.conductor.stop
+    stage.conductor.run()
+    assert stage.conductor.heal() == []
+    stage.conductor.whole()
+    stage.conductor.whole()
+    assert stage.said[2:] == [(15.0, "UNDONE", 1), (20.0, "HEALED", 1)]
+
+
+def test_what_could_not_be_undone_keeps_the_cluster_from_being_whole(play: Play, clock: Clock) -> None:
+    """Whatever the nodes say."""
+    stage = play(Paper(clock), Paper(clock))
+    stage.faults[1].fails["undo"] = 99
+    stage.conductor.run()
+    stage.conductor.whole()
+    assert all(what != "HEALED" for _, what, _ in stage.said)
+
+
+@pytest.mark.parametrize("method", ["inject", "proof", "undo", "healed"])
+def test_whatever_fails_is_in_the_timeline_that_the_verdict_goes_by(play: Play, clock: Clock, method: str) -> None:
+    """Even if a second try succeeds: a run with a fault that failed is never valid."""
+    stage = play(Paper(clock))
+    stage.faults[0].fails[method] = 1
+    stage.conductor.run()
+    assert stage.conductor.heal() == []
+    rows = [
+        {
+            "time": int(row["time"]),
+            "name": "paper",
+            "detail": "",
+            "fault": int(row["fault"]),
+            "stage": int(row["stage"]),
+        }
+        for row in stage.rows()
+    ]
+    (fault,) = timeline(rows, 0, 2**62).faults
+    covered = FaultCoverage(fault, Span(9, 9), Span(9, 9), Span(9, 9))
+    told = decide(
+        CheckResults(events=9, coverage=Coverage(faults=[covered])),
+        RunFacts(faults=(PlannedFault("paper", changes_leaders=False),)),
+    )
+    assert fault.undone_ns is not None
+    assert told.outcome == "unknown"
+    assert any("fault 1 (paper) failed" in reason for reason in told.reasons)
+
+
+def test_a_fault_that_hangs_does_not_keep_another_from_being_undone(tmp_path: Path, clock: Clock) -> None:
+    """Each slot has a thread of its own."""
+    hangs, go_on, undone = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Paper):
+        def proof(self) -> Bite | None:
+            hangs.set()
+            go_on.wait(60)
+            return super().proof()
+
+    slow, quick = Slow(clock, bites_after_s=0), Paper(clock, bites_after_s=0)
+    conductor = Conductor(
+        [Slot(1, "slow", "leader", 0, 0.1, 0), Slot(2, "paper", "leader", 0, 0.1, 0)],
+        lambda slot: slow if slot.number == 1 else quick,
+        Recorder(tmp_path / "faults.segment", 1),
+        {"t": 7}.get,
+        lambda stage, slot, text: undone.set() if stage is FaultStage.UNDONE and slot.number == 2 else None,
+    )
+    conductor.start()
+    try:
+        assert hangs.wait(60)
+        assert undone.wait(60)
+        assert slow.broken
+        assert not quick.broken
+    finally:
+        go_on.set()
+        conductor.stop()
+    assert conductor.heal() == []
+    assert not slow.broken
+    conductor._recorder.close()

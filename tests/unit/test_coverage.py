@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,24 @@ def test_before_and_after_reach_to_the_next_window_or_the_end_of_the_load() -> N
     assert [line.after_ns(fault) for fault in line.faults] == [(30, 50), (60, 80)]
 
 
+def test_a_fault_knows_when_the_cluster_was_whole_again_and_its_topic() -> None:
+    """Where the history says so; a topic that nobody has named is none."""
+    aimed = {**row(20, "recreate-topic", 1, 1), "topic": 4}
+    line = timeline([aimed, row(30, "recreate-topic", 1, 3), row(35, "recreate-topic", 1, 6)], 0, 100, {4: "t"})
+    (fault,) = line.faults
+    assert (fault.undone_ns, fault.healed_ns, fault.topic) == (30, 35, "t")
+    assert line.window_ns(fault) == (20, 30)
+    (unnamed,) = timeline([{**aimed, "topic": 5}], 0, 100, {4: "t"}).faults
+    assert (unnamed.healed_ns, unnamed.topic) == (None, None)
+
+
+def test_faults_at_the_same_time_are_beside_each_other() -> None:
+    """Those that merely follow each other are not."""
+    rows = [row(20, "a", 1, 1), row(40, "a", 1, 3), row(30, "b", 2, 1), row(50, "b", 2, 3), row(60, "c", 3, 1)]
+    covered = spans(timeline(rows, 0, 100), [], [])
+    assert [each.beside for each in covered] == [("b",), ("a",), ()]
+
+
 def test_windows_that_overlap_have_nothing_between_them() -> None:
     """The first has a before, the second an after."""
     rows = [row(20, "a", 1, 1), row(40, "a", 1, 3), row(30, "b", 2, 1), row(50, "b", 2, 3)]
@@ -66,8 +85,23 @@ def test_spans_add_up_segments() -> None:
     operations += [{"f": 1, "type": 3, "segment": 1, "count": 5}, {"f": 2, "type": 1, "segment": 1, "count": 5}]
     reads = [{"load": True, "segment": 2, "count": 7}, {"load": False, "segment": 2, "count": 9}]
     kill, move = spans(line, operations, reads)
-    assert (kill.before, kill.during, kill.after) == (Span(10, 0), Span(100, 7), Span(1000, 0))
-    assert (move.before, move.during, move.after) == (Span(1000, 0), Span(10**4, 0), Span(10**5, 0))
+    assert (kill.before, kill.during, kill.after) == (moment(10, 0), moment(100, 7), moment(1000, 0))
+    assert (move.before, move.during, move.after) == (moment(1000, 0), moment(10**4, 0), moment(10**5, 0))
+
+
+def moment(sends: int, reads: int) -> Span:
+    """What was done in a few nanoseconds."""
+    return Span(sends, reads, short=True)
+
+
+@pytest.mark.parametrize(("sends", "long_enough_s"), [(10_000, 1), (50, 6), (0, 300)])
+def test_how_long_is_long_enough_depends_on_the_pace(sends: int, long_enough_s: int) -> None:
+    """A second, or the time of three sends in a load of 100 s."""
+    for lasted_s, short in ((long_enough_s, False), (long_enough_s - 0.1, True)):
+        end = int((20 + lasted_s) * 1e9)
+        rows = [row(0, "load"), row(20 * 10**9, "a", 1, 1), row(end, "a", 1, 3), row(100 * 10**9, "heal")]
+        (covered,) = spans(timeline(rows, 0, 100 * 10**9), [{"f": 1, "type": 1, "segment": 1, "count": sends}], [])
+        assert covered.during == Span(0, 0, short=short)
 
 
 @given(bounds=st.lists(st.integers(0, 30), unique=True).map(sorted), time=st.integers(-1, 31))

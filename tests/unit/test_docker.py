@@ -1,9 +1,11 @@
-"""Docker, without an engine: where it is looked for, how long, and which image is asked of it."""
+"""Docker, without an engine: where it is looked for, which image is asked of it, and how networks are entered."""
 
 from __future__ import annotations
 
+import os
+import re
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import docker
 import docker.errors
@@ -11,10 +13,14 @@ import pytest
 import requests
 from docker.context import ContextAPI
 
-from harness.clusters import which_image
-from harness.clusters.docker import PING_TIMEOUT_S, connect, endpoint
+from harness.clusters import abilities, base, which_image
+from harness.clusters import docker as cluster_module
+from harness.clusters.base import Capability, Missing
+from harness.clusters.docker import PING_TIMEOUT_S, DockerCluster, connect, endpoint
 from harness.clusters.target import load_target
-from harness.errors import CannotHere, Exit, UsageError
+from harness.errors import CannotHere, ClusterError, Exit, UsageError
+from harness.networks import Namespace, Sidecar
+from harness.paths import compose_file
 from harness.progress import Silent
 
 DEFAULT = "unix:///var/run/docker.sock"
@@ -168,3 +174,155 @@ def test_another_error_of_the_engine_is_not_the_names_fault(monkeypatch: pytest.
     """It comes through as it is."""
     with pytest.raises(docker.errors.APIError):
         choose(monkeypatch, Images(error=api_error(500)), "kafka")
+
+
+IMAGE = "tidegauge/kafka:1"
+INFO: dict[str, Any] = {"KernelVersion": os.uname().release, "DockerRootDir": "/", "SecurityOptions": []}
+NOT_ROOT = Missing("no root", "be root")
+
+
+class Node:
+    """The container of a node."""
+
+    id = "c1"
+
+    def __init__(self, sandbox: str, status: str = "running") -> None:
+        self.status = status
+        self.attrs = {"NetworkSettings": {"SandboxKey": sandbox, "Networks": {"n": {"IPAddress": "172.18.0.3"}}}}
+
+    def reload(self) -> None:
+        """Nothing changes."""
+
+
+class Machine:
+    """An engine with images of ours, a host that may enter its networks or not, and the sidecars that were started."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ours = [IMAGE]
+        self.info = dict(INFO)
+        self.host: Missing | None = None
+        self.ran: list[list[str]] = []
+        engine: Any = SimpleNamespace(info=lambda: self.info)
+        monkeypatch.setattr(cluster_module, "connect", lambda timeout_s=0: engine)
+        monkeypatch.setattr(cluster_module, "endpoint", lambda: "unix:///engine")
+        monkeypatch.setattr(cluster_module, "our_images", lambda _: self.ours)
+        monkeypatch.setattr(cluster_module, "run_command", lambda command, environment: self.ran.append(command))
+        monkeypatch.setattr(abilities, "missing", lambda _: self.host)
+
+    def cluster(self, *, image: str = IMAGE, node: Node | None = None, always_sidecar: bool = False) -> DockerCluster:
+        """A cluster with one node."""
+        made = DockerCluster(load_target("kafka"), image=image, always_sidecar=always_sidecar)
+        made.nodes = (base.Node(1, "127.0.0.1:19092"),)
+        container: Any = node or Node("/proc")
+        made._containers = {1: container}
+        return made
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine that can do everything."""
+    return Machine(monkeypatch)
+
+
+def test_as_root_beside_the_engine_no_sidecar_is_needed(machine: Machine) -> None:
+    """The container's network is entered by its sandbox."""
+    cluster = machine.cluster()
+    assert [cluster.cannot(each) for each in abilities.NETWORK] == [None] * 3
+    assert cluster._place(1) == Namespace("/proc")
+    assert machine.ran == []
+
+
+@pytest.mark.parametrize("why", ["no root", "remote", "rootless", "forced"])
+def test_elsewhere_a_sidecar_does_it(machine: Machine, why: str) -> None:
+    """Each capability is tried in one, without a network, when somebody asks for it, and once."""
+    machine.host = NOT_ROOT if why == "no root" else None
+    other: dict[str, dict[str, Any]] = {
+        "remote": {"KernelVersion": "0"},
+        "rootless": {"SecurityOptions": ["name=rootless"]},
+    }
+    machine.info |= other.get(why, {})
+    cluster = machine.cluster(node=Node("/no/such/sandbox"), always_sidecar=why == "forced")
+    assert machine.ran == []
+    assert cluster.cannot(Capability.SHAPE) is cluster.cannot(Capability.SHAPE) is None
+    (command,) = machine.ran
+    assert "--network=none" in command
+    assert "tbf" in command[-1]
+    assert cluster._place(1) == Sidecar("c1", "/no/such/sandbox", IMAGE, cluster.name, "unix:///engine")
+
+
+def test_who_may_not_enter_a_network_that_is_here_takes_a_sidecar(machine: Machine) -> None:
+    """That its file can be seen is not enough."""
+    machine.host = NOT_ROOT
+    assert isinstance(machine.cluster()._place(1), Sidecar)
+    machine.host = None
+    assert isinstance(machine.cluster(always_sidecar=True)._place(1), Sidecar)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ours", "used"),
+    [("tidegauge/kafka:2", ["a:1", "tidegauge/kafka:2"], "tidegauge/kafka:2"), ("x", ["a:1"], "a:1")],
+)
+def test_which_image_sidecars_have(machine: Machine, nodes: str, ours: list[str], used: str) -> None:
+    """The nodes' own if it was built here, else another one that was: those have the tools."""
+    machine.ours = ours
+    place = machine.cluster(image=nodes, always_sidecar=True)._place(1)
+    assert isinstance(place, Sidecar)
+    assert place.image == used
+
+
+def test_without_an_image_of_ours_there_is_no_sidecar(machine: Machine) -> None:
+    """Told before the run, with the remedy."""
+    machine.host, machine.ours = NOT_ROOT, []
+    missing = machine.cluster(image="apache/kafka:4").cannot(Capability.PARTITION)
+    assert missing
+    assert "`tidegauge image build`" in missing.remedy
+    assert machine.ran == []
+    with pytest.raises(ClusterError, match="cannot be reached from here: run `tidegauge image build`"):
+        machine.cluster()._place(1)
+
+
+def test_without_an_engine_nothing_is_possible(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But what is done at the taps and to clients."""
+
+    def refuse(**_: Any) -> NoReturn:
+        raise CannotHere("no engine", "start it")
+
+    monkeypatch.setattr(cluster_module, "connect", refuse)
+    cluster = machine.cluster()
+    assert {cluster.cannot(each) for each in set(Capability) - base.OURS} == {Missing("no engine", "start it")}
+    assert {cluster.cannot(each) for each in base.OURS} == {None}
+
+
+def test_partitions_are_always_there_and_shaping_when_asked_for(machine: Machine) -> None:
+    """What costs a trial is not tried for nothing."""
+    cluster = machine.cluster(always_sidecar=True)
+    assert Capability.PARTITION in cluster.capabilities
+    assert Capability.SHAPE not in cluster.capabilities
+    assert len(machine.ran) == 1
+    cluster.equip({Capability.SHAPE})
+    assert Capability.SHAPE in cluster.capabilities
+
+
+def test_a_node_that_does_not_run_has_no_network(machine: Machine) -> None:
+    """Docker still names its sandbox."""
+    with pytest.raises(ClusterError, match="has no network: it does not run"):
+        machine.cluster(node=Node("/proc", "exited"))._place(1)
+
+
+def test_ports_and_addresses_inside(machine: Machine) -> None:
+    """Those of docker-compose.yml, and the address in the project's network."""
+    cluster = machine.cluster()
+    assert [cluster.inner_port(1, each) for each in ("client", "broker", "controller")] == [9092, 9093, 9094]
+    assert cluster.peer_address(1) == "172.18.0.3"
+    cluster.container(1).attrs["NetworkSettings"]["Networks"]["n"]["IPAddress"] = ""
+    with pytest.raises(ClusterError, match="has no address"):
+        cluster.peer_address(1)
+
+
+def test_the_ports_are_those_of_the_definition() -> None:
+    """docker-compose.yml is the only place that decides."""
+    listeners = re.search(r"KAFKA_LISTENERS: (.*)", compose_file().read_text())
+    assert listeners
+    said = {name.lower(): int(port) for name, port in re.findall(r"(\w+)://:(\d+)", listeners[1])}
+    assert said == cluster_module.COMPOSE_PORTS
+    assert set(said) == set(load_target("kafka").ports)

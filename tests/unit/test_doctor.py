@@ -15,17 +15,22 @@ from typing import Any, NoReturn
 import pytest
 
 from harness import doctor
-from harness.clusters import netns
+from harness.clusters import abilities
+from harness.clusters.base import Capability, Missing
+from harness.clusters.docker import DockerCluster
+from harness.clusters.local import LocalCluster
 from harness.clusters.once import MANIFEST, is_kept, kept_dir
 from harness.clusters.target import load_target
-from harness.doctor import Check, examine
+from harness.doctor import Check, examine, examine_faults
 from harness.errors import CannotHere
 from harness.jars import locked_versions
 from harness.java import Java
 from harness.ports import PortLeases
+from nemesis import FAULTS
 
 Patch = tuple[Any, str, Any]
 NAMES = ["java", "kafka", "spark", "ports", "disk", "docker", "compose", "image", "root", "netns", "iptables"]
+NAMES += ["tc", "loop", "faketime"]
 NEEDED = {"java", "ports", "disk"}
 
 
@@ -39,6 +44,7 @@ def disk(free_bytes: int) -> Callable[[Path], SimpleNamespace]:
     return lambda _: SimpleNamespace(free=free_bytes)
 
 
+GONE = Missing("it is missing", "get it")
 MISSING: dict[str, Patch] = {
     "java": (doctor, "find_java", refuse),
     "kafka": (doctor, "is_kept", lambda _: False),
@@ -49,17 +55,17 @@ MISSING: dict[str, Patch] = {
     "compose": (doctor, "compose_version", refuse),
     "image": (doctor, "images_here", lambda *_: []),
     "root": (os, "geteuid", lambda: 1000),
-    "netns": (netns, "why_not", lambda: ("they are missing", "get them")),
-    "iptables": (shutil, "which", lambda *_, **__: None),
+    "netns": (abilities, "why_no_namespaces", lambda: GONE),
+    "iptables": (abilities, "missing", lambda each: GONE if each is Capability.LOSS else None),
+    "tc": (abilities, "missing", lambda each: GONE if each is Capability.SHAPE else None),
+    "loop": (doctor, "why_no_disks", lambda: ("they are missing", "get them")),
+    "faketime": (doctor, "why_no_clocks", lambda: ("they are missing", "get them")),
 }
 
 
 @pytest.fixture
 def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_home: Path) -> None:
     """A machine that has everything."""
-    iptables = tmp_path / "iptables"
-    iptables.write_text("#!/bin/sh\necho iptables v1.8\n")
-    iptables.chmod(0o755)
     engine = SimpleNamespace(version=lambda: {"Version": "27"})
     for where, name, value in (
         (doctor, "find_java", lambda *_: Java(Path("/j"), 21, "PATH")),
@@ -70,8 +76,11 @@ def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_home: Path) -
         (doctor, "compose_version", lambda: "2.30"),
         (doctor, "images_here", lambda *_: ["apache/kafka:1"]),
         (os, "geteuid", lambda: 0),
-        (netns, "why_not", lambda: None),
-        (shutil, "which", lambda *_, **__: str(iptables)),
+        (abilities, "why_no_namespaces", lambda: None),
+        (abilities, "missing", lambda _: None),
+        (doctor, "run_command", lambda _: "iptables v1.8\n"),
+        (doctor, "why_no_disks", lambda: None),
+        (doctor, "why_no_clocks", lambda: None),
     ):
         monkeypatch.setattr(where, name, value)
 
@@ -142,6 +151,7 @@ def test_everything_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even then every check ends, with a cost and a remedy each."""
     for patch in MISSING.values():
         monkeypatch.setattr(*patch)
+    monkeypatch.setattr(abilities, "missing", lambda _: GONE)
     checks = examine()
     assert [check.name for check in checks if check.costs and check.remedy and not check.ok] == NAMES
     assert {check.name for check in checks if check.needed_for_local} == NEEDED
@@ -159,6 +169,35 @@ def test_an_unexpected_error_is_a_finding(monkeypatch: pytest.MonkeyPatch, name:
     where, attribute, _ = MISSING[name]
     monkeypatch.setattr(where, attribute, fail)
     assert not by_name(examine())[name].ok
+
+
+@pytest.mark.usefixtures("healthy")
+def test_impossible_faults_are_told_by_cluster_and_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All faults with the same reason in one place, on each kind of cluster; what is possible is not mentioned."""
+    bandwidth = Missing("no bandwidth", "another kernel")
+    clocks = Missing("no clocks", "another library")
+    monkeypatch.setattr(LocalCluster, "cannot", lambda _, each: {Capability.SHAPE: bandwidth}.get(each))
+    monkeypatch.setattr(
+        DockerCluster, "cannot", lambda _, each: {Capability.SHAPE: bandwidth, Capability.CLOCK: clocks}.get(each)
+    )
+    limited, skewed = (
+        ", ".join(n for n, f in FAULTS.items() if c in f.needs) for c in (Capability.SHAPE, Capability.CLOCK)
+    )
+    assert [(each.name, each.found, each.costs, each.remedy) for each in examine_faults()] == [
+        ("faults on local", "no bandwidth", f"no {limited} with --cluster local", "another kernel"),
+        ("faults on docker", "no bandwidth", f"no {limited} with --cluster docker", "another kernel"),
+        ("faults on docker", "no clocks", f"no {skewed} with --cluster docker", "another library"),
+    ]
+    assert "bandwidth" in limited
+    assert not any(each.ok or each.needed_for_local for each in examine_faults())
+
+
+@pytest.mark.usefixtures("healthy")
+def test_a_machine_that_can_do_all_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has nothing to tell."""
+    for cluster in (LocalCluster, DockerCluster):
+        monkeypatch.setattr(cluster, "cannot", lambda *_: None)
+    assert examine_faults() == []
 
 
 def test_a_check_is_plain_data() -> None:

@@ -135,6 +135,33 @@ def test_a_worker_that_is_killed_is_among_the_dead(fleet: Fleet, tmp_path: Path)
     assert not fleet.workers[6].over
 
 
+def test_a_worker_that_is_killed_on_purpose_is_nobodys_loss(fleet: Fleet, tmp_path: Path) -> None:
+    """It is not among the dead; one that had died of something else before is, whoever wanted to kill it."""
+    for process in (5, 6):
+        start(fleet, tmp_path, process)
+    fleet.signal(5, signal.SIGKILL)
+    fleet.workers[6].popen.terminate()
+    eventually(fleet.over, "both end")
+    fleet.signal(6, signal.SIGKILL)
+    assert [(death.process, death.how) for death in fleet.dead()] == [(6, "exit code 1")]
+    assert fleet.living(PROBE) == []
+
+
+def test_workers_that_are_stopped_live(fleet: Fleet, tmp_path: Path) -> None:
+    """They have said something, and are there until they end."""
+    start(fleet, tmp_path)
+    worker = fleet.workers[5]
+    assert not Worker(worker.config, worker.popen, b"").spoke
+    eventually(lambda: bool(_detail(fleet)), "it tells")
+    assert worker.spoke
+    fleet.signal(5, signal.SIGSTOP)
+    assert fleet.living(PROBE) == [worker]
+    assert fleet.living("producer") == []
+    fleet.signal(5, signal.SIGCONT)
+    fleet.stop(PATIENCE_S)
+    assert (fleet.living(PROBE), fleet.dead()) == ([], [])
+
+
 def test_a_worker_that_does_not_end_is_killed(fleet: Fleet, tmp_path: Path) -> None:
     """One that is frozen hears nothing."""
     start(fleet, tmp_path)

@@ -400,3 +400,17 @@ def test_a_supervisor_that_cannot_be_replaced_takes_nothing_with_it(directory: P
     assert (guard.directory / JOURNAL).exists()
     guard.release()
     assert not guard.directory.exists()
+
+
+def test_what_was_forgotten_is_no_longer_in_the_journal(directory: Path) -> None:
+    """It was undone already, and another supervisor need not do it again."""
+    guard = Guard(directory)
+    try:
+        guard.record(kind="link", value="a")
+        guard.record(kind="link", value="b")
+        guard.forget("link", "a")
+        assert read(directory) == [{"kind": "link", "value": "b"}]
+    finally:
+        guard.forget("link", "b")
+        guard.release()
+    assert not directory.exists()

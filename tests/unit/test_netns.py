@@ -1,19 +1,18 @@
-"""Network namespaces: names, addresses and what is missing; nothing is created here."""
+"""Network namespaces: names and addresses; nothing is created here."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import sys
 from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 
-from harness.clusters import netns
+from harness.clusters import abilities, netns
+from harness.clusters.base import Missing
 from harness.clusters.netns import SUBNETS, Network
 from harness.errors import CannotHere, ClusterError
+from harness.networks import Namespace
 
 
 class Journal:
@@ -30,9 +29,8 @@ class Journal:
 @pytest.fixture
 def able(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that can do everything."""
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(shutil, "which", lambda name: f"/sbin/{name}")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(abilities, "why_no_namespaces", lambda: None)
+    monkeypatch.setattr(abilities, "which", lambda tool: f"/sbin/{tool}")
 
 
 def routes(monkeypatch: pytest.MonkeyPatch, *destinations: str) -> None:
@@ -41,31 +39,10 @@ def routes(monkeypatch: pytest.MonkeyPatch, *destinations: str) -> None:
     monkeypatch.setattr(netns, "_ip", lambda arguments: said)
 
 
-@pytest.mark.usefixtures("able")
-def test_nothing_is_missing_on_an_able_machine() -> None:
-    """Linux, root and `ip` are all it takes."""
-    assert netns.why_not() is None
-
-
-@pytest.mark.usefixtures("able")
-@pytest.mark.parametrize(
-    ("module", "name", "value", "said"),
-    [
-        (sys, "platform", "darwin", "Linux only"),
-        (shutil, "which", lambda name: None, "`ip` is missing"),
-        (os, "geteuid", lambda: 1000, "need root"),
-    ],
-)
-def test_what_is_missing_is_named(
-    monkeypatch: pytest.MonkeyPatch, module: object, name: str, value: object, said: str
-) -> None:
-    """Each missing thing with a remedy, and a cluster is refused with both."""
-    monkeypatch.setattr(module, name, value)
-    missing = netns.why_not()
-    assert missing
-    assert said in missing[0]
-    assert missing[1]
-    with pytest.raises(CannotHere, match=f"not possible here .*{said}"):
+def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster is refused with the reason and the remedy."""
+    monkeypatch.setattr(abilities, "why_no_namespaces", lambda: Missing("no root", "run as root"))
+    with pytest.raises(CannotHere, match=r"networks of their own here \(no root\): run as root"):
         Network("local-0123abcd")
 
 
@@ -78,7 +55,8 @@ def test_names_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(network._tag) <= 15
     assert network.address(3) == str(network._subnet[3])
     assert network.address(3).endswith(".3")
-    assert network.inside(2, ["java", "-x"]) == ["ip", "netns", "exec", "tg0123abcd-2", "java", "-x"]
+    assert network.inside(2, ["java", "-x"]) == ["/sbin/nsenter", "--net=/run/netns/tg0123abcd-2", "java", "-x"]
+    assert network.place(2) == Namespace("/run/netns/tg0123abcd-2")
 
 
 def test_a_subnet_in_use_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

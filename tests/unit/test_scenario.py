@@ -73,8 +73,46 @@ def test_short_forms() -> None:
 
 
 @pytest.mark.parametrize(
+    ("short", "fault", "target"),
+    [
+        ("leader-kill", "leader-kill", ""),
+        ("isolate:follower", "isolate", "follower"),
+        ("kill,pause", ("kill", "pause"), ""),
+        ("kill, pause:leader", ("kill", "pause"), "leader"),
+        ("random", "random", ""),
+    ],
+)
+def test_short_forms_of_faults(short: str, fault: Any, target: str) -> None:
+    """The same on the command line and in a file; settings apply to each."""
+    scenario = load(None, {"nemesis": ["leader-move", short]}, ["nemesis.for=2s"])
+    assert [(plan.fault, plan.target, plan.for_) for plan in scenario.nemesis] == [
+        ("leader-move", "", 2.0),
+        (fault, target, 2.0),
+    ]
+
+
+def test_schedules_are_written_down_and_read_again(tmp_path: Path) -> None:
+    """Lists, ranges and mixes."""
+    file = tmp_path / "mixed.toml"
+    file.write_text(
+        'nemesis = [{ fault = ["kill", "pause"], quiet = ["3s", "10s"], for = ["2s", "8s"] },'
+        ' { fault = "leader-move", at = ["5s", "20s"], for = "1s" }]'
+    )
+    scenario = load(file, {})
+    first, second = scenario.nemesis
+    assert (first.faults, first.quiet, first.for_) == (("kill", "pause"), (3.0, 10.0), (2.0, 8.0))
+    assert (second.at, second.for_) == ((5.0, 20.0), 1.0)
+    assert scenario.title == "large-batch+kill+pause+leader-move"
+    again = tmp_path / "again.toml"
+    again.write_text(to_toml(scenario.as_file()))
+    assert load(again, {}) == scenario
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("nemesis = 'isolate:'", "names no role"),
+        ("nemesis = [{ fault = 'kill', at = ['5s'], every = '9s' }]", "'at' and 'every' of 'kill' do not go together"),
         ("wrokload = 'stream'", "did you mean 'workload'?"),
         ("workload = { name = 'stream', rat = 5 }", "did you mean 'rate'?"),
         ("workload = 'straem'", "did you mean 'stream'?"),

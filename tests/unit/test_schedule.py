@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from harness.clusters.base import Capability, Missing
+from harness.clusters.external import ExternalCluster
 from harness.config import parse
-from harness.errors import UsageError
-from nemesis.schedule import Plan, Slot, slot_seed, slots
+from harness.errors import CannotHere, UsageError
+from harness.security import Security
+from nemesis import FAULTS, check_plans, check_sense, check_slots, resolve, schedule
+from nemesis.leadership import LeaderMove
+from nemesis.schedule import Plan, Slot, recorded, slot_seed, slots
 
 SEED_OF_7 = 8304449839376387324
+DRAWN_BY_7 = [
+    ("c", 5.0, 6.247),
+    ("a", 9.977, 12.127),
+    ("c", 13.269, 16.053),
+    ("a", 17.324, 19.029),
+    ("b", 22.777, 24.162),
+    ("b", 26.919, 28.811),
+]
 
 
 def plan(**settings: Any) -> Plan:
@@ -24,9 +40,9 @@ def times(found: list[Slot]) -> list[tuple[float, float]]:
 
 
 def test_a_plan_without_settings() -> None:
-    """After 5 s, for 10 s, every 30 s, at the leader."""
+    """After 5 s, for 10 s, every 30 s, at whom the fault is made for."""
     assert times(slots([plan()], 60, 1)) == [(5, 15), (35, 45)]
-    assert plan().target == "leader"
+    assert [(slot.target, slot.options) for slot in schedule([plan(times=1)], 60, 1)] == [("leader", {})]
 
 
 def test_durations_are_written_as_people_do() -> None:
@@ -43,8 +59,200 @@ def test_what_would_not_end_in_time_is_left_out() -> None:
 
 def test_a_plan_that_never_comes_is_refused() -> None:
     """With how long the run would have to be."""
-    with pytest.raises(UsageError, match=r"'leader-kill' would never come.*lasts 10 s: let the load last 15 s or more"):
+    with pytest.raises(UsageError, match=r"'leader-kill' does not fit.*lasts 10 s: let the load last 15 s or more"):
         slots([plan()], 10, 1)
+
+
+def test_a_list_with_times() -> None:
+    """It comes then, and each time as long as it shall."""
+    assert times(slots([plan(at=["5s", "20s", 40], **{"for": "2s"})], 60, 1)) == [(5, 7), (20, 22), (40, 42)]
+
+
+def test_every_time_of_a_list_has_to_fit() -> None:
+    """Who names a time means it."""
+    with pytest.raises(UsageError, match=r"does not fit: it would end 50 s .* lasts 45 s: let the load last 50 s"):
+        slots([plan(at=[5, 40])], 45, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"at": [5], "every": 30}, "'at' and 'every' of 'leader-kill' do not go together"),
+        ({"at": [5], "times": 1}, "'at' and 'times'"),
+        ({"at": [5], "after": 3}, "'at' and 'after'"),
+        ({"at": [5], "quiet": 3}, "'at' and 'quiet'"),
+        ({"quiet": 3, "every": 20}, "'quiet' and 'every'"),
+        ({"at": [5, 14]}, "must rise by at least 10 s"),
+        ({"at": [20, 5]}, "must rise by at least 10 s"),
+        ({"at": ["soon"]}, "'at.0' is wrong"),
+        ({"quiet": 0, "for": 0}, "must be 0.1 s in all, or more"),
+        ({"for": [5, 2]}, "begins with the shorter duration"),
+        ({"for": [1, 2, 3]}, "a range has two durations"),
+        ({"quiet": ["a", "b"]}, "'quiet' is wrong"),
+        ({"for": ["2s", "40s"]}, "'every' must be at least 40 s"),
+        ({"fault": []}, "at least one fault"),
+        ({"fault": ["leader-kill", "leader-kill"]}, "each fault once"),
+        ({"fault": [7]}, "fault"),
+        ({"fault": None}, "fault"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(settings: dict[str, Any], said: str) -> None:
+    """As a sentence."""
+    with pytest.raises(UsageError) as refused:
+        plan(**settings)
+    assert said in str(refused.value)
+
+
+def test_quiet_is_from_an_end_to_the_next_beginning() -> None:
+    """However long the fault itself lasts."""
+    assert times(slots([plan(quiet="3s", **{"for": "4s"})], 30, 1)) == [(5, 9), (12, 16), (19, 23), (26, 30)]
+
+
+def test_ranges_are_drawn_from() -> None:
+    """Each turn anew, to the millisecond; nothing before it ends."""
+    found = slots([plan(quiet=["1s", "4s"], **{"for": ["2s", "3s"]})], 600, 1)
+    lasted = {round(slot.end_s - slot.start_s, 6) for slot in found}
+    rested = {round(later.start_s - earlier.end_s, 6) for earlier, later in itertools.pairwise(found)}
+    assert len(lasted) > 50
+    assert len(rested) > 50
+    assert (min(lasted) >= 2, max(lasted) <= 3) == (True, True)
+    assert (min(rested) >= 1, max(rested) <= 4) == (True, True)
+    assert all(round(each, 3) == each for each in lasted | rested)
+
+
+def test_a_mix_draws_one_of_its_faults_each_time() -> None:
+    """All of them, in the long run, and not in turn."""
+    names = ["leader-move", "leader-kill"]
+    drawn = [slot.fault for slot in slots([plan(fault=names, **{"for": "1s"}, every="1s")], 200, 1)]
+    assert set(drawn) == set(names)
+    assert all(50 < drawn.count(name) < 150 for name in names)
+    assert drawn not in ([names[0], names[1]] * 98, [names[1], names[0]] * 98)
+
+
+def test_draws_stay_what_they_were() -> None:
+    """The same seed gives the same schedule, in every version."""
+    found = slots([plan(fault=["a", "b", "c"], quiet=[1, 5], **{"for": [1, 3]})], 30, 7)
+    assert [(slot.fault, slot.start_s, slot.end_s) for slot in found] == DRAWN_BY_7
+
+
+def test_drawing_less_shifts_nothing() -> None:
+    """What a turn draws for one of its choices does not depend on the others."""
+    mix = slots([plan(fault=["a", "b", "c"], quiet=2, **{"for": [1, 3]})], 30, 7)
+    same = slots([plan(fault="a", quiet=2, **{"for": [1, 3]})], 30, 7)
+    assert times(mix) == times(same)
+
+
+def test_plans_are_called_by_their_faults() -> None:
+    """As long as that is short."""
+    assert plan(fault=["a", "b"]).title == "a+b"
+    assert plan(fault=["a", "b", "c", "d"]).title == "mix"
+
+
+def test_what_was_recorded_is_what_was_planned() -> None:
+    """Through JSON and back."""
+    found = schedule([plan(fault=["leader-move", "leader-kill"], quiet=[1, 5])], 60, 7)
+    assert recorded(json.loads(json.dumps([vars(slot) for slot in found]))) == found
+
+
+def test_choices_left_out_are_the_faults_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each fault of a mix its own; what is said is said for all."""
+    slow = type("Slow", (LeaderMove,), {"name": "slow", "roles": ("all", "leader"), "options": {"by": 0.2, "to": 3}})
+    monkeypatch.setitem(FAULTS, "slow", slow)
+    made = schedule([plan(fault="slow", times=1), plan(fault="slow", times=1, target="leader", by="1s")], 60, 1)
+    assert [(slot.target, slot.options) for slot in made] == [
+        ("all", {"by": 0.2, "to": 3}),
+        ("leader", {"by": 1.0, "to": 3}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"fault": ["leader-kill", "leader-kil"]}, "did you mean 'leader-kill'?"),
+        ({"fault": ["leader-move", "leader-kill"], "target": "moon"}, "'leader-move' cannot be aimed at 'moon'"),
+        ({"fault": ["leader-move", "random"]}, "'random' is a mix of its own"),
+        ({"fault": "randm"}, "did you mean 'random'?"),
+        ({"fault": ["leader-move", "leader-kill"], "by": "1s"}, "'leader-move' does not take 'by'"),
+        ({"for": ["1s", "500s"], "every": "500s"}, "'leader-kill' for 500 s is too long"),
+    ],
+)
+def test_plans_that_make_no_sense_are_refused(settings: dict[str, Any], said: str) -> None:
+    """In a mix, by the first fault that cannot do it."""
+    with pytest.raises(UsageError) as refused:
+        check_sense([plan(**settings)])
+    assert said in str(refused.value)
+
+
+class Shelf(ExternalCluster):
+    """A cluster that can do what it is told."""
+
+    def __init__(self, *able: Capability) -> None:
+        super().__init__(("h:1",), Security())
+        self.able = frozenset(able)
+
+    def cannot(self, capability: Capability) -> Missing | None:
+        """What it was not told."""
+        return None if capability in self.able else Missing("it is on a shelf", "take it down")
+
+
+def test_random_is_everything_that_is_possible_and_tame(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the names; what changes something for good is left out."""
+    wild = type("Wild", (LeaderMove,), {"name": "a-wild-one", "tame": False})
+    lasting = type("Lasting", (LeaderMove,), {"name": "b-lasting", "endless": True})
+    for name in list(FAULTS):
+        if name not in {"leader-move", "leader-kill"}:
+            monkeypatch.delitem(FAULTS, name)
+    monkeypatch.setitem(FAULTS, "a-wild-one", wild)
+    monkeypatch.setitem(FAULTS, "b-lasting", lasting)
+    plans = [plan(fault="random"), plan()]
+    every = Shelf(*Capability)
+    assert [each.faults for each in resolve(plans, every)] == [
+        ("b-lasting", "leader-kill", "leader-move"),
+        ("leader-kill",),
+    ]
+    assert resolve(plans, every, endless=False)[0].faults == ("leader-kill", "leader-move")
+    assert resolve(plans, Shelf(Capability.ADMIN), endless=False)[0].faults == ("leader-move",)
+    with pytest.raises(CannotHere, match="no such fault that is possible here with --cluster external"):
+        resolve(plans, Shelf())
+
+
+def test_random_with_wishes_is_everything_that_can_fulfil_them() -> None:
+    """A role, an option, a duration."""
+    every = Shelf(*Capability)
+    for wishes, left, out in (
+        ({"target": "all-but-leader"}, "packet-loss", "leader-move"),
+        ({"period": "1s"}, "leader-churn", "leader-move"),
+    ):
+        (found,) = resolve([plan(fault="random", **wishes)], every)
+        assert left in found.faults
+        assert out not in found.faults
+        check_plans([found], every)
+    with pytest.raises(CannotHere, match="finds no such fault"):
+        resolve([plan(fault="random", every="1h", **{"for": "1h"})], every)
+
+
+def test_slots_are_checked_wherever_they_come_from() -> None:
+    """Against what there is now, and what the cluster can do."""
+    good = Slot(1, "leader-move", "leader", 5, 15, 1)
+    check_slots([good], Shelf(Capability.ADMIN))
+    for bad, said in (
+        (replace(good, fault="flood"), "no nemesis 'flood'"),
+        (replace(good, target="moon"), "cannot be aimed at 'moon'"),
+        (replace(good, options={"by": 1}), "does not take 'by'"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            check_slots([bad], Shelf(Capability.ADMIN))
+    with pytest.raises(CannotHere, match="'leader-move' is not possible here: it is on a shelf: take it down"):
+        check_slots([good], Shelf())
+
+
+def test_a_load_that_ends_by_itself_cannot_have_every_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says which one would."""
+    lasting = type("Lasting", (LeaderMove,), {"name": "lasting", "endless": True})
+    monkeypatch.setitem(FAULTS, "lasting", lasting)
+    check_plans([plan(fault="lasting")], Shelf(Capability.ADMIN))
+    with pytest.raises(UsageError, match=r"needs a load that goes on.*use --workload stream"):
+        check_plans([plan(fault="lasting")], Shelf(Capability.ADMIN), endless=False)
 
 
 def test_plans_are_merged_in_order_of_time() -> None:

@@ -87,6 +87,12 @@ def test_nothing_at_all_can_be_shown() -> None:
     assert "an unknown rate" in text
 
 
+def test_a_run_with_faults_is_repeated_with_the_same_ones() -> None:
+    """And one without by its scenario."""
+    assert "  repeat    tidegauge run --replay /store/x/y" in shown(CheckResults(), schedule=[{"fault": "x"}])
+    assert "  repeat    tidegauge run /store/x/y/scenario.toml" in shown(CheckResults(), schedule=[])
+
+
 def test_a_surprise_is_told() -> None:
     """When the verdict is not the expected one."""
     assert any("expected" in line for line in shown(CheckResults(), scenario={"expect": "valid"}))
@@ -128,3 +134,29 @@ def test_listings(rows: list[dict[str, Any]]) -> None:
     show_run.listing(console, "runs", rows, as_json=False)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue()
+
+
+def test_nemeses_are_listed_by_family_within_the_width() -> None:
+    """All that a plan can say of a fault, with the defaults as they may be written."""
+    rows = [
+        {
+            "family": "network",
+            "name": name,
+            "about": "delays every response to clients, each by another time and none for as long as the one before",
+            "targets": ["all", "leader"],
+            "options": {"by": 0.2, "rate": "64KiB", "to": 3},
+            "needs": ["tap"],
+            "longest_s": 120.0,
+            "random": True,
+        }
+        for name in ("latency", "a-longer-name")
+    ]
+    console = Console(file=io.StringIO(), width=100)
+    show_run.listing(console, "nemeses", rows, as_json=False)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert lines[0].rstrip() == "network"
+    assert sum(line.startswith("network") for line in lines) == 1
+    assert max(map(len, lines)) <= 100
+    text = " ".join(" ".join(lines).split())
+    assert text.count("at all, leader · by=0.2s · rate=64KiB · to=3 · needs tap · 120 s at most") == 2

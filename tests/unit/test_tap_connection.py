@@ -318,4 +318,5 @@ def test_who_bent_something_is_known(tmp_path: Path) -> None:
     back = bend(name="back", action="delay", by=0.001, side="response", nth=1)
     stage = play(tmp_path, work, there, back, bend(name="idle", action="close", client="nobody"))
     assert (stage.proxy.counts.bent, stage.proxy.idle) == (1, ["idle"])
+    assert stage.proxy.acted == {"there": 1, "back": 1}
     assert [row.get("name") for row in stage.rows] == ["there,back", None]

@@ -176,6 +176,66 @@ def test_a_dropped_request_that_ends_the_connection(tmp_path: Path, action: dict
     assert stage.briefly == [behind, ok(1), Brief(2, FAIL, None, rule.name, UNHEARD)]
 
 
+@pytest.mark.parametrize("action", ["close", "reset"])
+def test_a_slow_close(tmp_path: Path, action: str) -> None:
+    """Nothing passes any more, neither what came before nor what comes behind; then the connection ends."""
+    rule = bend(action=action, nth=2, by="10m")
+
+    async def work(stage: Stage) -> None:
+        client = await stage.client()
+        client.write(send(1), send(2), send(3))
+        await stage.broker.heard(1)
+        connection = await stage.connection()
+        stage.broker.answer(0)
+        await until(lambda: len(connection._slots) == 1)
+        assert (client.got, client.over) == ([], False)
+        rule.cancel()
+        await client.hung_up_on()
+        assert isinstance(client.error, ConnectionResetError) == (action == "reset")
+        await until(lambda: not stage.proxy.connections)
+        assert (client.got, stage.broker.got) == ([], [1])
+
+    stage = play(tmp_path, work, rule, reply=lambda _: None)
+    unheard = [Brief(1, INFO, BASE + 1, None, UNHEARD), Brief(2, FAIL, None, rule.name, UNHEARD)]
+    assert stage.briefly == [*unheard, Brief(3, FAIL, None, None, BEHIND)]
+
+
+def test_a_slow_close_waits_for_no_answer(tmp_path: Path) -> None:
+    """When its time is over, the client is cut off even if the broker still thinks about what came before."""
+
+    async def work(stage: Stage) -> None:
+        client = await stage.client()
+        client.write(send(1), send(2))
+        await client.hung_up_on()
+        stage.broker.answer(0)
+        await until(lambda: not stage.proxy.connections)
+        assert client.got == []
+
+    rule = bend(action="close", nth=2, by="10ms")
+    stage = play(tmp_path, work, rule, reply=lambda _: None)
+    unheard = [Brief(1, INFO, BASE + 1, None, UNHEARD), Brief(2, FAIL, None, rule.name, UNHEARD)]
+    assert stage.briefly == unheard
+
+
+def test_a_client_that_leaves_during_a_slow_close(tmp_path: Path) -> None:
+    """Nothing of it reaches the broker, and nothing stays behind."""
+    rule = bend(action="close", by="10m")
+
+    async def work(stage: Stage) -> None:
+        client = await stage.client()
+        client.write(send(1), send(2))
+        connection = await stage.connection()
+        await until(lambda: len(connection._queue) == 1)
+        client.transport.close()
+        await until(lambda: connection.client.gone)
+        rule.cancel()
+        await until(lambda: not stage.proxy.connections)
+        assert stage.broker.got == []
+
+    stage = play(tmp_path, work, rule)
+    assert stage.briefly == [Brief(1, FAIL, None, rule.name, UNHEARD), Brief(2, FAIL, None, None, BEHIND)]
+
+
 def test_a_request_dropped_in_silence(tmp_path: Path) -> None:
     """Nothing behind it arrives, and nobody says so."""
 

@@ -88,6 +88,23 @@ def test_cancel() -> None:
 
 
 @pytest.mark.parametrize(
+    "keys",
+    [{"action": "delay", "by": 9}, {"action": "throttle", "rate": 1, "side": "request"}, {"action": "reset", "by": 9}],
+)
+def test_waits_end_with_their_rule(keys: dict[str, Any]) -> None:
+    """When it is taken back; not when it is released, because it holds nothing."""
+    slow = bend(**keys)
+    (effect,) = slow.on_request(sent())
+    wait = effect.after if isinstance(effect, Close) else effect
+    assert isinstance(wait, Delay)
+    assert wait.unless is not None
+    slow.release()
+    assert not wait.unless.is_set()
+    slow.cancel()
+    assert wait.unless.is_set()
+
+
+@pytest.mark.parametrize(
     ("keys", "expected"),
     [
         ({"action": "drop-request"}, Drop("silence")),
@@ -97,6 +114,8 @@ def test_cancel() -> None:
         ({"action": "reorder", "at_most": "2s"}, Swap(2.0)),
         ({"action": "close"}, Close()),
         ({"action": "reset"}, Close(reset=True)),
+        ({"action": "close", "by": "2s"}, Close(after=Delay(2.0))),
+        ({"action": "reset", "by": "2s"}, Close(reset=True, after=Delay(2.0))),
     ],
 )
 def test_actions_on_requests(keys: dict[str, Any], expected: object) -> None:

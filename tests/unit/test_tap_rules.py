@@ -38,6 +38,9 @@ def refused(**keys: Any) -> str:
         ({"action": "close", "api": "Prodce"}, "there is no API 'Prodce': did you mean 'Produce'"),
         ({"action": "close", "api": 3}, "3 is no API"),
         ({"action": "drop-request"}, "'drop-request' needs an 'api'"),
+        ({"action": "stale"}, "'stale' needs an 'api'"),
+        ({"action": "stale", "api": "Metadata", "error": 3}, "acts on requests"),
+        ({"action": "hold", "by": 1}, "'by' does not belong to the action 'hold': leave it out (it belongs to delay, "),
         ({"action": "close", "topic": "t"}, "need an 'api'"),
         ({"action": "drop-request", "api": "Produce", "error": 6}, "acts on requests: choose an action on responses"),
         ({"action": "delay", "by": 1, "api": "Produce", "error": 6}, "acts on requests: add side = 'response'"),
@@ -125,10 +128,11 @@ rule = [
     { action = "drop-response", then = "close", nth = 5 },
     { action = "duplicate-request", every = 5, times = 3 },
     { action = "reorder", at_most = "1s" },
-    { action = "close", after = "5s", until = "20s" },
+    { action = "close", by = "2s", after = "5s", until = "20s" },
     { action = "reset", times = "once" },
     { action = "answer", with = "NOT_LEADER_OR_FOLLOWER" },
     { action = "rewrite", fields = { base_offset = "-5", error_code = 3, error_message = "+1" } },
+    { action = "stale" },
 ]
 """
 

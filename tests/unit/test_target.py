@@ -225,3 +225,21 @@ def test_any_port_name_is_a_placeholder(name: str) -> None:
     parse(Target, MINIMAL | {"ports": [name]}, "thing.toml")
     values = placeholders([NodePlan(1, "h", "b", "c", {name: 77})], 1, {})
     assert render(f"{{port.{name}}}", values, "x") == "77"
+
+
+def test_a_target_may_say_where_its_data_is() -> None:
+    """In the node's directory as a process, anywhere inside as a container."""
+    target = load_target("kafka")
+    assert target.process
+    assert target.process.data == "data"
+    assert target.container
+    assert target.container.data == "/tmp/kraft-combined-logs"
+
+
+@pytest.mark.parametrize(
+    "part", [{"process": {"command": ["x"], "data": "/data"}}, {"container": {"image": "x", "data": "data"}}]
+)
+def test_data_in_a_place_that_cannot_be_is_refused(part: dict[str, Any]) -> None:
+    """An absolute path would be somebody else's, a relative one inside means nothing."""
+    with pytest.raises(UsageError, match="data"):
+        parse(Target, {"name": "thing", **part}, "thing.toml")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,11 @@ import docker
 import docker.errors
 import pytest
 
-from harness import undo
+from harness import networks, undo
+from harness.networks import COMPOSE_PROJECT_LABEL
 from harness.processes import TOKEN_VARIABLE, Identity
-from harness.undo import COMPOSE_PROJECT_LABEL, JOURNAL, Entry, read, record, undo_all
-from tests.support import unique
+from harness.undo import FORGOTTEN, JOURNAL, Entry, read, record, undo_all
+from tests.support import PATIENCE_S, unique
 
 IMPLIED = "processes cluster"  # what carries the directory's name as its token is always undone, and first
 COMPOSE = {"kind": "compose", "value": "docker-1", "host": "tcp://10.1.2.3:2375", "engine": "ours"}
@@ -365,3 +367,58 @@ def test_removing_containers_has_an_end(engine: Engine, monkeypatch: pytest.Monk
     with pytest.raises(TimeoutError, match="its containers cannot be removed"):
         undo._UNDO["compose"](COMPOSE)
     assert engine.closed == 1
+
+
+def test_what_was_forgotten_is_not_undone_again(directory: Path, undone: list[str]) -> None:
+    """Until it is recorded once more; another kind or another thing is not meant."""
+    kinds = ("network", "network", "link", "netns")
+    for kind, value in zip(kinds, ("a", "b", "a", "c"), strict=True):
+        record(directory, {"kind": kind, "value": value})
+    for of, value in (("network", "a"), ("netns", "c")):
+        record(directory, {"kind": FORGOTTEN, "of": of, "value": value})
+    record(directory, {"kind": "netns", "value": "c"})
+    assert [(entry["kind"], entry["value"]) for entry in read(directory)] == [
+        ("network", "b"),
+        ("link", "a"),
+        ("netns", "c"),
+    ]
+    assert undo_all(directory) == []
+    assert undone == ["network b", IMPLIED, "netns c", "link a"]
+
+
+def test_networks_are_mended_before_processes_end(directory: Path, undone: list[str]) -> None:
+    """Rules go first, in whatever order they were made."""
+    for kind in ("netns", "processes", "network"):
+        record(directory, {"kind": kind, "value": "x"})
+    assert undo_all(directory) == []
+    assert undone == ["network x", IMPLIED, "processes x", "netns x"]
+
+
+def test_networks_do_not_wait_for_each_other(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose script hangs keeps nobody: here each waits until the other one has begun."""
+    meeting = threading.Barrier(2, timeout=PATIENCE_S)
+    monkeypatch.setitem(undo._UNDO, "network", lambda _: [meeting.wait()])
+    for value in ("a", "b"):
+        record(directory, {"kind": "network", "value": value})
+    assert undo_all(directory, patience_s=-1) == []
+
+
+def test_a_network_is_mended_by_its_script(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the journal says, with little patience: a script that hangs must not keep the rest alive for long."""
+    mended: list[tuple[networks.Place, str]] = []
+
+    def remember(place: networks.Place, script: str, timeout_s: float) -> None:
+        assert timeout_s < 10
+        mended.append((place, script))
+
+    monkeypatch.setattr(networks, "mend", remember)
+    place = networks.Namespace("/run/netns/tg1-1")
+    record(directory, networks.entry_of(place, "node-1/tg1", "undo it"))
+    assert undo_all(directory) == []
+    assert mended == [(place, "undo it")]
+
+
+def test_a_network_that_is_gone_needs_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rules went with it."""
+    monkeypatch.setenv("PATH", "")
+    undo._UNDO["network"](networks.entry_of(networks.Namespace("/run/netns/tg-no-such-thing"), "x", "false"))

@@ -61,6 +61,96 @@ def test_no_leader_change_excuses_what_came_before_it(anomaly: str, until_ns: in
     assert verdict.seen[0].mark.status == mark
 
 
+def with_fault(fault: Fault, **spans: Any) -> dict[str, Any]:
+    """A run that had this fault alone."""
+    return {"faults": [replace(GOOD_FAULT, fault=fault, **spans)]}
+
+
+RECREATE = PlannedFault("recreate-topic", changes_leaders=True, blocks=True, deletes=True)
+UNCLEAN = PlannedFault("unclean-election", changes_leaders=True, unclean=True)
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "time_ns", "until_ns", "topic", "mark"),
+    [
+        ("lost-write", 5, None, "t", "allowed: a fault deleted the topic"),
+        ("lost-tail", 5, None, None, "allowed: a fault deleted the topic"),
+        ("lost-write", 5, None, "other", "illegal"),
+        ("inconsistent-offset", 5, 10, "t", "allowed: a fault deleted the topic"),
+        ("shared-offset", 5, 9, "t", "illegal"),
+        ("duplicate", 5, None, "t", "allowed: a fault deleted the topic"),
+        ("false-ack", 5, None, "t", "allowed: a fault deleted the topic"),
+        ("watermark-regression", 10, None, "t", "allowed: a fault deleted the topic"),
+        ("end-offset-regression", 10, None, "t", "allowed: a fault deleted the topic"),
+        ("end-offset-regression", 9, None, "t", "illegal"),
+        ("phantom", 15, None, "t", "illegal"),
+        ("corrupt", 15, None, "t", "illegal"),
+        ("misrouted", 15, None, "t", "illegal"),
+    ],
+)
+def test_a_topic_that_a_fault_deleted_begins_again(
+    anomaly: str, time_ns: int, until_ns: int | None, topic: str | None, mark: str
+) -> None:
+    """What follows from that is allowed from the injection on, in the topic it was about."""
+    fault = Fault(1, "recreate-topic", injected_ns=10, undone_ns=20, bit=True, topic=topic)
+    one = replace(finding(anomaly, "one epoch", until_ns=until_ns), time_ns=time_ns)
+    verdict = decide(results(one, coverage=with_fault(fault)), replace(FACTS, faults=(RECREATE,)))
+    assert str(verdict.seen[0].mark) == mark
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "time_ns", "until_ns", "mark"),
+    [
+        ("lost-write", 5, None, "allowed: unclean leader election is on, and a fault changes leaders"),
+        ("inconsistent-offset", 5, 10, "allowed: unclean leader election is on, and a fault changes leaders"),
+        ("inconsistent-offset", 5, 9, "illegal"),
+        ("end-offset-regression", 10, None, "allowed: unclean leader election is on, and a fault changes leaders"),
+        ("end-offset-regression", 9, None, "illegal"),
+    ],
+)
+def test_an_unclean_fault_is_as_unclean_election_from_then_on(
+    anomaly: str, time_ns: int, until_ns: int | None, mark: str
+) -> None:
+    """And not before."""
+    fault = Fault(1, "unclean-election", injected_ns=10, undone_ns=20, bit=True)
+    one = replace(finding(anomaly, until_ns=until_ns), time_ns=time_ns)
+    verdict = decide(results(one, coverage=with_fault(fault)), replace(FACTS, faults=(UNCLEAN,)))
+    assert str(verdict.seen[0].mark) == mark
+
+
+def test_a_fault_that_blocks_need_let_nothing_through_while_it_lasts() -> None:
+    """Before and after it clients have to work."""
+    fault = Fault(1, "recreate-topic", injected_ns=10, undone_ns=20, bit=True)
+    facts = replace(FACTS, faults=(RECREATE,))
+    assert decide(results(coverage=with_fault(fault, during=Span(0, 0))), facts).outcome == "valid"
+    nothing = with_fault(fault, before=Span(0, 0), after=Span(5, 0))
+    assert decide(results(coverage=nothing), facts).reasons == (
+        "nothing was sent or read before fault 1 (recreate-topic)",
+        "nothing was read after fault 1 (recreate-topic)",
+    )
+
+
+def test_nor_need_a_fault_beside_it() -> None:
+    """Who is to blame cannot be told."""
+    facts = replace(FACTS, faults=(KILL, RECREATE))
+    recreated = Fault(2, "recreate-topic", injected_ns=10, undone_ns=20, bit=True)
+    beside = replace(GOOD_FAULT, during=Span(0, 0), beside=("recreate-topic",))
+    both = {"faults": [beside, replace(GOOD_FAULT, fault=recreated, during=Span(0, 0), beside=("leader-kill",))]}
+    assert decide(results(coverage=both), facts).outcome == "valid"
+    both["faults"][0] = replace(beside, beside=())
+    assert decide(results(coverage=both), facts).reasons == ("nothing was sent or read during fault 1 (leader-kill)",)
+
+
+def test_requests_that_a_fault_sends_twice_are_appended_twice() -> None:
+    """Without idempotence that is no wonder, however often the client tries; with it the broker has to see it."""
+    twice = PlannedFault("duplicate-requests", changes_leaders=False)
+    facts = replace(FACTS, idempotence=False, retries=0, faults=(twice,))
+    fault = Fault(1, "duplicate-requests", injected_ns=10, undone_ns=20, bit=True)
+    told = results(finding("duplicate"), coverage=with_fault(fault))
+    assert decide(told, facts).outcome == "valid"
+    assert decide(told, replace(facts, idempotence=True)).outcome == "invalid"
+
+
 @pytest.mark.parametrize(
     ("anomaly", "tags", "facts", "mark"),
     [
@@ -83,6 +173,8 @@ def test_no_leader_change_excuses_what_came_before_it(anomaly: str, until_ns: in
         ("watermark-regression", ("epoch unknown", "same node"), FACTS, "illegal"),
         ("watermark-regression", ("epoch unknown", "across nodes"), replace(FACTS, faults=()), "illegal"),
         ("end-offset-regression", ("epoch rose", "across nodes"), FACTS, "illegal"),
+        ("end-offset-regression", ("older epoch", "across nodes"), FACTS, "allowed: a leader that a fault had deposed"),
+        ("end-offset-regression", ("older epoch", "across nodes"), replace(FACTS, faults=()), "illegal"),
         ("end-offset-regression", ("one epoch",), replace(FACTS, unclean_election=True), "allowed: unclean"),
     ],
 )
@@ -188,6 +280,12 @@ def test_what_was_not_covered_makes_the_run_unknown(coverage: dict[str, Any], re
 def test_faults_that_overlap_have_no_before_and_after() -> None:
     """What cannot be told apart is not asked for."""
     assert decide(results(coverage=around(before=None, after=None)), FACTS).outcome == "valid"
+
+
+def test_of_a_moment_nothing_is_expected() -> None:
+    """A load has its pace, and two faults may follow each other closely."""
+    nothing = Span(0, 0, short=True)
+    assert decide(results(coverage=around(before=nothing, during=nothing, after=nothing)), FACTS).outcome == "valid"
 
 
 def test_a_workload_that_reads_afterwards_needs_either_around_a_fault() -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.tap.batches import blank, split, without_idempotence
+from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (
-    Bounded,
     Broken,
     Counters,
     EndBend,

@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from harness.errors import UsageError
 from harness.tap.batches import Batch, cut, join, split
+from harness.tap.bounded import Bounded
 from harness.tap.codec import Api, Part
 from harness.tap.exchange import CHANGED, NOTHING, Bend, Delay, Effect, Effects, Exchange
 from harness.tap.sessions import sessionless
 
 Place = tuple[str, int]  # topic and partition
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 LATEST, EARLIEST = -1, -2  # what ListOffsets asks for
 NOT_LEADER = 6
-REMEMBERED = 10_000
 IDLE_S = 0.1  # between empty answers to a client that would wait
-
-
-class Bounded(OrderedDict[K, V]):
-    """A dictionary that forgets its oldest entries."""
-
-    def __init__(self, limit: int = REMEMBERED) -> None:
-        super().__init__()
-        self.limit = limit
-
-    def __setitem__(self, key: K, value: V) -> None:
-        super().__setitem__(key, value)
-        self.move_to_end(key)
-        while len(self) > self.limit:
-            self.popitem(last=False)
 
 
 class Counters(Bounded[Hashable, int]):

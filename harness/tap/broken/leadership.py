@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from harness.tap.batches import cut, split
+from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (
     NOT_LEADER,
-    Bounded,
     Broken,
     FetchBend,
     Place,

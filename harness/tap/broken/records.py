@@ -6,8 +6,8 @@ from collections import deque
 from typing import Any
 
 from harness.tap.batches import Batch, blank, split, with_values, without
+from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (
-    Bounded,
     Broken,
     Counters,
     FetchBend,

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.tap.batches import Batch, blank_from, split, with_base
+from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (
     EARLIEST,
     LATEST,
     NOT_LEADER,
-    Bounded,
     Broken,
     Place,
     asked,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.tap.batches import Batch, split, with_base, without_idempotence
+from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (
     EARLIEST,
-    Bounded,
     Counters,
     EndBend,
     FetchBend,

@@ -1,0 +1,116 @@
+"""Whole runs under faults: what Kafka promises it keeps, and what it does not promise is seen."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.clusters.spec import make_cluster
+from harness.errors import CannotHere
+from harness.progress import Silent
+from harness.scenario import to_toml
+from nemesis import FAMILIES
+from nemesis.base import refuse_unless_possible
+from tests.integration.stage import spec_of
+from tests.support import cli, docker_or_skip
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+FIRST_S, EVERY_S, LASTS_S = 6, 22, 5
+KINDS = [pytest.param("local", id="local"), pytest.param("docker", id="docker", marks=pytest.mark.docker)]
+NEED_TRANSACTIONS = {"hold-end-txn"}
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="partitions of local nodes need root")
+
+
+def run(store: Path, *arguments: str) -> dict[str, Any]:
+    """`tidegauge run --json` to its end: the results."""
+    ran = cli("run", *arguments, "--store", str(store), "--json")
+    assert ran.stdout, ran.stderr
+    results: dict[str, Any] = json.loads(ran.stdout)
+    assert ran.returncode == results["exit_code"], ran.stderr
+    return results
+
+
+def family_on(kind: str, family: str) -> list[str]:
+    """The faults of a family that this machine can do on such a cluster, and that a stream feels."""
+    cluster, found = make_cluster(spec_of(kind), Silent()), []
+    for fault in FAMILIES[family]:
+        try:
+            refuse_unless_possible(fault, cluster)
+        except CannotHere:
+            continue
+        found += [fault.name] if fault.name not in NEED_TRANSACTIONS else []
+    return found
+
+
+def cases() -> Iterator[Any]:
+    """Each family on each kind, with the two clients in turn."""
+    for number, family in enumerate(FAMILIES):
+        yield pytest.param("local", family, ("kafka-python", "confluent-kafka")[number % 2], id=f"local-{family}")
+        yield pytest.param(
+            "docker",
+            family,
+            ("confluent-kafka", "kafka-python")[number % 2],
+            id=f"docker-{family}",
+            marks=pytest.mark.docker,
+        )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("kind", "family", "client"), cases())
+def test_kafka_keeps_its_promises(tmp_path: Path, kind: str, family: str, client: str) -> None:
+    """acks=all, min.insync.replicas=2, idempotence: nothing illegal under the faults, one after the other."""
+    if kind == "docker":
+        docker_or_skip()
+    faults = family_on(kind, family)
+    if not faults:
+        pytest.skip(f"no fault of {family} is possible here")
+    plans = [
+        {"fault": fault, "after": FIRST_S + number * EVERY_S, "for": LASTS_S, "times": 1}
+        for number, fault in enumerate(faults)
+    ]
+    file = tmp_path / "family.toml"
+    file.write_text(
+        to_toml(
+            {
+                "workload": {"name": "stream", "client": client, "acks": "all", "idempotence": True},
+                "nemesis": plans,
+                "cluster": {"kind": kind},
+                "time": FIRST_S + len(faults) * EVERY_S,
+                "seed": 7,
+            }
+        )
+    )
+    results = run(tmp_path / "store", str(file))
+    assert (results["verdict"], results["reasons"]) == ("valid", [])
+    facts = json.loads((Path(results["run"]) / "run.json").read_text())
+    assert [(fault["fault"], fault["bit"]) for fault in facts["faults"]] == [(fault, True) for fault in faults]
+
+
+@pytest.mark.parametrize("kind", [pytest.param("local", id="local", marks=needs_root), KINDS[1]])
+def test_with_acks_1_an_isolated_leader_loses_what_it_acknowledged(tmp_path: Path, kind: str) -> None:
+    """Allowed, and seen: already a plain count of acknowledged against finally read tells."""
+    settings = [
+        "--set",
+        "acks=1",
+        "--set",
+        "nemesis.for=12s",
+        "--set",
+        "nemesis.times=1",
+        "--set",
+        "client=confluent-kafka",
+    ]
+    settings += ["--set", "idempotence=false"]
+    arguments = ["--workload", "stream", "--nemesis", "isolate", "--cluster", kind, "--time", "25s", "--seed", "7"]
+    results = run(tmp_path / "store", *arguments, *settings)
+    figures = results["figures"]
+    assert figures["acknowledged"] - figures["distinct"] > 1000
+    lost = next(seen for seen in results["seen"] if seen["anomaly"] == "lost-write")
+    assert lost["found"] > 1000
+    assert lost["mark"].startswith("allowed")
+    assert results["verdict"] == "valid"
