@@ -6,12 +6,13 @@ happened in each, and what happened before, during and after each fault is a sum
 
 A fault's window is from its injection to its undoing. Before it: since the end of the window before, or the start of
 the load. After it: until the next window, or the end of the load. Where windows overlap there is no before or after.
-Of less than a second, or than three times the load's own pace, nobody can expect that something happened in it.
+Of less than a second, or than three times the load's own pace (up to three seconds), nobody can expect that something
+happened in it. Nor of those parts of a window in which another fault was there that may block everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 TIMELINE_ROWS = 100_000
 SHORT_NS = 1_000_000_000
-PACES = 3  # of the load, from one acknowledgement to the next on average
+LONGEST_SHORT_NS = 3 * SHORT_NS
+PACES = 3  # of the load, from one send to the next on average, whatever became of it
 Rows = Iterable[Mapping[str, Any]]
 
 
@@ -40,6 +42,7 @@ class Fault:
     bit: bool = False
     failed: bool = False
     detail: str = ""
+    evidence: str = ""  # that it bit
 
 
 @dataclass
@@ -61,11 +64,6 @@ class Timeline:
         """Every instant at which something begins or ends."""
         windows = [window for fault in self.faults if (window := self.window_ns(fault))]
         return sorted({*self.load_ns, *(instant for window in windows for instant in window)})
-
-    def overlap(self, one: Fault, other: Fault) -> bool:
-        """Whether both were there at the same time."""
-        mine, its = self.window_ns(one), self.window_ns(other)
-        return mine is not None and its is not None and mine[0] <= its[1] and its[0] <= mine[1]
 
     def before_ns(self, fault: Fault) -> tuple[int, int] | None:
         """What lies between the fault and what was before it."""
@@ -105,7 +103,7 @@ class FaultCoverage:
     before: Span | None
     during: Span | None
     after: Span | None
-    beside: tuple[str, ...] = ()  # names of the faults that it overlaps with
+    clear: Span | None = None  # during it, where no fault was there that may block everything
 
 
 @dataclass
@@ -165,7 +163,7 @@ def _apply(fault: Fault, row: Mapping[str, Any]) -> None:
     elif stage == FaultStage.HEALED:
         fault.healed_ns = row["time"]
     elif stage == FaultStage.BIT:
-        fault.bit = True
+        fault.bit, fault.evidence = True, row["detail"] or ""
     elif stage == FaultStage.FAILED:
         fault.failed = True
     if stage in {FaultStage.BIT, FaultStage.MISSED, FaultStage.FAILED}:
@@ -214,26 +212,36 @@ def _aggregates(*expressions: str) -> list[Any]:
     return [sql.expr(expression) for expression in expressions]
 
 
-def spans(line: Timeline, operation_rows: Rows, read_rows: Rows) -> list[FaultCoverage]:
-    """What clients did around each fault."""
+def spans(line: Timeline, operation_rows: Rows, read_rows: Rows, blocking: Collection[str] = ()) -> list[FaultCoverage]:
+    """What clients did around each fault, given the names of those that may keep everything from getting through."""
     bounds = line.bounds_ns()
     start_ns, end_ns = line.load_ns
     sends = dict.fromkeys(range(len(bounds) + 1), 0)
     records = dict(sends)
+    tried = 0
     for row in operation_rows:
-        if row["f"] == F.SEND and row["type"] == Type.OK:
-            sends[row["segment"]] += row["count"]
+        if row["f"] == F.SEND:
+            tried += row["count"]
+            sends[row["segment"]] += row["count"] if row["type"] == Type.OK else 0
     for row in read_rows:
         if row["load"]:
             records[row["segment"]] += row["count"]
-    short_ns = max(SHORT_NS, PACES * (end_ns - start_ns) // max(1, sum(sends.values())))
+    short_ns = min(LONGEST_SHORT_NS, max(SHORT_NS, PACES * (end_ns - start_ns) // max(1, tried)))
+
+    def segments(window_ns: tuple[int, int] | None) -> set[int]:
+        return set() if window_ns is None else set(range(*(bounds.index(each) + 1 for each in window_ns)))
+
+    def summed(inside: Iterable[int]) -> Span:
+        chosen = list(inside)
+        lasted_ns = sum(bounds[n] - bounds[n - 1] for n in chosen)
+        return Span(sum(sends[n] for n in chosen), sum(records[n] for n in chosen), lasted_ns < short_ns)
 
     def span(window_ns: tuple[int, int] | None) -> Span | None:
-        if window_ns is None:
-            return None
-        inside = range(bounds.index(window_ns[0]) + 1, bounds.index(window_ns[1]) + 1)
-        lasted_ns = window_ns[1] - window_ns[0]
-        return Span(sum(sends[n] for n in inside), sum(records[n] for n in inside), lasted_ns < short_ns)
+        return None if window_ns is None else summed(segments(window_ns))
+
+    def clear(fault: Fault) -> Span:
+        blocked = [segments(line.window_ns(other)) for other in line.faults if other.name in blocking]
+        return summed(segments(line.window_ns(fault)).difference(*blocked))
 
     return [
         FaultCoverage(
@@ -241,7 +249,7 @@ def spans(line: Timeline, operation_rows: Rows, read_rows: Rows) -> list[FaultCo
             span(line.before_ns(fault)),
             span(line.window_ns(fault)),
             span(line.after_ns(fault)),
-            tuple(other.name for other in line.faults if other is not fault and line.overlap(fault, other)),
+            clear(fault),
         )
         for fault in line.faults
     ]

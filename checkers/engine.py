@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,9 @@ LARGE = {
 Sections = dict[str, list[dict[str, Any]]]
 
 
-def check(spark: SparkSession, sealed: Sealed, *, acks: str = "all", limit: int = LIMIT) -> CheckResults:
+def check(
+    spark: SparkSession, sealed: Sealed, *, acks: str = "all", blocking: Collection[str] = (), limit: int = LIMIT
+) -> CheckResults:
     """Ask everything; never raises for what a checker meets: `failures` says what could not be checked."""
     began = time.monotonic()
     results = CheckResults(
@@ -66,19 +68,20 @@ def check(spark: SparkSession, sealed: Sealed, *, acks: str = "all", limit: int 
     if sealed.events:
         history = History(spark, sealed)
         with _settings(spark, SMALL if history.small else LARGE):
-            _fill(history, results, limit)
+            _fill(history, results, blocking, limit)
     results.seconds = time.monotonic() - began
     return results
 
 
-def _fill(history: History, results: CheckResults, limit: int) -> None:
+def _fill(history: History, results: CheckResults, blocking: Collection[str], limit: int) -> None:
     chosen = {
         family.name: [rule for rule in family.rules if not results.anomalies[rule.anomaly].not_applicable]
         for family in FAMILIES
     }
     line = _timeline(history, results.failures)
     sections = _collect(_questions(history, chosen, line), results.failures)
-    _read_coverage(results, sections, line, history.sealed.topics)
+    _read_coverage(results, sections, history.sealed.topics)
+    results.coverage.faults = coverage.spans(line, sections.get("operations", []), sections.get("reads", []), blocking)
     found = _read_tallies(results, sections, chosen)
     results.figures = figures.figures(sections, history.sealed.topics)
     if found:
@@ -186,7 +189,7 @@ def _read_tallies(
     return found
 
 
-def _read_coverage(results: CheckResults, sections: Sections, line: Timeline, topics: Mapping[int, str]) -> None:
+def _read_coverage(results: CheckResults, sections: Sections, topics: Mapping[int, str]) -> None:
     covered = results.coverage
     for row in sections.get("operations", []):
         outcomes = covered.operations.setdefault(F(row["f"]).name.lower(), {})
@@ -196,7 +199,6 @@ def _read_coverage(results: CheckResults, sections: Sections, line: Timeline, to
         covered.records += row["count"]
         covered.load_records += row["count"] if row["load"] else 0
     covered.probes = sorted(sections.get("probes", []), key=lambda row: (row["api"] or 0, row["node"] or 0))
-    covered.faults = coverage.spans(line, sections.get("operations", []), sections.get("reads", []))
     for row in sections.get(VALUES.name, []):
         if row["acknowledged"] and row["topic"] is not None:
             if row["final_ok"]:

@@ -104,7 +104,8 @@ def _checked(run: Run, sealed: Sealed, session: Session, view: View) -> Checked:
     view.step(f"{sealed.events:,} events of {run.path.parent.name}/{run.path.name}")
     facts = _facts(run)
     known = facts_of(facts)
-    results = check(session.get(), _without_the_missing(sealed, facts), acks=known.acks)
+    blocking = {fault.name for fault in known.faults if fault.blocks}
+    results = check(session.get(), _without_the_missing(sealed, facts), acks=known.acks, blocking=blocking)
     checked = Checked(run, facts, results, decide(results, known))
     run.write_results(checked.as_json())
     return checked

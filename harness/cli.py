@@ -172,6 +172,8 @@ def run(
     """
     changes = [*os.environ.get("TIDEGAUGE_SET", "").split(), *(settings or [])]
     faults_given = bool(nemesis) or any(text.startswith("nemesis.") for text in changes)
+    if replay == "":
+        raise UsageError("--replay names no run", "name its directory, its scenario, or latest")
     if replay and (scenario or faults_given):
         raise UsageError(
             "--replay takes the scenario and the faults from a run", "leave SCENARIO, --nemesis and --set nemesis.… out"

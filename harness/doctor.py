@@ -23,7 +23,7 @@ from harness.errors import TidegaugeError, from_os_error
 from harness.jars import locked_versions
 from harness.java import find_java
 from harness.networks import run_command
-from harness.paths import cache_dir, state_dir
+from harness.paths import cache_dir, nearest, state_dir
 from harness.ports import PortLeases
 from harness.spark_jvm import MINIMUM_JAVA, jars
 
@@ -71,7 +71,7 @@ def examine_faults() -> list[Check]:
     found: dict[tuple[str, Missing], list[str]] = {}
     for cluster in _unstarted():
         for fault in FAULTS.values():
-            missing = next(filter(None, map(cluster.cannot, sorted(fault.needs))), None)
+            missing = next(filter(None, (_cannot(cluster, each) for each in sorted(fault.needs))), None)
             if missing:
                 found.setdefault((cluster.kind, missing), []).append(fault.name)
     return [
@@ -84,6 +84,17 @@ def examine_faults() -> list[Check]:
         )
         for (kind, missing), names in found.items()
     ]
+
+
+def _cannot(cluster: Cluster, capability: Capability) -> Missing | None:
+    """Why not, even when looking fails."""
+    try:
+        return cluster.cannot(capability)
+    except TidegaugeError as error:
+        return Missing(error.message, error.remedy)
+    except OSError as error:
+        problem = from_os_error(error, "looking")
+        return Missing(problem.message, problem.remedy)
 
 
 def _unstarted() -> list[Cluster]:
@@ -140,9 +151,7 @@ def _ports() -> str:
 
 
 def _disk() -> str:
-    place = state_dir()
-    while not place.exists():
-        place = place.parent
+    place = nearest(state_dir())
     free_bytes = shutil.disk_usage(place).free
     if free_bytes < FREE_DISK_BYTES:
         raise _Missing(f"{free_bytes // 2**20} MiB free at {place}", "free some space, or set TIDEGAUGE_HOME")

@@ -43,6 +43,7 @@ TICK_S = 0.1
 LOOK_EVERY_S = 1.0
 CUE_DELAY_NS = 300_000_000  # after a fault was announced, so that it is there when the load goes on
 AFTER_FAULTS_S = 5.0
+CLIENTS_START_S = 30.0  # for clients to begin with their work, on a machine that may be busy
 GRACE_S = 240.0  # for a load that ends by itself, beyond its time and its consumers' patience
 FINISH_TIMEOUT_S = 150.0  # for workers to flush: longer than clients try to deliver
 LEADERS_SHOWN = 6
@@ -76,6 +77,7 @@ class Load:
         self._began, self._ended = now(), 0
         self._workload = find_workload(self.scenario.workload)
         self.topics: list[TopicSpec] = self._workload.topics(settings)
+        self._numbers = {topic.full_name(self.prefix): topic.number for topic in self.topics}  # of all ever in use
         self._stages: list[list[Role]] = self._workload.stages(settings, self.faults)
         self._next_process = FIRST_WORKER
         self._roles: dict[int, Role] = {}
@@ -94,8 +96,8 @@ class Load:
         return [topic.full_name(self.prefix) for topic in self._in_use()]
 
     def topic_number(self, name: str) -> int | None:
-        """The number of a topic in the history."""
-        return next((topic.number for topic in self._in_use() if topic.full_name(self.prefix) == name), None)
+        """The number in the history of a topic that is or was in use."""
+        return self._numbers.get(name)
 
     def troubles_since(self, time_ns: int) -> list[str] | None:
         """What keeps the cluster from being whole, by the last look; None when that began before this time."""
@@ -103,7 +105,9 @@ class Load:
         return look[1] if look and look[0] > time_ns else None
 
     def _in_use(self) -> list[TopicSpec]:
-        return self._workload.topics_in_use(self.scenario.settings, self._ended or now(), self._began)
+        found = self._workload.topics_in_use(self.scenario.settings, self._ended or now(), self._began)
+        self._numbers.update({topic.full_name(self.prefix): topic.number for topic in found})
+        return found
 
     def run(self, conductor: Conductor, stop: Stop, view: View) -> None:
         """Start everything, and return when the load is over or its user has had enough of it."""
@@ -114,6 +118,8 @@ class Load:
         try:
             self._run_stages(began_s, conductor, stop, view)
             self._ended = now()
+            if not all(outcome.over for outcome in conductor.outcomes):
+                conductor.end()  # whoever is paused or held cannot finish
             self._finish(conductor, stop, view)
         finally:
             over.set()
@@ -123,11 +129,14 @@ class Load:
             self._start(Role(PROBE, finite=False))
         stages = iter(self._stages)
         finite = self._start_stage(next(stages))
-        cue = 0
+        cue, begun = 0, not conductor.outcomes
         while not stop.asked:
             self._tick(conductor, view)
             cue = self._cue(conductor, cue)
             elapsed_s = time.monotonic() - began_s
+            if not begun and (self._clients_work() or elapsed_s > CLIENTS_START_S):
+                begun = True
+                conductor.start()
             if self._nobody_gets_through:
                 break
             if elapsed_s > self.limit_s:
@@ -142,6 +151,11 @@ class Load:
                     finite = self._start_stage(stage) if stage else finite
             elif elapsed_s >= self.scenario.time and _healed_for_a_while(conductor):
                 break
+
+    def _clients_work(self) -> bool:
+        """Whether something was acknowledged and, where there are consumers already, read: else no fault is felt."""
+        done = self.fleet.totals()
+        return done["ok"] > 0 and (done["read"] > 0 or not any(self.fleet.of(CONSUMER)))
 
     def _finish(self, conductor: Conductor, stop: Stop, view: View) -> None:
         """Have the clients end, with what they still have to send and to hear."""

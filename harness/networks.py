@@ -55,7 +55,7 @@ class Sidecar:
         ran = _ran(["docker", "inspect", "--type=container", wanted, self.container], self.environment(), timeout_s)
         if ran.returncode == 0:
             return ran.stdout.strip() == f"true {self.sandbox}"
-        if "no such" in ran.stderr.lower():
+        if "no such container" in ran.stderr.lower():
             return False
         raise OSError(_reason(ran.stderr) or "docker inspect failed")
 

@@ -38,6 +38,13 @@ def state_dir() -> Path:
     return _base("XDG_STATE_HOME", ".local/state", "state")
 
 
+def nearest(path: Path) -> Path:
+    """The directory itself, or the one above it in which it would be made."""
+    while not path.exists():
+        path = path.parent
+    return path
+
+
 def clusters_dir() -> Path:
     """The parent of every running cluster's directory."""
     return state_dir() / "clusters"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.store import RUN_FILE, Run
-from nemesis.schedule import Slot, recorded
+from nemesis import scheduled
+from nemesis.schedule import Slot
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def replay_of(run: Run) -> Replay:
     if "schedule" not in facts:
         raise UsageError(f"{file} has no schedule that could be repeated", "name a run that `tidegauge run` made")
     try:
-        return Replay(run.path, tuple(recorded(facts["schedule"])))
+        return Replay(run.path, tuple(scheduled(facts["schedule"])))
     except ValueError as error:
         raise UsageError(
             f"{file} has a schedule that cannot be repeated ({error})",

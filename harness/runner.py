@@ -216,8 +216,6 @@ class _Runner:
         if self.load.ends_by_itself and not self.plan:
             session.expect()  # such a load is over before another warm-up would be
         with self._phase("load", self.load.limit_s):
-            if self.plan:
-                conductor.start()
             self.load.run(conductor, self.stop, self.view)
         session.expect()
         self._heal(conductor)

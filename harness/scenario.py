@@ -29,6 +29,11 @@ from workloads.base import Settings
 
 DEFAULT_WORKLOAD = "large-batch"
 SHIPPED = PACKAGE / "scenarios"
+OF_A_KIND: dict[str, frozenset[str]] = {  # what only clusters of some kinds can be told
+    "local": frozenset({"target", "version", "ports", "netns"}),
+    "docker": frozenset({"target", "version", "ports", "image"}),
+    "external": frozenset({"bootstrap", "tls", "ca_file", "certificate_file", "key_file", "mechanism"}),
+}
 
 
 class Scenario(Model):
@@ -148,14 +153,26 @@ def _plan(text: str) -> dict[str, Any]:
 
 
 def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """`above` wins; tables are merged, except that another workload takes nothing from the one below."""
+    """`above` wins; tables are merged, except that another workload takes nothing from the one below.
+
+    A cluster of another kind takes what such a cluster can be told.
+    """
     merged = {**below, **above}
     for key in ("workload", "cluster", "tap"):
         low, high = below.get(key), above.get(key)
         if isinstance(low, dict) and isinstance(high, dict):
             other = key == "workload" and high.get("name", low.get("name")) != low.get("name")
-            merged[key] = high if other else {**low, **high}
+            merged[key] = high if other else {**(_fitting(low, high) if key == "cluster" else low), **high}
     return merged
+
+
+def _fitting(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
+    """Without the keys that the kind of cluster above does not know; the same kind gets all."""
+    kind = high.get("kind", low.get("kind", "local"))
+    if kind == low.get("kind", "local"):
+        return low
+    foreign = frozenset().union(*OF_A_KIND.values()) - OF_A_KIND.get(kind, frozenset())
+    return {key: value for key, value in low.items() if key not in foreign}
 
 
 def _set(data: dict[str, Any], text: str) -> None:

@@ -115,9 +115,10 @@ def checks(console: Console, found: list[Check], *, as_json: bool) -> None:
     if as_json:
         as_json_text(console, [check.as_json() for check in found])
         return
+    width = max(len(check.name) for check in found)
     for check in found:
         mark = ("✓", "green") if check.ok else ("✗", "yellow")
-        line(console, mark, f" {check.name:<9} {check.found}")
+        line(console, mark, f" {check.name:<{width}} {check.found}")
         if not check.ok:
-            line(console, f"            costs: {check.costs}")
-            line(console, f"            remedy: {check.remedy}")
+            line(console, f"{'':{width + 3}}costs: {check.costs}")
+            line(console, f"{'':{width + 3}}remedy: {check.remedy}")

@@ -36,7 +36,10 @@ BY_ABSENCE = frozenset({"lost-write", "lost-tail", "phantom"})
 BY_LEADER_CHANGE = frozenset({"lost-write", "lost-tail", "inconsistent-offset", "shared-offset"})
 REGRESSIONS = frozenset({"watermark-regression", "end-offset-regression"})
 BY_DELETION = BY_LEADER_CHANGE | REGRESSIONS | {"aborted-read", "duplicate", "false-ack"}  # a topic begins again
+BY_TWO_EVENTS = frozenset({"inconsistent-offset", "shared-offset"})
+OF_A_WRITE = frozenset({"lost-write", "lost-tail", "false-ack"})  # its time is that of the acknowledgement
 DUPLICATES_REQUESTS = "duplicate-requests"
+UNCLEAN_ELECTION = "unclean election"  # what the evidence of a fault says when it brought one about
 REASONS_AT_MOST = 20
 
 
@@ -178,28 +181,40 @@ def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
     within_an_epoch = name in REGRESSIONS and "one epoch" in finding.tags  # illegal however it was set up
     if not facts.known and not within_an_epoch and name in BY_LEADER_CHANGE | REGRESSIONS | {"duplicate", "false-ack"}:
         return Mark("unproven", "how the run was set up is unknown, and that may permit it")
-    return _judge_by_configuration(finding, results, facts)
+    mark = _judge_by_configuration(finding, results, facts)
+    if (
+        mark.status == "illegal"
+        and name in BY_LEADER_CHANGE | REGRESSIONS
+        and _perhaps_unclean(finding, results, facts)
+    ):
+        return Mark("unproven", "whether a fault brought an unclean election about is not known")
+    return mark
 
 
 def _judge_by_configuration(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
     name = finding.anomaly
-    unclean = facts.unclean_election or bool(_injected(finding, results, facts, "unclean"))
+    unclean = facts.unclean_election or _elected_uncleanly(finding, results, facts)
     weak = "unclean leader election is on" if unclean else f"acks={facts.acks}" if facts.acks in {"0", "1"} else ""
     if name in BY_LEADER_CHANGE and weak and _injected(finding, results, facts, "changes_leaders"):
         return Mark("allowed", f"{weak}, and a fault changes leaders")
     if name in REGRESSIONS:
-        return _judge_regression(finding, facts, unclean=unclean)
+        changed = bool(_injected(finding, results, facts, "changes_leaders"))
+        return _judge_regression(finding, unclean=unclean, changed=changed)
     if name == "duplicate":
-        return _judge_duplicate(facts)
+        return _judge_duplicate(finding, results, facts)
     return Mark("illegal")
 
 
 def _injected(finding: Finding, results: CheckResults, facts: RunFacts, which: Trait) -> list[Fault | None]:
-    """The faults with this trait that had come before it was seen; None where that is not known for certain.
+    """The faults with this trait that had come before it was seen; None where that is not known for certain."""
+    return _came(finding, results, {fault.name for fault in facts.faults if getattr(fault, which)})
+
+
+def _came(finding: Finding, results: CheckResults, names: set[str]) -> list[Fault | None]:
+    """The same, by name.
 
     Of two events that contradict each other the later one counts. What is absent was seen when all was over.
     """
-    names = {fault.name for fault in facts.faults if getattr(fault, which)}
     if names and (results.has_holes or NEMESIS_PROCESS in results.damaged_processes):
         return [None]
     seen_ns = finding.time_ns if finding.anomaly in REGRESSIONS else finding.until_ns
@@ -213,13 +228,37 @@ def _injected(finding: Finding, results: CheckResults, facts: RunFacts, which: T
 
 
 def _deleted(finding: Finding, results: CheckResults, facts: RunFacts) -> bool:
-    """Whether a fault had deleted its topic."""
+    """Whether a fault had deleted its topic; what was acknowledged after that was undone has to be there."""
     faults = _injected(finding, results, facts, "deletes")
-    return any(fault is None or fault.topic in {None, finding.topic} for fault in faults)
+    return any(
+        fault is None or (fault.topic == finding.topic and _began_before_the_end(finding, fault)) for fault in faults
+    )
 
 
-def _judge_duplicate(facts: RunFacts) -> Mark:
-    if not facts.idempotence and any(fault.name == DUPLICATES_REQUESTS for fault in facts.faults):
+def _began_before_the_end(finding: Finding, fault: Fault) -> bool:
+    """Whether the write, or the first of two events, came before the fault was undone."""
+    if finding.anomaly not in OF_A_WRITE | BY_TWO_EVENTS or finding.time_ns is None or fault.undone_ns is None:
+        return True
+    return finding.time_ns <= fault.undone_ns
+
+
+def _elected_uncleanly(finding: Finding, results: CheckResults, facts: RunFacts) -> bool:
+    """Whether a fault had made a leader of a replica that lagged, in its topic."""
+    faults = _injected(finding, results, facts, "unclean")
+    return any(
+        fault is None or (fault.topic == finding.topic and UNCLEAN_ELECTION in fault.evidence) for fault in faults
+    )
+
+
+def _perhaps_unclean(finding: Finding, results: CheckResults, facts: RunFacts) -> bool:
+    """Whether a fault was to do that and nobody saw what came of it."""
+    faults = _injected(finding, results, facts, "unclean")
+    return any(fault is not None and fault.topic == finding.topic and not fault.bit for fault in faults)
+
+
+def _judge_duplicate(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
+    planned = {fault.name for fault in facts.faults}
+    if not facts.idempotence and _came(finding, results, planned & {DUPLICATES_REQUESTS}):
         return Mark("allowed", "a fault sends requests twice, and without idempotence both are appended")
     if not facts.idempotence and facts.retries != 0:
         return Mark("allowed", "without idempotence a client's retry may be appended again")
@@ -238,16 +277,18 @@ def _unproven(finding: Finding, results: CheckResults) -> str:
     return ""
 
 
-def _judge_regression(finding: Finding, facts: RunFacts, *, unclean: bool) -> Mark:
-    if unclean and facts.changes_leaders:
+def _judge_regression(finding: Finding, *, unclean: bool, changed: bool) -> Mark:
+    """Given whether elections may be unclean, and whether a fault that changes leaders had come."""
+    across = "across nodes" in finding.tags
+    if unclean and changed:
         return Mark("allowed", "unclean leader election is on, and a fault changes leaders")
-    if "older epoch" in finding.tags and facts.changes_leaders:
+    if "older epoch" in finding.tags and across and changed:
         return Mark("allowed", "a leader that a fault had deposed answered before it knew of its successor")
     if finding.anomaly == "end-offset-regression":
         return Mark("illegal")  # KIP-207: a new leader does not tell its end before it knows it
     if "epoch rose" in finding.tags:
         return Mark("allowed", "a new leader does not know the high watermark before it has heard from its followers")
-    if "epoch unknown" in finding.tags and "across nodes" in finding.tags and facts.changes_leaders:
+    if "epoch unknown" in finding.tags and across and changed:
         return Mark("allowed", "another node, and a fault changes leaders; no leader epoch is known")
     return Mark("illegal")
 
@@ -351,9 +392,7 @@ def _missing_around(covered: FaultCoverage, facts: RunFacts) -> Iterator[str]:
         yield f"{name} did not bite" + (f": {fault.detail}" if fault.detail and not fault.failed else "")
     if fault.undone_ns is None:
         yield f"{name} was not undone"
-    blocking = {each.name for each in facts.faults if each.blocks}
-    during = None if blocking.intersection((fault.name, *covered.beside)) else covered.during
-    for when, span in (("before", covered.before), ("during", during), ("after", covered.after)):
+    for when, span in (("before", covered.before), ("during", covered.clear), ("after", covered.after)):
         if span is not None and not span.short:
             yield from _missing_in(span, f"{when} {name}", both=facts.reads_beside_sends)
 

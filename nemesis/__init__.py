@@ -16,8 +16,10 @@ makes a fault for each slot when its time has come.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Protocol
 
 from harness.clusters.base import Capability, Cluster
 from harness.config import suggestion
@@ -25,7 +27,7 @@ from harness.errors import CannotHere, UsageError
 from harness.tap.taps import Taps
 from nemesis import client, clocks, disk, leadership, network, partition, process, topics
 from nemesis.base import Clients, Fault, Field, refuse_unless_possible
-from nemesis.schedule import RANDOM, Plan, Slot, slots
+from nemesis.schedule import RANDOM, Plan, Slot, recorded, slots
 
 FAMILIES = {
     module.__name__.rpartition(".")[2]: module.FAULTS
@@ -90,18 +92,23 @@ def check_slots(found: Sequence[Slot], cluster: Cluster, *, taps: bool = True, e
     """The same for slots, wherever they came from."""
     for slot in found:
         fault = fault_named(slot.fault)
-        _check(fault, slot.target, slot.options, slot.end_s - slot.start_s)
+        _check(fault, slot.target, slot.options, round(slot.end_s - slot.start_s, 6))
         refuse_unless_possible(fault, cluster, taps=taps, endless=endless)
 
 
 def schedule(plans: Sequence[Plan], time_s: float, seed: int) -> list[Slot]:
     """The slots, with every choice made that was left to the fault."""
+    return [_chosen(slot) for slot in slots(plans, time_s, seed)]
 
-    def chosen(slot: Slot) -> Slot:
-        fault = fault_named(slot.fault)
-        return replace(slot, target=slot.target or fault.roles[0], options={**fault.options, **slot.options})
 
-    return [chosen(slot) for slot in slots(plans, time_s, seed)]
+def scheduled(rows: object) -> list[Slot]:
+    """The same from what a run has recorded; ValueError for what cannot be understood."""
+    return [_chosen(slot) for slot in recorded(rows)]
+
+
+def _chosen(slot: Slot) -> Slot:
+    fault = fault_named(slot.fault)
+    return replace(slot, target=slot.target or fault.roles[0], options={**fault.options, **slot.options})
 
 
 def needs_of(found: Sequence[Slot]) -> Collection[Capability]:
@@ -109,7 +116,7 @@ def needs_of(found: Sequence[Slot]) -> Collection[Capability]:
     return frozenset().union(*(fault_named(slot.fault).needs for slot in found))
 
 
-def _check(fault: type[Fault], target: str, options: Collection[str], lasts_s: float) -> None:
+def _check(fault: type[Fault], target: str, options: Mapping[str, Any], lasts_s: float) -> None:
     if target and target not in fault.roles:
         raise UsageError(f"'{fault.name}' cannot be aimed at '{target}'", suggestion(target, list(fault.roles)))
     for option in options:
@@ -117,6 +124,15 @@ def _check(fault: type[Fault], target: str, options: Collection[str], lasts_s: f
             raise UsageError(f"'{fault.name}' does not take '{option}'", suggestion(option, list(fault.options)))
     if lasts_s > fault.longest_s:
         raise UsageError(f"'{fault.name}' for {lasts_s:g} s is too long", f"it lasts {fault.longest_s:g} s at most")
+    if refused := fault.refuse({**fault.options, **options}):
+        raise UsageError(f"'{fault.name}' would not bite so", refused)
+
+
+class MakesFaults(Protocol):
+    """Makes the fault of a slot."""
+
+    def __call__(self, slot: Slot, felled: Callable[[], Collection[int]] = ...) -> Fault:
+        """Given what says which nodes other faults have felled at a moment."""
 
 
 def faults_on(
@@ -124,19 +140,21 @@ def faults_on(
     topics_in_use: Callable[[], Sequence[str]],
     taps: Taps | None = None,
     clients: Clients | None = None,
-) -> Callable[[Slot], Fault]:
+) -> MakesFaults:
     """What makes the fault of a slot: on this cluster, aimed at the topics in use, by chance from the slot's seed."""
+    token = secrets.token_hex(3)  # no rule of a user is called like that
 
-    def make(slot: Slot) -> Fault:
+    def make(slot: Slot, felled: Callable[[], Collection[int]] = frozenset) -> Fault:
         field = Field(
             cluster,
             topics_in_use,
             random.Random(slot.seed),  # noqa: S311 - chance, not secrets
             slot.target,
             options=slot.options,
-            tag=f"tg{slot.number}",
+            tag=f"tg{token}-{slot.number}",
             taps=taps,
             clients=clients,
+            felled=felled,
         )
         return fault_named(slot.fault)(field)
 

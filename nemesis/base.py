@@ -19,7 +19,7 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from harness.tap.taps import Taps
 
 STOP_TIMEOUT_S = 60.0
+LONGEST_PERIOD_S = 30.0  # a fault that repeats itself does so several times before it is given up
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Field:
     tag: str = "tg"  # names this injection and no other of the cluster: chains, rules and files are called by it
     taps: Taps | None = None
     clients: Clients | None = None
+    felled: Callable[[], Collection[int]] = lambda: ()  # nodes that other faults keep from the cluster at this moment
 
     def look(self) -> ClusterView:
         """What the nodes say now about the topics in use."""
@@ -86,6 +88,10 @@ class Field:
     def look_at(self, topics: Sequence[str]) -> ClusterView:
         """What the nodes say now about these topics."""
         return observe(self.cluster.nodes, topics, self.cluster.security)
+
+    def look_again(self, partitions: Iterable[TopicPartition]) -> ClusterView:
+        """What the nodes say now about the topics of these partitions, in use or not."""
+        return self.look_at(sorted({topic for topic, _ in partitions}))
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,7 @@ class Aim:
     sentence: str
     victim: Victim | None = None  # when it is about a partition
     node: int | None = None  # when it is about a node and no partition
+    topic: str | None = None  # when it is about a topic as a whole
 
 
 @dataclass(frozen=True)
@@ -160,6 +167,16 @@ class Fault(ABC):
     def __init__(self, field: Field) -> None:
         self.field = field
 
+    @classmethod
+    def refuse(cls, options: Mapping[str, Any]) -> str:  # noqa: ARG003 - most take any
+        """Why it could never bite with these options, in a sentence; nothing when it could."""
+        return ""
+
+    @property
+    def felled(self) -> frozenset[int]:
+        """The nodes that the cluster has to do without while it lasts, once they are chosen."""
+        return frozenset()
+
     @abstractmethod
     def aim(self) -> Aim | None:
         """Choose the victim; None when there is none at the moment."""
@@ -184,7 +201,8 @@ class Fault(ABC):
 class Repeating(Fault):
     """A fault that does something again and again while it lasts, on a thread of its own.
 
-    `inject` starts with the first step and `undo` ends with `rest`; an error of a step is raised by the next `proof`.
+    `inject` does not wait for the first step, and `undo` ends with `rest`. An error of a step ends the steps, and is
+    raised by the next `proof`, or by `undo` when everything is as it was.
     """
 
     def __init__(self, field: Field) -> None:
@@ -193,6 +211,14 @@ class Repeating(Fault):
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self.steps = 0  # that are done
+
+    @classmethod
+    def refuse(cls, options: Mapping[str, Any]) -> str:
+        """It has to come round again and again."""
+        longest_s = min(LONGEST_PERIOD_S, cls.longest_s)
+        if (options.get("period") or 0) > longest_s:
+            return f"the period of '{cls.name}' is {longest_s:g} s at most"
+        return super().refuse(options)
 
     @property
     @abstractmethod
@@ -213,9 +239,7 @@ class Repeating(Fault):
         return self._over.is_set()
 
     def inject(self) -> None:
-        """The first step now, the others on a thread."""
-        self.step()
-        self.steps += 1
+        """Begin with the steps."""
         self._thread = threading.Thread(target=self._go_on, name=self.name, daemon=True)
         self._thread.start()
 
@@ -227,21 +251,22 @@ class Repeating(Fault):
             if self._thread.is_alive():
                 raise ClusterError(f"a step of {self.name} hangs", "see the logs of the nodes")
         self.rest()
+        self.fail_if_a_step_failed()
 
     def fail_if_a_step_failed(self) -> None:
-        """To be called by `proof`."""
+        """To be called by `proof`; each error is raised once."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
 
     def _go_on(self) -> None:
-        while not self._over.wait(self.period_s):
-            try:
+        try:
+            while not self.over:
                 self.step()
                 self.steps += 1
-            except Exception as error:  # noqa: BLE001 - told by the next proof
-                self._error = error
-                return
+                self._over.wait(self.period_s)
+        except Exception as error:  # noqa: BLE001 - told by the next proof, or by the undo
+            self._error = error
 
 
 def refuse_unless_possible(fault: type[Fault], cluster: Cluster, *, taps: bool = True, endless: bool = True) -> None:

@@ -60,6 +60,18 @@ def taken(listing: str) -> int:
     return sum(int(row[0]) for row in rows if len(row) > 2 and row[2] in TAKES)
 
 
+def addresses(field: Field, nodes: Iterable[int]) -> dict[int, str]:
+    """By which their peers know these nodes; a dead one may have none, and nothing has to be kept from it."""
+    found = {}
+    for node in nodes:
+        try:
+            found[node] = field.cluster.peer_address(node)
+        except ClusterError:
+            if field.cluster.state(node) is not NodeState.DEAD:
+                raise
+    return found
+
+
 def mend_all(field: Field, nodes: Iterable[int]) -> None:
     """Undo what the injection did to these networks; one that cannot be reached keeps no other from being mended."""
     errors = []
@@ -93,11 +105,15 @@ class Chains:
         self._ways: dict[int, set[Way]] = {}  # by node, from the moment on that they may be there
 
     def put(self, walls: Sequence[Wall]) -> None:
-        """Build all walls, node by node."""
+        """Build all walls, node by node; one that another fault has just killed needs none."""
         for node, own in groupby(sorted(walls, key=lambda wall: wall.node), key=lambda wall: wall.node):
             here = list(own)
             self._ways[node] = {wall.way for wall in here}
-            self._field.cluster.break_network(node, self._tag, build(self._tag, here), tear_down(self._tag))
+            try:
+                self._field.cluster.break_network(node, self._tag, build(self._tag, here), tear_down(self._tag))
+            except ClusterError:
+                if self._field.cluster.state(node) is not NodeState.DEAD:
+                    raise
 
     def lift(self) -> None:
         """Let everything pass for a while; the chains and what they counted stay."""
@@ -112,11 +128,12 @@ class Chains:
         mend_all(self._field, self._ways)
 
     def taken(self) -> dict[int, int]:
-        """How many packets did not pass, by node."""
-        return {
-            node: taken(self._inside(node, *(f"{IPTABLES} -nvxL {self._tag}-{way}" for way in sorted(ways))))
+        """How many packets did not pass, by node; nothing of a node whose network went away with it."""
+        listed = {
+            node: self._unless_gone(node, *(f"{IPTABLES} -nvxL {self._tag}-{way}" for way in sorted(ways)))
             for node, ways in self._ways.items()
         }
+        return {node: taken(listing) for node, listing in listed.items() if listing is not None}
 
     def left(self) -> str:
         """Where there still are some, in a few words."""
@@ -133,7 +150,16 @@ class Chains:
     def _jump(self, how: str) -> None:
         for node, ways in self._ways.items():
             jumps = [how.format(hook=HOOKS[way], chain=f"{self._tag}-{way}") for way in sorted(ways)]
-            self._inside(node, *(f"{IPTABLES} {jump}" for jump in jumps))
+            self._unless_gone(node, *(f"{IPTABLES} {jump}" for jump in jumps))
+
+    def _unless_gone(self, node: int, *commands: str) -> str | None:
+        """What they print; None where the chains are gone, because the node died and perhaps came back since."""
+        try:
+            return self._inside(node, *commands)
+        except ClusterError:
+            if left_on(self._field, [node], self._left_on):
+                raise
+            return None
 
     def _inside(self, node: int, *commands: str) -> str:
         return self._field.cluster.inside(node, "\n".join(["set -e", *commands]))

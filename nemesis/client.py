@@ -14,14 +14,20 @@ import psutil
 from harness.errors import ClusterError
 from harness.tap.rules import Rule
 from nemesis.base import Aim, Bite, Client, Clients, Fault, Field
+from nemesis.leadership import LeaderMove
 from nemesis.tapped import AtTheTap
 
 STILL_S = 1.0  # a client that has done nothing for that long stands still
-OF_THE_LOAD = "tidegauge-*er-*"  # producers and consumers, by their client ids; no probes
 ASK_EVERY = 10  # requests to produce and to fetch
 
 
-class DropResponses(AtTheTap):
+class OfProducing(AtTheTap):
+    """What becomes of messages on their way: only leaders get any."""
+
+    roles = ("all", "leader")
+
+
+class DropResponses(OfProducing):
     """The broker has done it, and the client does not hear of it."""
 
     name = "drop-responses"
@@ -36,6 +42,7 @@ class DropResponses(AtTheTap):
             action="drop-response",
             api="Produce",
             node=nodes,
+            client=self.whose,
             then="close",
             probability=self.field.options["probability"],
         )
@@ -48,7 +55,7 @@ class DropResponses(AtTheTap):
         return Bite(f"{dropped:,} {self.done}, {again:,} batches sent again", self.chosen.node)
 
 
-class DuplicateRequests(AtTheTap):
+class DuplicateRequests(OfProducing):
     """The broker gets a request twice."""
 
     name = "duplicate-requests"
@@ -63,11 +70,12 @@ class DuplicateRequests(AtTheTap):
             action="duplicate-request",
             api="Produce",
             node=nodes,
+            client=self.whose,
             probability=self.field.options["probability"],
         )
 
 
-class HoldProduce(AtTheTap):
+class HoldProduce(OfProducing):
     """Messages are on their way for a long time, and arrive in the end."""
 
     name = "hold-produce"
@@ -77,7 +85,7 @@ class HoldProduce(AtTheTap):
 
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """Until it is undone."""
-        return Rule(name=self.field.tag, action="hold", side="request", api="Produce", node=nodes)
+        return Rule(name=self.field.tag, action="hold", side="request", api="Produce", node=nodes, client=self.whose)
 
 
 class HoldEndTxn(AtTheTap):
@@ -92,42 +100,69 @@ class HoldEndTxn(AtTheTap):
 
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """Until it is undone."""
-        return Rule(name=self.field.tag, action="hold", side="request", api="EndTxn", node=nodes)
+        return Rule(name=self.field.tag, action="hold", side="request", api="EndTxn", node=nodes, client=self.whose)
 
 
 class StaleMetadata(AtTheTap):
-    """Clients go on hearing who led what when it began.
+    """Clients go on hearing who led what when it began, while a leader moves.
 
-    Clients ask seldom of their own accord, and again whenever they have lost a connection: some are closed.
+    Clients ask seldom of their own accord, and again whenever they have lost a connection: some are closed. When an
+    answer has been given again, leadership of a partition is moved; it has bitten when one was given after that.
     """
 
     name = "stale-metadata"
-    description = "answers Metadata as it was, and closes some connections so that clients ask"
+    description = "answers Metadata as it was while a leader moves, and closes some connections so that clients ask"
+    needs = AtTheTap.needs | LeaderMove.needs
+    roles = ("all",)  # from the others clients would hear the truth
+    changes_leaders = True
     done = "old answers to Metadata given"
 
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self.move: Fault = LeaderMove(field)
+        self._moving = False
+        self._given_before: int | None = None  # answers that were given again before the leader had moved
+
+    def aim(self) -> Aim | None:
+        """All nodes, and a partition whose leader moves."""
+        aim, move = super().aim(), self.move.aim()
+        return Aim(f"{aim.sentence}; {move.sentence}", move.victim) if aim and move else None
+
     def rule(self, nodes: tuple[int, ...]) -> Rule:
-        """Probes hear the truth: they are there to see it."""
-        return Rule(name=self.field.tag, action="stale", api="Metadata", node=nodes, client=self._whose)
+        """Probes hear the truth."""
+        return Rule(name=self.field.tag, action="stale", api="Metadata", node=nodes, client=self.whose)
 
     def inject(self) -> None:
         """Both rules come."""
         super().inject()
         self.taps.bend(
-            Rule(name=self._asking, action="close", api=("Produce", "Fetch"), every=ASK_EVERY, client=self._whose)
+            Rule(name=self._asking, action="close", api=("Produce", "Fetch"), every=ASK_EVERY, client=self.whose)
         )
 
+    def proof(self) -> Bite | None:
+        """An answer that was no longer true."""
+        given = self.taps.acted(self.field.tag)
+        if given and not self._moving:
+            self._moving = True
+            self.move.inject()
+        if self._given_before is None:
+            self._given_before = given if self._moving and self.move.proof() else None
+            return None
+        late = given - self._given_before
+        return Bite(f"{late:,} {self.done} after a leader had moved") if late else None
+
     def undo(self) -> None:
-        """Both rules go."""
+        """Both rules go, and the leader comes back."""
         self.taps.unbend(self._asking)
         super().undo()
+        if self._moving:
+            self.move.undo()
 
     def healed(self) -> str:
-        """Both are gone."""
-        return f"the rule {self._asking} is still at work" if self.taps.is_bent(self._asking) else super().healed()
-
-    @property
-    def _whose(self) -> str:
-        return OF_THE_LOAD if self.field.clients is not None else ""
+        """Both are gone, and the leader is back."""
+        if self.taps.is_bent(self._asking):
+            return f"the rule {self._asking} is still at work"
+        return super().healed() or (self.move.healed() if self._moving else "")
 
     @property
     def _asking(self) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecordsBuilder
 
-from harness.clusters.base import Capability, wait_until
+from harness.clusters.base import Capability, NodeState, wait_until
 from harness.errors import ClusterError
 from harness.wire import Connection, WireError
 from nemesis.admin import OK, TOPIC_EXISTS, UNKNOWN_TOPIC, creation, deletion, until_done
@@ -38,11 +39,19 @@ class ClockSkew(Fault):
     options: ClassVar = {"by": 60.0}
     tame = False
 
+    @classmethod
+    def refuse(cls, options: Mapping[str, Any]) -> str:
+        """So little that the clock counts as right."""
+        by = options.get("by")
+        return f"'{cls.name}' is by {RIGHT_S:g} s at least" if by is not None and by < RIGHT_S else ""
+
     def __init__(self, field: Field) -> None:
         super().__init__(field)
         self._chosen: Chosen | None = None
         self._ahead_s = 0.0
-        self._left_s: float | None = None  # how far it was off when it was last looked at, after the undo
+        self._is_set = False  # by us, perhaps
+        self._seen_right = False  # after the undo
+        self._tries = 0  # to undo it
 
     @property
     def _node(self) -> int:
@@ -67,6 +76,7 @@ class ClockSkew(Fault):
         """The topic by which it is seen, and then the clock."""
         create = creation(self._topic, {0: (self._node,)}, SETTINGS)
         until_done(self.field.cluster, f"creating {self._topic}", create, {OK, TOPIC_EXISTS})
+        self._is_set = True
         self.field.cluster.set_clock(self._node, self._ahead_s)
 
     def proof(self) -> Bite | None:
@@ -79,22 +89,34 @@ class ClockSkew(Fault):
         )
 
     def undo(self) -> None:
-        """Set right, and the topic deleted."""
+        """Set right; the topic is deleted when that was seen, or the second time in any case."""
+        self._tries += 1
         self.field.cluster.set_clock(self._node, 0)
         with contextlib.suppress(TimeoutError):
-            wait_until(self._is_right, SET_TIMEOUT_S, f"the clock of node {self._node} is off")
-        until_done(self.field.cluster, f"deleting {self._topic}", deletion(self._topic), {OK, UNKNOWN_TOPIC})
+            wait_until(lambda: not self._what_is_off(), SET_TIMEOUT_S, f"the clock of node {self._node} is off")
+        if self._seen_right or self._tries > 1:
+            self._delete_topic()
 
     def healed(self) -> str:
-        """The clock was right, the last time that could be seen."""
-        if self._left_s is None or abs(self._left_s) < RIGHT_S:
-            return ""
-        return f"the clock of node {self._node} is still {_called(self._left_s)}"
+        """The clock is right, by another look if it was not before."""
+        was_right = self._seen_right
+        off = self._what_is_off()
+        if not off and not was_right:
+            self._delete_topic()
+        return off
 
-    def _is_right(self) -> bool:
-        """Whether it is, or cannot be seen: by a node that is down, or when the topic is gone."""
-        self._left_s = self._seen_ahead_s()
-        return self._left_s is None or abs(self._left_s) < RIGHT_S
+    def _what_is_off(self) -> str:
+        """Nothing once the clock was seen to be right; a node that is dead will go by it when it starts."""
+        seen_s = 0.0 if self._seen_right or not self._is_set else self._seen_ahead_s()
+        if seen_s is None and self.field.cluster.state(self._node) is not NodeState.DEAD:
+            return f"the clock of node {self._node} cannot be seen"
+        if seen_s is not None and abs(seen_s) >= RIGHT_S:
+            return f"the clock of node {self._node} is still {_called(seen_s)}"
+        self._seen_right = True
+        return ""
+
+    def _delete_topic(self) -> None:
+        until_done(self.field.cluster, f"deleting {self._topic}", deletion(self._topic), {OK, UNKNOWN_TOPIC})
 
     def _seen_ahead_s(self) -> float | None:
         """How far the node's clock is ahead by its own stamp; None when it gives none."""

@@ -12,18 +12,20 @@ The life of a slot, each step an event (`FaultStage`):
                same
     HEALED     the whole cluster was seen to be well again after it, and nothing else was broken at that moment
 
-Each slot takes its steps on a thread of its own, one after the other, so that a slow one does not delay the undoing of
-others. A slot waits while one of the same fault, or of the same plan, before it is not over, and while there is no
-victim. Nothing that goes wrong leaves this module as an exception: it is an event, and a sentence in `errors`.
+Each slot takes its steps on threads of its own, one after the other, so that a slow one does not delay the undoing of
+others. Only beginnings wait for each other: who takes aim knows what those before it have broken. A slot waits while
+one of the same fault, or of the same plan, before it is not over, and while there is no victim. Nothing that goes wrong
+leaves this module as an exception: it is an event, and a sentence in `errors`.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 from harness.errors import ClusterError, TidegaugeError
 from harness.history import FaultStage, Kind, Recorder, now
@@ -33,11 +35,31 @@ from nemesis.schedule import Slot
 TICK_S = 0.1
 STOP_TIMEOUT_S = 90.0  # longer than any fault needs to be undone
 HEAL_TIMEOUT_S = 30.0  # from the undo until nothing is left of a fault
-PATIENCE_S = 30.0  # beyond the end of its slot, for a victim: a cluster needs a while to get over the fault before
+PATIENCE_S = 30.0  # beyond the end of its slot, for a victim: a cluster needs a while to get over other faults
 RESPITE_S = 3.0  # that a turn which comes late leaves after the one before it, unless less is planned
 
 OnChange = Callable[[FaultStage, Slot, str], None]
 TroublesSince = Callable[[int], list[str] | None]  # what is wrong, seen after that time; None: nobody has looked since
+Felled = Callable[[], Collection[int]]  # the nodes that the cluster has to do without, because of other faults
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Threads(Executor):
+    """A thread for each piece of work; one that hangs keeps nobody from leaving, as those of a pool would."""
+
+    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Begin at once."""
+        done: Future[T] = Future()
+
+        def do() -> None:
+            try:
+                done.set_result(work(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - whoever asks for the result meets it
+                done.set_exception(error)
+
+        threading.Thread(target=do, name="fault", daemon=True).start()
+        return done
 
 
 @dataclass
@@ -82,7 +104,7 @@ class Conductor:
     def __init__(  # noqa: PLR0913 - what it works with, and time
         self,
         slots: Sequence[Slot],
-        make_fault: Callable[[Slot], Fault],
+        make_fault: Callable[[Slot, Felled], Fault],
         recorder: Recorder,
         topic_number: Callable[[str], int | None],
         on_change: OnChange = lambda stage, slot, text: None,  # noqa: ARG005 - nobody need listen
@@ -107,7 +129,9 @@ class Conductor:
         self._ends_s: dict[int, float] = {}
         self._ended_s: dict[int, float] = {}
         self._deadlines_s: dict[int, float] = {}
-        self._executor = executor or ThreadPoolExecutor(max(1, len(slots)), thread_name_prefix="fault")
+        self._began_s = clock()
+        self._executor = executor or Threads()
+        self._beginning = threading.Lock()  # from the aim to the injection
         self._steps: dict[int, Future[None]] = {}  # the step that each slot is at
         self._saying = threading.Lock()
         self._thread = threading.Thread(target=self.run, name="conductor", daemon=True)
@@ -116,9 +140,13 @@ class Conductor:
         """Begin; the times of the slots count from now."""
         self._thread.start()
 
+    def end(self) -> None:
+        """Inject nothing more, and undo what is active; returns at once."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """Inject nothing more, undo what is active, and return when that is done."""
-        self._stopping.set()
+        self.end()
         if self._thread.is_alive():
             self._thread.join(STOP_TIMEOUT_S)
 
@@ -142,22 +170,35 @@ class Conductor:
 
     def run(self) -> None:
         """The whole schedule; then, if it can be seen, until the cluster is whole."""
-        began_s = self._clock()
+        self._began_s = self._clock()
         while not self._stopping.is_set() and not self._done:
             for outcome in self.outcomes:
-                self._next_step(outcome, self._clock() - began_s)
+                self._next_step(outcome, self._now_s)
             self._look_whether_whole()
             self._sleep(TICK_S)
-        wait(self._steps.values())
-        why = "the run ended before it had bitten"
-        last = [self._executor.submit(self._finish, each, why) for each in self.current() if not each.failed]
+        self._finish_all("the run ended before it had bitten")
+
+    @property
+    def _now_s(self) -> float:
+        """As slots count."""
+        return self._clock() - self._began_s
+
+    def _finish_all(self, why_missed: str) -> None:
+        """Undo each as soon as its last step is done: one that hangs keeps nothing else from being undone."""
+        last: list[Future[None]] = []
+        left = list(self.outcomes)
+        while left:
+            busy = [outcome for outcome in left if self._busy(outcome)]
+            ready = [outcome for outcome in left if outcome not in busy and outcome.active and not outcome.failed]
+            last += [self._executor.submit(self._finish, outcome, why_missed) for outcome in ready]
+            wait([self._steps[outcome.slot.number] for outcome in busy], return_when=FIRST_COMPLETED)
+            left = busy
         wait(last)
-        self._executor.shutdown()
 
     def _next_step(self, outcome: Outcome, now_s: float) -> None:
         """Have a slot take a step, if it is time for one and the step before is done."""
         slot = outcome.slot
-        if outcome.over or self._busy(outcome) or now_s < slot.start_s:
+        if self._busy(outcome) or outcome.over or now_s < slot.start_s:
             return
         waits = not outcome.active and any(self._keeps_waiting(other, slot) for other in self.outcomes)
         if waits and now_s < slot.end_s + PATIENCE_S:
@@ -186,7 +227,7 @@ class Conductor:
         """Whether the cluster has recovered from what was undone, by a look that began after the last undo."""
         if self._troubles_since is None or not any(each.recovering for each in self.outcomes):
             return
-        if any(each.active or self._busy(each) for each in self.outcomes):
+        if any(self._busy(each) or each.active for each in self.outcomes):
             return
         if self._troubles_since(max(each.undone_at or 0 for each in self.outcomes)) == []:
             self._say_healed()
@@ -200,38 +241,51 @@ class Conductor:
     def _advance(self, outcome: Outcome, now_s: float) -> None:
         """One step of one slot, if it is time for one."""
         slot = outcome.slot
+        if outcome.over:
+            return
         try:
             if outcome.active:
                 self._look(outcome)
                 if self._due(outcome, now_s):
                     self._finish(outcome, f"it had not bitten {self._faults[slot.number].longest_s:g} s after it began")
-            elif not self._begin(outcome, now_s) and now_s >= slot.end_s + PATIENCE_S:
+            elif not self._begin(outcome) and now_s >= self._patient_until_s(slot):
                 self._say(FaultStage.MISSED, outcome, "there was nothing it could have been aimed at")
         except Exception as error:  # noqa: BLE001 - whatever a fault meets, the run goes on
             self._fail(outcome, error)
 
-    def _begin(self, outcome: Outcome, now_s: float) -> bool:
-        """Inject, if there is a victim."""
+    def _patient_until_s(self, slot: Slot) -> float:
+        """How long to wait for a victim, from the end of the slot, or of the last fault that may have kept it away."""
+        ended_s = [each_s - self._began_s for each_s in list(self._ended_s.values())]
+        return max(slot.end_s, *ended_s, 0) + PATIENCE_S
+
+    def _begin(self, outcome: Outcome) -> bool:
+        """Inject, if there is a victim and no other fault begins meanwhile."""
         slot = outcome.slot
-        if slot.number not in self._faults:
-            self._faults[slot.number] = self._make_fault(slot)
-        fault = self._faults[slot.number]
-        aim = fault.aim()
-        if aim is None:
-            return False
-        self._ends_s[slot.number] = now_s + slot.end_s - slot.start_s
-        self._deadlines_s[slot.number] = now_s + fault.longest_s
-        about = aim.victim or (Bite(aim.sentence, aim.node) if aim.node is not None else None)
-        outcome.injected_at = self._say(FaultStage.INJECTED, outcome, aim.sentence, about)
-        fault.inject()
+        with self._beginning:
+            if slot.number not in self._faults:
+                self._faults[slot.number] = self._make_fault(slot, lambda: self._felled_beside(slot))
+            fault = self._faults[slot.number]
+            aim = fault.aim()
+            if aim is None or self._stopping.is_set():
+                return False
+            about = aim.victim or Bite(aim.sentence, aim.node, aim.topic)
+            self._say(FaultStage.INJECTED, outcome, aim.sentence, about)
+            fault.inject()
+        self._ends_s[slot.number] = self._now_s + slot.end_s - slot.start_s
+        self._deadlines_s[slot.number] = self._now_s + fault.longest_s
         return True
+
+    def _felled_beside(self, slot: Slot) -> frozenset[int]:
+        """The nodes that the other faults keep from working."""
+        others = [self._faults[each.slot.number] for each in self.current() if each.slot is not slot]
+        return frozenset().union(*(fault.felled for fault in others))
 
     def _keeps_waiting(self, other: Outcome, slot: Slot) -> bool:
         """Turns of one plan come one after the other, whatever they draw, and one fault does not meet itself."""
         same_plan = slot.plan is not None and other.slot.plan == slot.plan
         if other.slot is slot:
             return False
-        if other.active or self._busy(other):
+        if self._busy(other) or other.active:
             return same_plan or other.slot.fault == slot.fault
         ended_s = self._ended_s.get(other.slot.number)
         if not same_plan or ended_s is None:
@@ -309,6 +363,8 @@ class Conductor:
             self.errors.append(f"{name(outcome.slot)} could not be recorded as {stage.name.lower()} ({error})")
             if stage is FaultStage.INJECTED:
                 raise
+        if stage is FaultStage.INJECTED:
+            outcome.injected_at = at  # before the stage: there is no moment at which it seems to be over
         outcome.stage = stage
         if stage not in {FaultStage.UNDONE, FaultStage.HEALED}:  # whether it bit says more
             outcome.sentence = text

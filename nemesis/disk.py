@@ -7,8 +7,8 @@ longer to come back than a process, and what a product does with one that comes 
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import re
 import shutil
 import struct
 from abc import abstractmethod
@@ -20,17 +20,19 @@ from typing import ClassVar
 from harness.clusters.base import Capability, NodeState, wait_until
 from harness.clusters.disk import Disk
 from harness.errors import ClusterError
-from harness.observe import ClusterView
+from harness.observe import NO_LEADER, ClusterView, TopicPartition
 from nemesis.base import Aim, Bite, Fault, Field, Repeating
 from nemesis.process import OnNodes, bring, start
-from nemesis.roles import NODE_ROLES, Chosen, choose
+from nemesis.roles import NODE_ROLES, Chosen, choose, leaves_a_majority
 
-LEFT_OUT_TIMEOUT_S = 15.0  # more than two of the sessions after which a dead node is left out
+LEFT_OUT_TIMEOUT_S = 60.0  # ten of the sessions after which a dead node is left out; each undo waits anew
 FROZEN_PART = 0.8  # of a period
 FELT_PART = 0.5  # of that, by a write that may have begun in the middle of it
 MEGABYTE = 1e6
 
+INTERNAL_TOPICS = "__consumer_offsets", "__transaction_state"
 METADATA_DIR = "__cluster_metadata-0"
+PARTITION_DIR = re.compile(r".+-\d+")
 KEPT = frozenset({"meta.properties", "bootstrap.checkpoint", METADATA_DIR})  # who the node is, and the controllers' log
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 BATCH = struct.Struct(
@@ -40,7 +42,7 @@ LENGTH_END = 12
 
 
 class OnDisk(OnNodes):
-    """The node dies of it, or is killed for it; what was done to its data or disk is repaired before it starts."""
+    """The node dies of it, or is killed for it; its data or disk is repaired before anybody starts it."""
 
     state = NodeState.DEAD
     loses_data: ClassVar[bool] = True  # that was acknowledged, perhaps, and that only other nodes have now
@@ -48,6 +50,7 @@ class OnDisk(OnNodes):
     def __init__(self, field: Field) -> None:
         super().__init__(field)
         self._damaged: set[int] = set()
+        self._replicated: set[TopicPartition] = set()  # what the victims had a replica of
 
     @abstractmethod
     def damage(self, node: int) -> None:
@@ -61,15 +64,22 @@ class OnDisk(OnNodes):
         """What is wrong with the data or disk, with figures; nothing when it is not."""
 
     def can_be_spared(self, view: ClusterView, chosen: Chosen) -> bool:
-        """Nor may it be the last one that has everything."""
+        """Nor may it be the last one that has everything, the cluster's own topics included; notes what it has."""
         gone = {*chosen.nodes, *view.silent}
-        alone = [
-            seen for seen in view.partitions.values() if set(seen.isr) & set(chosen.nodes) and set(seen.isr) <= gone
-        ]
+        partitions = {**view.partitions, **self.field.look_at(INTERNAL_TOPICS).partitions}
+        alone = [seen for seen in partitions.values() if set(seen.isr) & set(chosen.nodes) and set(seen.isr) <= gone]
+        self._replicated = {key for key, seen in partitions.items() if set(seen.replicas) & set(chosen.nodes)}
         return super().can_be_spared(view, chosen) and not alone
+
+    def aim(self) -> Aim | None:
+        """One whose data really lies on the disk that is about to be broken."""
+        aim = super().aim()
+        on_disk = Capability.DISK not in self.needs or lies_on_its_disk(self.field, self.chosen) if aim else False
+        return aim if on_disk else None
 
     def fell(self, node: int) -> None:
         """Damage, and the end of the node with it."""
+        self.field.cluster.hold_down(node, self.field.tag)
         self._damaged.add(node)
         self.damage(node)
 
@@ -87,19 +97,35 @@ class OnDisk(OnNodes):
             self.repair(node)
             if self.loses_data:
                 self._until_left_out(node)
-            start([node], cluster)
+            cluster.let_up(node, self.field.tag)
             self._damaged.discard(node)
         start(nodes, cluster)
 
     def _until_left_out(self, node: int) -> None:
-        """Until the others do without it, or as long as that takes at most."""
+        """Until the others do without it; as long as they do not, it stays down."""
+        try:
+            wait_until(lambda: self._is_left_out(node), LEFT_OUT_TIMEOUT_S, f"node {node} is in sync")
+        except TimeoutError:
+            raise ClusterError(
+                f"the others still count on node {node}, which lost data, after {LEFT_OUT_TIMEOUT_S:.0f} s",
+                "it stays down until they do not; see the logs of the other nodes",
+            ) from None
 
-        def left_out() -> bool:
-            views = self.field.look().without([node]).values()
-            return not any(node in seen.isr or node == seen.leader for seen in views)
-
-        with contextlib.suppress(TimeoutError):
-            wait_until(left_out, LEFT_OUT_TIMEOUT_S, f"node {node} is in sync")
+    def _is_left_out(self, node: int) -> bool:
+        """By a majority that answers, and the newest word of each of them on every partition that the node had."""
+        topics = {*self.field.topics(), *INTERNAL_TOPICS}
+        view = self.field.look_at(sorted(topics))
+        newest = view.without([node])
+        had = {key for key in self._replicated if key[0] in topics}
+        if not leaves_a_majority(self.field, view, (node,)) or had - set(newest):
+            return False
+        said = [
+            seen
+            for other, views in view.answers.items()
+            for key, seen in views.items()
+            if other != node and seen.leader_epoch == newest[key].leader_epoch and node in seen.replicas
+        ]
+        return not any(node in seen.isr or seen.leader in (node, NO_LEADER) for seen in said)
 
 
 class DiskFull(OnDisk):
@@ -117,11 +143,16 @@ class DiskFull(OnDisk):
         self._taken = self.field.cluster.disk(node).fill()
 
     def damage_seen(self, node: int) -> str:
-        """How much is free, of how much."""
+        """That nothing is free, and how much was taken; what the node has freed since is taken, too."""
         disk = self.field.cluster.disk(node)
         if not disk.is_filled():
             return ""
-        return f"{disk.free_bytes()} bytes are free on the disk of node {node} ({self._taken / MEGABYTE:.0f} MB taken)"
+        if disk.free_bytes():
+            self._taken = disk.fill()
+        free_bytes = disk.free_bytes()
+        if free_bytes:
+            return ""
+        return f"{free_bytes} bytes are free on the disk of node {node} ({self._taken / MEGABYTE:.0f} MB taken)"
 
     def repair(self, node: int) -> None:
         """Give it back."""
@@ -276,6 +307,11 @@ class DiskSlow(Repeating):
         return (1 - FROZEN_PART) * self._every_s
 
     @property
+    def felled(self) -> frozenset[int]:
+        """The node: what it has to write may wait for long."""
+        return frozenset(self._chosen.nodes if self._chosen else ())
+
+    @property
     def _every_s(self) -> float:
         return float(self.field.options["period"])
 
@@ -292,7 +328,7 @@ class DiskSlow(Repeating):
     def aim(self) -> Aim | None:
         """A node in its role, and how long a write takes there now."""
         self._chosen = chosen = choose(self.field, self.field.look())
-        if chosen is None:
+        if chosen is None or not lies_on_its_disk(self.field, chosen):
             return None
         self._usual_s = self._disk.write_s()
         led = chosen.victim if chosen.victim and chosen.victim.node == chosen.node else None
@@ -334,6 +370,14 @@ class DiskSlow(Repeating):
     def healed(self) -> str:
         """It was not frozen any more."""
         return f"the disk of node {self._node} was still frozen" if self._disk.thaw() else ""
+
+
+def lies_on_its_disk(field: Field, chosen: Chosen) -> bool:
+    """Whether each node has the partition it was chosen by on the disk that we know of; any partition, without one."""
+    found = [field.cluster.disk(node).names() for node in chosen.nodes]
+    if chosen.victim is not None:
+        return all(chosen.victim.name in names for names in found)
+    return all(any(PARTITION_DIR.fullmatch(name) for name in names) for names in found)
 
 
 def recovery_points(data: Path) -> dict[str, int]:

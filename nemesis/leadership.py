@@ -7,18 +7,21 @@ was aimed at.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 
-from harness.clusters.base import Capability, NodeState
+from harness.clusters.base import Capability, NodeState, wait_until
 from harness.errors import ClusterError
-from harness.observe import NO_LEADER, TopicPartition
+from harness.observe import NO_LEADER, ClusterView, TopicPartition
 from nemesis.admin import (
     DONE,
     OK,
     PREFERRED_LEADER_NOT_AVAILABLE,
+    RETRY_EVERY_S,
     UNCLEAN,
     election,
     eligible_leaders,
+    is_reassigning,
     reassignment,
     setting,
     setting_by_node,
@@ -27,12 +30,13 @@ from nemesis.admin import (
     until_done,
 )
 from nemesis.base import Aim, Bite, Fault, Field, Repeating, Victim
-from nemesis.chains import Chains, Wall
+from nemesis.chains import Chains, Wall, addresses
 from nemesis.process import CAN_KILL, Kill, bring, start, still
 from nemesis.roles import choose_leader, leaders, leaves_a_majority
 
 MAYBE_LATER = {*DONE, PREFERRED_LEADER_NOT_AVAILABLE}  # the first replica is out of sync: whoever leads goes on leading
 UNCLEAN_SETTING = "unclean.leader.election.enable"
+REASSIGNED_TIMEOUT_S = 10.0  # for somebody else who gives a partition other replicas
 
 Orders = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -44,14 +48,42 @@ def put_in_order(field: Field, orders: Orders, elected: Collection[int]) -> None
     until_done(field.cluster, f"electing a leader of {names}", election(orders), elected)
 
 
-def out_of_order(field: Field, orders: Orders) -> str:
-    """Which replicas are not in this order, in a few words."""
-    seen = field.look_at(sorted({topic for topic, _ in orders})).partitions
+def put_back_in_order(field: Field, old: Orders) -> None:
+    """The replicas that there are now in their old order: which ones they are may be somebody else's business."""
+    views: list[ClusterView] = []
+
+    def settled() -> bool:
+        views[:] = [field.look_again(old)]
+        moving = (is_reassigning(field.cluster, *key) for key in old if key in views[0].partitions)
+        return bool(views[0].answers) and not any(moving)
+
+    with suppress(TimeoutError):
+        wait_until(settled, REASSIGNED_TIMEOUT_S, "replicas are being moved", RETRY_EVERY_S)
+    if not views[0].answers:
+        raise ClusterError("no node answers, so no replicas can be put in their old order", "start the nodes first")
+    if orders := _as_before(views[0], old):
+        put_in_order(field, orders, MAYBE_LATER)
+
+
+def out_of_order(field: Field, old: Orders) -> str:
+    """Which replicas are not in their old order, in a few words; of a topic that is gone, none."""
+    view = field.look_again(old)
+    if not view.answers:
+        return "no node says in which order the replicas are"
     return "; ".join(
         f"the replicas of {topic}-{partition} are not {', '.join(map(str, replicas))}"
-        for (topic, partition), replicas in orders.items()
-        if (topic, partition) not in seen or seen[topic, partition].replicas != replicas
+        for (topic, partition), replicas in _as_before(view, old).items()
+        if view.partitions[topic, partition].replicas != replicas
     )
+
+
+def _as_before(view: ClusterView, old: Orders) -> Orders:
+    """Those of the old replicas that are there, in the old order, and whoever has come since behind them."""
+    now = {key: view.partitions[key].replicas for key in old if key in view.partitions}
+    return {
+        key: (*(each for each in old[key] if each in replicas), *(each for each in replicas if each not in old[key]))
+        for key, replicas in now.items()
+    }
 
 
 def first(heir: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
@@ -119,7 +151,7 @@ class LeaderMove(Leadership):
 
     def undo(self) -> None:
         """The old order."""
-        put_in_order(self.field, {self.victim.key: self.victim.view.replicas}, MAYBE_LATER)
+        put_back_in_order(self.field, {self.victim.key: self.victim.view.replicas})
 
     def healed(self) -> str:
         """The order is the old one."""
@@ -143,7 +175,7 @@ class PreferredElection(Fault):
 
     def aim(self) -> Aim | None:
         """All partitions that somebody else could lead."""
-        self._victims = {victim.key: victim for victim in leaders(self.field.look())}
+        self._victims = {victim.key: victim for victim in leaders(self.field.look(), self.field.felled())}
         self._heirs = {key: self.field.rng.choice(victim.heirs) for key, victim in self._victims.items()}
         if not self._victims:
             return None
@@ -157,7 +189,7 @@ class PreferredElection(Fault):
 
     def proof(self) -> Bite | None:
         """Most of them have another leader in a higher epoch."""
-        seen = self.field.look_at(sorted({topic for topic, _ in self._victims})).partitions
+        seen = self.field.look_again(self._victims).partitions
         moved = [
             (key, now)
             for key, was in self._victims.items()
@@ -178,7 +210,7 @@ class PreferredElection(Fault):
 
     def undo(self) -> None:
         """The old orders, and one election again."""
-        put_in_order(self.field, self._old, MAYBE_LATER)
+        put_back_in_order(self.field, self._old)
 
     def healed(self) -> str:
         """The orders are the old ones."""
@@ -220,8 +252,8 @@ class LeaderChurn(Leadership, Repeating):
         seen = view.partitions.get(self.victim.key)
         if seen is None or seen.leader == NO_LEADER:
             return
-        heirs = set(seen.isr) - set(view.silent) - {seen.leader}
-        if heirs:
+        heirs = set(seen.isr) - set(view.silent) - {seen.leader, *self.field.felled()}
+        if heirs and not is_reassigning(self.field.cluster, *self.victim.key):
             heir = min(heirs, key=lambda replica: (replica < seen.leader, replica))
             put_in_order(self.field, {self.victim.key: first(heir, seen.replicas)}, MAYBE_LATER)
 
@@ -241,7 +273,7 @@ class LeaderChurn(Leadership, Repeating):
 
     def rest(self) -> None:
         """The old order."""
-        put_in_order(self.field, {self.victim.key: self.victim.view.replicas}, MAYBE_LATER)
+        put_back_in_order(self.field, {self.victim.key: self.victim.view.replicas})
 
     def healed(self) -> str:
         """The order is the old one."""
@@ -256,6 +288,15 @@ class LeaderKill(Leadership):
     needs = CAN_KILL
     done = "kill"
 
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._hit: list[int] = []  # by us: a node that is dead already is left to whoever killed it
+
+    @property
+    def felled(self) -> frozenset[int]:
+        """The victim."""
+        return frozenset({self._victim.node} if self._victim else ())
+
     def aim(self) -> Aim | None:
         """A partition whose leader can be spared: without a majority left, nobody would elect another."""
         view = self.field.look()
@@ -268,21 +309,24 @@ class LeaderKill(Leadership):
     def inject(self) -> None:
         """SIGKILL."""
         self._injected_at = self.field.clock()
-        bring(self.victim.node, self.field.cluster, self.field.cluster.kill, (NodeState.DEAD,))
+        node, cluster = self.victim.node, self.field.cluster
+        if cluster.state(node) is not NodeState.DEAD:
+            self._hit.append(node)
+            bring(node, cluster, cluster.kill, (NodeState.DEAD,))
 
     def proof(self) -> Bite | None:
-        """The node is dead and another one leads."""
-        if self.field.cluster.state(self.victim.node) is not NodeState.DEAD:
+        """The node is dead by our hand, and another one leads."""
+        if not self._hit or self.field.cluster.state(self.victim.node) is not NodeState.DEAD:
             return None
         return self.successor()
 
     def undo(self) -> None:
         """Start it on its old data."""
-        start([self.victim.node], self.field.cluster)
+        start(self._hit, self.field.cluster)
 
     def healed(self) -> str:
         """It runs."""
-        return still([self.victim.node], self.field.cluster)
+        return still(self._hit, self.field.cluster)
 
 
 class ControllerKill(Kill):
@@ -316,6 +360,11 @@ class UncleanElection(Leadership):
         self._isr: tuple[int, ...] = ()  # when it was killed
         self._eligible: tuple[int, ...] | None = None  # at the same moment
 
+    @property
+    def felled(self) -> frozenset[int]:
+        """The victim."""
+        return frozenset({self._victim.node} if self._victim else ())
+
     def aim(self) -> Aim | None:
         """A partition whose leader can be spared."""
         view = self.field.look()
@@ -333,11 +382,11 @@ class UncleanElection(Leadership):
         call = setting(victim.topic, UNCLEAN_SETTING, "true")
         until_done(cluster, f"allowing unclean elections in {victim.topic}", call, {OK})
         port = cluster.inner_port(victim.node, "broker")
-        peers = [cluster.peer_address(node.id) for node in cluster.nodes if node.id != victim.node]
-        self._chains.put([Wall(victim.node, "in", f"-p tcp -s {peer} --dport {port}") for peer in peers])
+        peers = addresses(self.field, (node.id for node in cluster.nodes if node.id != victim.node))
+        self._chains.put([Wall(victim.node, "in", f"-p tcp -s {peer} --dport {port}") for peer in peers.values()])
 
     def proof(self) -> Bite | None:
-        """A new leader that was not in sync when the old one was killed."""
+        """A new leader that was not in sync when the old one was killed; whether it was eligible is in the sentence."""
         if not self._killed:
             self._kill_if_alone()
             return None
@@ -346,8 +395,7 @@ class UncleanElection(Leadership):
             self._elect_if_nobody_leads()
             return None
         alone = ", ".join(map(str, self._isr))
-        sentence = f"{bite.sentence}; only {alone} was in sync then, and {bite.leader} {self._how_good(bite.leader)}"
-        return Bite(sentence, bite.node, bite.topic, bite.partition, bite.leader, bite.leader_epoch)
+        return replace(bite, sentence=f"{bite.sentence}; only {alone} was in sync then, and {self._how(bite.leader)}")
 
     def undo(self) -> None:
         """All three things, whatever becomes of each."""
@@ -389,10 +437,11 @@ class UncleanElection(Leadership):
             if node.id != self.victim.node and not try_once(node, election([self.victim.key], UNCLEAN), DONE):
                 return
 
-    def _how_good(self, leader: int) -> str:
+    def _how(self, leader: int) -> str:
+        """Verdicts go by the words "unclean election": only after one may something be missing."""
         if leader in (self._eligible or ()):
-            return "was eligible all the same: it missed nothing"
-        return "may have missed messages"
+            return f"{leader} was cleanly elected all the same: it was eligible and missed nothing"
+        return f"{leader} may have missed messages: an unclean election"
 
     def _forbid(self) -> None:
         if self._old is not None:

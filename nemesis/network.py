@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from contextlib import suppress
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
 
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
-
-from harness.clusters.base import Capability
+from harness.clusters.base import Capability, NodeState
 from harness.errors import ClusterError
 from harness.tap.rules import Rule
 from harness.tap.vocabulary import bytes_per_second
-from harness.wire import Connection, WireError
 from nemesis.base import Aim, Bite, Fault, Field
-from nemesis.chains import Chains, Wall, left_on, mend_all
+from nemesis.chains import Chains, Wall, addresses, left_on, mend_all
 from nemesis.roles import NODE_ROLES, Chosen, choose
 from nemesis.tapped import AtTheTap
 
+LIMIT = "tbf"  # the kernel's name of what limits how fast it goes
 QUEUE = "400ms"  # what waits longer is dropped
 SLICES_PER_S = 100  # the kernel may look no more often than that, and each time lets a burst go
 BURST = 'set -- $(ip -o link show dev "$dev"); burst=$(( 2 * $5 > {least} ? 2 * $5 : {least} ))'  # two packets or more
-BROKER_SETTINGS = 4  # Kafka's number of that kind of resource
-SETTINGS_VERSION = 1
-ASK_TIMEOUT_S = 2.0
+LEAST_PROBABILITY = 0.001  # a node that loses fewer packets may lose none for a minute
 _COUNTED = re.compile(r"Sent (\d+) bytes (\d+) pkt \(dropped (\d+), overlimits (\d+)")
 
 
@@ -50,9 +47,14 @@ class OnTheWire(Fault):
         return self._chosen
 
     def aim(self) -> Aim | None:
-        """The nodes in their role."""
-        self._chosen = chosen = choose(self.field, self.field.look())
-        return Aim(self.intent(chosen), chosen.victim, chosen.node) if chosen else None
+        """The nodes in their role, as far as they answer: one that is down sends and gets nothing."""
+        view = self.field.look()
+        chosen = choose(self.field, view)
+        able = tuple(node for node in chosen.nodes if node in view.answers) if chosen else ()
+        if chosen is None or not able:
+            return None
+        self._chosen = chosen = replace(chosen, nodes=able)
+        return Aim(self.intent(chosen), chosen.victim, chosen.node)
 
     @abstractmethod
     def intent(self, chosen: Chosen) -> str:
@@ -71,6 +73,14 @@ class PacketLoss(OnTheWire):
         super().__init__(field)
         self.chains = Chains(field)
 
+    @classmethod
+    def refuse(cls, options: Mapping[str, Any]) -> str:
+        """So seldom that nobody may feel it."""
+        probability = options.get("probability")
+        if probability is not None and probability < LEAST_PROBABILITY:
+            return f"the probability of '{cls.name}' is {LEAST_PROBABILITY:g} at least"
+        return ""
+
     def intent(self, chosen: Chosen) -> str:
         """Who loses how many."""
         return f"{chosen.called} lose{'s' if chosen.node else ''} {self._probability:.0%} of what comes in"
@@ -81,9 +91,9 @@ class PacketLoss(OnTheWire):
         self.chains.put([Wall(node, "in", match) for node in self.chosen.nodes])
 
     def proof(self) -> Bite | None:
-        """Every one of them has lost something."""
+        """Every one of them that has not died since has lost something."""
         taken = self.chains.taken()
-        if not all(taken.values()):
+        if not taken or not all(taken.values()):
             return None
         lost = ", ".join(f"{count:,} to node {node}" for node, count in taken.items())
         return Bite(f"packets lost: {lost}", self.chosen.node)
@@ -109,6 +119,15 @@ class Bandwidth(OnTheWire):
     needs = frozenset({Capability.PARTITION, Capability.SHAPE})
     options = {"rate": "64KiB"}
 
+    @classmethod
+    def refuse(cls, options: Mapping[str, Any]) -> str:
+        """A rate that is none."""
+        try:
+            bytes_per_second(options.get("rate", cls.options["rate"]))
+        except ValueError as error:
+            return f"'{cls.name}': {error}"
+        return ""
+
     def __init__(self, field: Field) -> None:
         super().__init__(field)
         self._slow: list[int] = []  # from the moment on that they may be
@@ -119,7 +138,7 @@ class Bandwidth(OnTheWire):
 
     def inject(self) -> None:
         """A token bucket in front of what leaves."""
-        for node in self.chosen.nodes:
+        for node in addresses(self.field, self.chosen.nodes):
             own = self._interface(node)
             burst = BURST.format(least=self._rate // SLICES_PER_S)
             limit = f'tc qdisc replace dev "$dev" root tbf rate {self._rate}bps burst "$burst" latency {QUEUE}'
@@ -129,12 +148,11 @@ class Bandwidth(OnTheWire):
             self.field.cluster.break_network(node, self.field.tag, f"set -e\n{own}\n{burst}\n{limit}", undo)
 
     def proof(self) -> Bite | None:
-        """Every one of them had to wait, and still sent something; whoever has not is asked for something large."""
-        counted = {node: _COUNTED.search(self._queue(node)) for node in self._slow}
+        """Every one of them that has not died since had to wait, and still sent something."""
+        shown = {node: queue for node in self._slow if LIMIT in (queue := self._queue_if_any(node))}
+        counted = {node: _COUNTED.search(queue) for node, queue in shown.items()}
         held = {node: match for node, match in counted.items() if match and int(match[1]) and int(match[4])}
-        if idle := set(self.chosen.nodes) - set(held):
-            for node in idle:
-                self._ask_for_much(node)
+        if not held or len(held) < len(shown):
             return None
         said = [
             f"node {node} was held back {int(match[4]):,} times while it sent {int(match[1]):,} bytes"
@@ -151,20 +169,11 @@ class Bandwidth(OnTheWire):
         return left_on(self.field, self._slow, self._limit_on)
 
     def _limit_on(self, node: int) -> str:
-        return f"node {node} still has a limit on what it sends" if "tbf" in self._queue(node) else ""
+        return f"node {node} still has a limit on what it sends" if LIMIT in self._queue(node) else ""
 
     @property
     def _rate(self) -> int:
         return bytes_per_second(self.field.options["rate"])
-
-    def _ask_for_much(self, node: int) -> None:
-        """All settings of the node, which are more than a burst: a load may be too small to feel the limit."""
-        resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=BROKER_SETTINGS, resource_name=str(node), configuration_keys=None
-        )
-        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
-        with suppress(WireError), Connection(self.field.cluster.node(node).address, ASK_TIMEOUT_S) as connection:
-            connection.ask(request, DescribeConfigsResponse, SETTINGS_VERSION)
 
     def _interface(self, node: int) -> str:
         """The line that finds the interface which the peers know the node by."""
@@ -175,8 +184,26 @@ class Bandwidth(OnTheWire):
         script = f'set -e\n{self._interface(node)}\ntc -s qdisc show dev "$dev" root'
         return self.field.cluster.inside(node, script)
 
+    def _queue_if_any(self, node: int) -> str:
+        try:
+            return self._queue(node)
+        except ClusterError:
+            if self.field.cluster.state(node) is not NodeState.DEAD:
+                raise
+            return ""
 
-class Latency(AtTheTap):
+
+class Late(AtTheTap):
+    """Something comes later than it would."""
+
+    @classmethod
+    def refuse(cls, options: Mapping[str, Any]) -> str:
+        """Not late at all."""
+        by = options.get("by")
+        return f"'{cls.name}' by 0 s is no fault" if by is not None and by <= 0 else ""
+
+
+class Latency(Late):
     """Answers come late."""
 
     name = "latency"
@@ -186,25 +213,41 @@ class Latency(AtTheTap):
 
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """All of them by the same time."""
-        return Rule(name=self.field.tag, node=nodes, action="delay", by=self.field.options["by"], side="response")
+        by = self.field.options["by"]
+        return Rule(name=self.field.tag, node=nodes, client=self.whose, action="delay", by=by, side="response")
 
 
-class Jitter(AtTheTap):
+class Jitter(Late):
     """Answers come late, some later than others."""
 
     name = "jitter"
     description = "delays every response to clients, each by another time"
-    options = {"by": 0.2, "jitter": 0.2}
+    options = {"by": 0.2, "jitter": None}  # as much as `by`, unless told otherwise
     done = "responses delayed"
 
+    @classmethod
+    def refuse(cls, options: Mapping[str, Any]) -> str:
+        """Earlier than it is asked for."""
+        by, jitter = options.get("by", cls.options["by"]), options.get("jitter")
+        if jitter is not None and jitter > by:
+            return f"the jitter of '{cls.name}' is {jitter:g} s, and it cannot be more than the {by:g} s of 'by'"
+        return super().refuse(options)
+
     def rule(self, nodes: tuple[int, ...]) -> Rule:
-        """Each by so much less or more, but never by less than nothing."""
-        by = self.field.options["by"]
-        jitter = min(by, self.field.options["jitter"])
-        return Rule(name=self.field.tag, node=nodes, action="delay", by=by, jitter=jitter, side="response")
+        """Each by so much less or more."""
+        by, jitter = self.field.options["by"], self.field.options["jitter"]
+        return Rule(
+            name=self.field.tag,
+            node=nodes,
+            client=self.whose,
+            action="delay",
+            by=by,
+            jitter=by if jitter is None else jitter,
+            side="response",
+        )
 
 
-class SlowClose(AtTheTap):
+class SlowClose(Late):
     """A connection falls silent, and is closed after a while."""
 
     name = "slow-close"
@@ -215,7 +258,7 @@ class SlowClose(AtTheTap):
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """With some request, by chance."""
         by, probability = self.field.options["by"], self.field.options["probability"]
-        return Rule(name=self.field.tag, node=nodes, action="close", by=by, probability=probability)
+        return Rule(name=self.field.tag, node=nodes, client=self.whose, action="close", by=by, probability=probability)
 
 
 class Reset(AtTheTap):
@@ -229,7 +272,7 @@ class Reset(AtTheTap):
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """With some request, by chance."""
         probability = self.field.options["probability"]
-        return Rule(name=self.field.tag, node=nodes, action="reset", probability=probability)
+        return Rule(name=self.field.tag, node=nodes, client=self.whose, action="reset", probability=probability)
 
 
 FAULTS: tuple[type[Fault], ...] = (PacketLoss, Bandwidth, Latency, Jitter, SlowClose, Reset)

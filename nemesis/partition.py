@@ -17,7 +17,7 @@ from harness.errors import ClusterError
 from harness.observe import NO_LEADER, ClusterView, Views
 from nemesis.admin import quorum
 from nemesis.base import Aim, Bite, Fault, Field, Repeating, Victim
-from nemesis.chains import BACK, RESET, Chains, Wall
+from nemesis.chains import BACK, RESET, Chains, Wall, addresses
 from nemesis.roles import NODE_ROLES, Chosen, choose, leaves_a_majority
 
 BROKER, CONTROLLER = "broker", "controller"  # names of listeners
@@ -107,14 +107,18 @@ class Cut(Fault):
         """All of the cluster."""
         return [node.id for node in self.field.cluster.nodes]
 
-    def both_ways(self, node: int, peer: int) -> list[Wall]:
+    def both_ways(self, node: int, peers: Iterable[int]) -> list[Wall]:
         """Neither hears the other; built on the first of them."""
-        address = self.field.cluster.peer_address(peer)
-        return [Wall(node, "in", f"-s {address}"), Wall(node, "out", f"-d {address}")]
+        found = addresses(self.field, peers).values()
+        return [wall for each in found for wall in (Wall(node, "in", f"-s {each}"), Wall(node, "out", f"-d {each}"))]
 
-    def deaf(self, node: int, peer: int) -> Wall:
-        """A node does not hear a peer."""
-        return Wall(node, "in", f"-s {self.field.cluster.peer_address(peer)}")
+    def deaf(self, node: int, peers: Iterable[int]) -> list[Wall]:
+        """A node does not hear these peers."""
+        return [Wall(node, "in", f"-s {address}") for address in addresses(self.field, peers).values()]
+
+    def others_than(self, *nodes: int) -> list[int]:
+        """The rest of the cluster."""
+        return [node for node in self.nodes if node not in nodes]
 
     def moved(self, victim: Victim, views: Views, away_from: Iterable[int]) -> Bite | None:
         """Another leader of a partition, in a higher epoch, and none of these nodes."""
@@ -145,7 +149,7 @@ class Isolate(Cut):
 
     def fits(self, chosen: Chosen, view: ClusterView) -> bool:
         """The rest is a majority, and somebody there is in sync for what shall change."""
-        self.side = self.with_company(chosen)
+        self.side = self.with_company(chosen, view)
         if not leaves_a_majority(self.field, view, self.side):
             return False
         if chosen.role == "controller" and self.quorum_before:
@@ -154,7 +158,12 @@ class Isolate(Cut):
         rest = set(view.answers) - set(self.side)
         return any(set(seen.isr) & set(self.side) and set(seen.isr) & rest for seen in aimed_at)
 
-    def with_company(self, chosen: Chosen) -> tuple[int, ...]:
+    @property
+    def felled(self) -> frozenset[int]:
+        """The side that is cut off."""
+        return frozenset(self.side if self._chosen else ())
+
+    def with_company(self, chosen: Chosen, view: ClusterView) -> tuple[int, ...]:  # noqa: ARG002 - for those that look
         """Who is on the chosen one's side."""
         return chosen.nodes
 
@@ -164,11 +173,11 @@ class Isolate(Cut):
 
     def walls(self) -> list[Wall]:
         """Between each of this side and each of the rest, built on this side."""
-        return [wall for node in self.side for peer in self.others for wall in self.both_ways(node, peer)]
+        return [wall for node in self.side for wall in self.both_ways(node, self.others)]
 
     def effect(self) -> Bite | None:
         """By the word of the rest: another leader, a replica that is no longer in sync, or another controller."""
-        views = self.field.look().without(self.side)
+        views = self.field.look_again(self.before).without(self.side)
         if self.chosen.role == "leader" and self.chosen.victim:
             return self.moved(self.chosen.victim, views, self.side)
         return self.shrunk(views, self.side) or self._controller_moved()
@@ -176,7 +185,7 @@ class Isolate(Cut):
     @property
     def others(self) -> list[int]:
         """The other side."""
-        return [node for node in self.nodes if node not in self.side]
+        return self.others_than(*self.side)
 
     def _controller_moved(self) -> Bite | None:
         now = quorum(self.field.cluster) if self.quorum_before else None
@@ -192,11 +201,12 @@ class Minority(Isolate):
     name = "minority"
     description = "splits the cluster in two, with the node on the smaller side"
 
-    def with_company(self, chosen: Chosen) -> tuple[int, ...]:
-        """As many as can be without a majority, by chance."""
-        others = [node for node in self.nodes if node not in chosen.nodes]
+    def with_company(self, chosen: Chosen, view: ClusterView) -> tuple[int, ...]:
+        """As many as can be without a majority, by chance, of those that are well."""
+        able = sorted(set(view.answers) - {*chosen.nodes, *self.field.felled()})
         most = (len(self.nodes) - 1) // 2
-        return (*chosen.nodes, *sorted(self.field.rng.sample(others, max(0, most - len(chosen.nodes)))))
+        company = self.field.rng.sample(able, min(len(able), max(0, most - len(chosen.nodes))))
+        return (*chosen.nodes, *sorted(company))
 
     def intent(self) -> str:
         """Both sides."""
@@ -216,7 +226,7 @@ class OneWay(Isolate):
 
     def walls(self) -> list[Wall]:
         """Nothing from any of them."""
-        return [self.deaf(node, peer) for node in self.side for peer in self.others]
+        return [wall for node in self.side for wall in self.deaf(node, self.others)]
 
 
 class ControllerCut(Isolate):
@@ -236,8 +246,8 @@ class ControllerCut(Isolate):
         found = []
         for node in self.side:
             own = cluster.inner_port(node, CONTROLLER)
-            for peer in self.others:
-                address, port = cluster.peer_address(peer), cluster.inner_port(peer, CONTROLLER)
+            for peer, address in addresses(self.field, self.others).items():
+                port = cluster.inner_port(peer, CONTROLLER)
                 found.append(Wall(node, "out", f"-d {address} -p tcp --dport {port}"))
                 found.append(Wall(node, "in", f"-s {address} -p tcp --dport {own}"))
         return found
@@ -252,8 +262,13 @@ class Ring(Cut):
     blocks = True
 
     def fits(self, chosen: Chosen, view: ClusterView) -> bool:  # noqa: ARG002 - it is always about all
-        """All of them answer."""
-        return not view.silent
+        """All of them answer, and none is kept from the others by another fault."""
+        return not view.silent and not self.field.felled()
+
+    @property
+    def felled(self) -> frozenset[int]:
+        """All of them: no two agree."""
+        return frozenset(self.nodes if self._chosen else ())
 
     def intent(self) -> str:
         """Who hears whom."""
@@ -262,14 +277,14 @@ class Ring(Cut):
 
     def walls(self) -> list[Wall]:
         """Each node is deaf to the ones that are not next."""
-        return [self.deaf(node, peer) for node in self.nodes for peer in self._not_heard(node)]
+        return [wall for node in self.nodes for wall in self.deaf(node, self._not_heard(node))]
 
     def effect(self) -> Bite | None:
         """Every node missed something, and the controllers have no leader or some replica is no longer in sync."""
         taken = self.chains.taken()
-        if not all(taken.values()):
+        if not taken or not all(taken.values()):
             return None
-        for views in self.field.look().answers.values():
+        for views in self.field.look_again(self.before).answers.values():
             if seen := self.shrunk(views, self.nodes):
                 return seen
         if self.quorum_before and quorum(self.field.cluster) is None:
@@ -296,7 +311,7 @@ class Bridge(Cut):
 
     def fits(self, chosen: Chosen, view: ClusterView) -> bool:
         """A leader is on one side, and somebody in sync with it on the other."""
-        others = [node for node in self.nodes if node not in chosen.nodes]
+        others = self.others_than(*chosen.nodes)
         self.field.rng.shuffle(others)
         half = len(others) // 2
         self.sides = tuple(sorted(others[:half])), tuple(sorted(others[half:]))
@@ -315,12 +330,12 @@ class Bridge(Cut):
     def walls(self) -> list[Wall]:
         """Between each of one side and each of the other."""
         one, other = self.sides
-        return [wall for node in one for peer in other for wall in self.both_ways(node, peer)]
+        return [wall for node in one for wall in self.both_ways(node, other)]
 
     def effect(self) -> Bite | None:
         """By the word of the bridge, a node of one side is no longer in sync."""
         cut = {node for side in self.sides for node in side}
-        return self.shrunk(self.field.look().without(cut), cut)
+        return self.shrunk(self.field.look_again(self.before).without(cut), cut)
 
 
 class ReplicationCut(Cut):
@@ -347,14 +362,14 @@ class ReplicationCut(Cut):
         return [
             replace(wall, match=f"{wall.match} -p tcp --dport {cluster.inner_port(node, BROKER)}")
             for node in self.chosen.nodes
-            for wall in (self.deaf(node, peer) for peer in self.nodes if peer != node)
+            for wall in self.deaf(node, self.others_than(node))
         ]
 
     def effect(self) -> Bite | None:
         """Fewer are in sync, and the node leads on."""
         own = {
             partition: now
-            for partition, now in self.field.look().partitions.items()
+            for partition, now in self.field.look_again(self.before).partitions.items()
             if now.leader in self.chosen.nodes and self.before.get(partition, now).leader == now.leader
         }
         seen = self.shrunk(own, set(self.nodes) - set(self.chosen.nodes))
@@ -386,7 +401,7 @@ class ClientCut(Cut):
         cluster = self.field.cluster
         found = []
         for node in self.chosen.nodes:
-            found += [replace(self.deaf(node, peer), verdict=BACK) for peer in self.nodes if peer != node]
+            found += [replace(wall, verdict=BACK) for wall in self.deaf(node, self.others_than(node))]
             port = cluster.inner_port(node, self._listener(node))
             found.append(Wall(node, "in", f"! -i lo -p tcp --dport {port}", RESET))
         return found

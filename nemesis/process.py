@@ -2,6 +2,7 @@
 
 A node that is gone has bitten when it does not answer while others do, and somebody else leads what it led. Faults may
 overlap: a node that is down already is left to whoever brought it down, and one that somebody else has started is fine.
+One that a fault holds down, because of what it did to the data, is started by that fault alone.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def bring(node: int, cluster: Cluster, act: Callable[[int], None], into: Collect
 
 
 def start(nodes: Collection[int], cluster: Cluster) -> None:
-    """Start those that are dead, all of them, even if one cannot be started."""
-    each(nodes, lambda node: bring(node, cluster, cluster.start_node, (NodeState.RUNNING, NodeState.PAUSED)))
+    """Start those that are dead and that nobody holds down, all of them, even if one cannot be started."""
+    each(nodes, lambda node: bring(node, cluster, cluster.start_unless_held, (NodeState.RUNNING, NodeState.PAUSED)))
 
 
 def each(nodes: Collection[int], act: Callable[[int], None]) -> None:
@@ -49,9 +50,9 @@ def each(nodes: Collection[int], act: Callable[[int], None]) -> None:
         raise errors[0]
 
 
-def still(nodes: Collection[int], cluster: Cluster) -> str:
-    """Which of them do not run, in a few words."""
-    states = {node: cluster.state(node) for node in nodes}
+def still(nodes: Collection[int], cluster: Cluster, by: str = "") -> str:
+    """Which of them do not run, in a few words; one that somebody else holds down is left to them."""
+    states = {node: cluster.state(node) for node in nodes if not cluster.is_held_down(node, by)}
     return "; ".join(f"node {node} is {state}" for node, state in states.items() if state is not NodeState.RUNNING)
 
 
@@ -78,6 +79,11 @@ class OnNodes(Fault):
         if self._chosen is None:
             raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
         return self._chosen
+
+    @property
+    def felled(self) -> frozenset[int]:
+        """Whoever was chosen."""
+        return frozenset(self._chosen.nodes if self._chosen else ())
 
     @abstractmethod
     def fell(self, node: int) -> None:
@@ -122,7 +128,7 @@ class OnNodes(Fault):
     def proof(self) -> Bite | None:
         """They do not answer, others do, and lead in their place."""
         nodes = self.chosen.nodes
-        view = self.field.look()
+        view = self.field.look_again(self._led)
         if not view.answers or any(node in view.answers for node in nodes) or not self._all_felled():
             return None
         heirs = self._heirs(view)
@@ -144,7 +150,7 @@ class OnNodes(Fault):
 
     def healed(self) -> str:
         """They run."""
-        return still(self._hit, self.field.cluster)
+        return still(self._hit, self.field.cluster, self.field.tag)
 
     def _all_felled(self) -> bool:
         return bool(self._hit) and all(self.field.cluster.state(node) is self.state for node in self._hit)
@@ -297,6 +303,11 @@ class RollingRestart(Repeating):
         self._first: str = ""  # how it went, once it is back
 
     @property
+    def felled(self) -> frozenset[int]:
+        """The last one that was stopped."""
+        return frozenset(self._stopped[-1:])
+
+    @property
     def period_s(self) -> float:
         """How often it looks whether the next one may go."""
         return LOOK_EVERY_S
@@ -360,6 +371,11 @@ class RestartStorm(Repeating):
         self._gone: list[int] = []  # of these, those that were seen to be silent
 
     @property
+    def felled(self) -> frozenset[int]:
+        """The last one that was killed."""
+        return frozenset(self._killed[-1:])
+
+    @property
     def period_s(self) -> float:
         """As told."""
         return float(self.field.options["period"])
@@ -400,7 +416,8 @@ class RestartStorm(Repeating):
 
     def _spare(self) -> list[int]:
         view = self.field.look()
-        return [node for node in sorted(view.answers) if leaves_a_majority(self.field, view, (node,))]
+        able = sorted(set(view.answers) - set(self.field.felled()))
+        return [node for node in able if leaves_a_majority(self.field, view, (node,))]
 
 
 FAULTS: tuple[type[Fault], ...] = (Kill, KillAll, RollingRestart, Pause, PauseAll, RestartStorm, Stop)

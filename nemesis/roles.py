@@ -8,11 +8,13 @@ group-coordinator        of a group; of one that could be, as long as there is n
 transaction-coordinator  of a transactional id; the same
 random                   any node that answers
 all                      every node
+
+A node that another fault keeps from the cluster at the moment plays no role of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from harness.observe import NO_LEADER, ClusterView
@@ -52,13 +54,13 @@ def choose(field: Field, view: ClusterView) -> Chosen | None:
 
 def choose_leader(field: Field, view: ClusterView) -> Victim | None:
     """The leader of one partition of the topics in use; it lives, and so does somebody who could take over."""
-    found = leaders(view)
+    found = leaders(view, field.felled())
     return field.rng.choice(found) if found else None
 
 
-def leaders(view: ClusterView) -> list[Victim]:
-    """All such leaders, one for each partition that has one."""
-    silent = set(view.silent)
+def leaders(view: ClusterView, felled: Collection[int] = ()) -> list[Victim]:
+    """All such leaders, one for each partition that has one; neither they nor who could take over are felled."""
+    silent = {*view.silent, *felled}
     return [
         Victim(seen.leader, topic, partition, seen, tuple(sorted(heirs)))
         for (topic, partition), seen in view.partitions.items()
@@ -67,8 +69,8 @@ def leaders(view: ClusterView) -> list[Victim]:
 
 
 def leaves_a_majority(field: Field, view: ClusterView, nodes: tuple[int, ...]) -> bool:
-    """Whether more than half of all nodes answer beside these: without them nobody would elect another leader."""
-    left = set(view.answers) - set(nodes)
+    """Whether more than half of all nodes answer beside these and the felled, as many as it takes to elect anybody."""
+    left = set(view.answers) - set(nodes) - set(field.felled())
     return 2 * len(left) > len(field.cluster.nodes)
 
 
@@ -93,18 +95,27 @@ def _all_but_leader(field: Field, view: ClusterView) -> Chosen | None:
 def _one(role: str, find: Callable[[Field], int | None]) -> Callable[[Field, ClusterView], Chosen | None]:
     def found(field: Field, view: ClusterView) -> Chosen | None:
         node = find(field)
-        return Chosen((node,), role=role) if node is not None and node in view.answers else None
+        return Chosen((node,), role=role) if node is not None and node in _able(field, view) else None
 
     return found
 
 
 def _coordinator(field: Field, kind: int) -> int | None:
     busy = coordinators(field.cluster, kind)
-    return field.rng.choice(busy) if busy else find_coordinator(field.cluster, kind, KEY)
+    if not busy:
+        return find_coordinator(field.cluster, kind, KEY)
+    able = [node for node in busy if node not in field.felled()]
+    return field.rng.choice(able) if able else None
 
 
 def _random(field: Field, view: ClusterView) -> Chosen | None:
-    return Chosen((field.rng.choice(sorted(view.answers)),), role="random") if view.answers else None
+    able = _able(field, view)
+    return Chosen((field.rng.choice(able),), role="random") if able else None
+
+
+def _able(field: Field, view: ClusterView) -> list[int]:
+    """Those that answer, and that no other fault has felled."""
+    return sorted(set(view.answers) - set(field.felled()))
 
 
 def _all(field: Field, view: ClusterView) -> Chosen | None:  # noqa: ARG001 - one signature for all roles

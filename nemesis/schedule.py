@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema, model_validator
 
-from harness.config import Model
+from harness.config import Model, parse
 from harness.durations import Duration, seconds
 from harness.errors import UsageError
+from harness.tap.rules import Rate
 
 SHORTEST_PERIOD_S = 0.1
 RANDOM = "random"  # stands for a mix of everything that is possible
@@ -79,7 +81,7 @@ class Plan(Model):
     at: Annotated[
         tuple[Duration, ...], Field(description="When it comes, from the start of the load; instead of the next four.")
     ] = ()
-    after: Annotated[Duration, Field(description="When it comes first, from the start of the load.")] = 5.0
+    after: Annotated[Duration, Field(description="When it comes first, from the moment on that clients work.")] = 5.0
     every: Annotated[Duration, Field(description="From one beginning to the next.")] = 30.0
     quiet: Annotated[
         Span | None, Field(description="From one end to the next beginning, or a range; instead of every.")
@@ -91,7 +93,7 @@ class Plan(Model):
     jitter: Annotated[Duration | None, Field(description="Up to so much less or more than `by`.")] = None
     period: Annotated[Duration | None, Field(gt=0, description="How often a fault that repeats itself does so.")] = None
     probability: Annotated[float | None, Field(gt=0, le=1, description="How likely each packet is hit.")] = None
-    rate: Annotated[str | int | None, Field(description="Bandwidth: bytes per second, or 64KiB.")] = None
+    rate: Annotated[Rate | None, Field(description="Bandwidth: bytes per second, or 64KiB.")] = None
     to: Annotated[int | None, Field(ge=1, description="The new number: of replicas, partitions or the like.")] = None
 
     @property
@@ -117,6 +119,8 @@ class Plan(Model):
     @model_validator(mode="after")
     def _one_at_a_time(self) -> Self:
         shortest_s = max(self.longest_s, SHORTEST_PERIOD_S)
+        if "at" in self.model_fields_set and not self.at:
+            raise ValueError(f"'at' of '{self.title}' names no time: leave it out, or write at = ['5s', '20s']")
         if self.at:
             self._refuse_beside("at", "after", "every", "quiet", "times")
             if any(round(later - earlier, 6) < shortest_s for earlier, later in itertools.pairwise(self.at)):
@@ -191,13 +195,29 @@ def slots(plans: Sequence[Plan], time_s: float, seed: int) -> list[Slot]:
 def recorded(rows: object) -> list[Slot]:
     """The slots of a run that was recorded, as its run.json has them; ValueError for what cannot be understood."""
     try:
-        found = TypeAdapter(list[Slot]).validate_python(rows)
+        found = TypeAdapter(list[Slot]).validate_json(json.dumps(rows), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"schedule.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    if any(not 0 <= slot.start_s <= slot.end_s for slot in found) or len({s.number for s in found}) != len(found):
+    numbers = {slot.number for slot in found}
+    if (
+        any(not 0 <= slot.start_s <= slot.end_s for slot in found)
+        or len(numbers) != len(found)
+        or min(numbers, default=1) < 1
+    ):
         raise ValueError("times or numbers of its schedule contradict each other")
-    return found
+    return [replace(slot, options=_checked_options(slot)) for slot in found]
+
+
+def _checked_options(slot: Slot) -> dict[str, Any]:
+    """What a slot says for its fault, held to what a plan may say."""
+    if unknown := slot.options.keys() - set(OPTIONS):
+        raise ValueError(f"fault {slot.number} has an option '{min(unknown)}', which there is not")
+    told = {"fault": slot.fault, "at": [slot.start_s], "for": slot.end_s - slot.start_s, **slot.options}
+    try:
+        return parse(Plan, told, f"fault {slot.number}").options
+    except UsageError as error:
+        raise ValueError(str(error)) from None
 
 
 def slot_seed(seed: int, plan: int, nth: int) -> int:

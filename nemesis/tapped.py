@@ -12,6 +12,8 @@ from harness.tap.taps import Taps
 from nemesis.base import Aim, Bite, Fault
 from nemesis.roles import Chosen, choose
 
+OF_THE_LOAD = "tidegauge-*er-*"  # producers and consumers, by their client ids; no probes
+
 
 class AtTheTap(Fault):
     """A rule for the exchanges with the nodes in the target's role; it has bitten when it has bent one."""
@@ -32,7 +34,12 @@ class AtTheTap(Fault):
 
     @abstractmethod
     def rule(self, nodes: tuple[int, ...]) -> Rule:
-        """What the taps before these nodes shall do; its name is the field's tag."""
+        """What the taps before these nodes shall do to `whose` exchanges; its name is the field's tag."""
+
+    @property
+    def whose(self) -> str:
+        """The load's own exchanges, where the load is ours: probes are there to see, and prove nothing."""
+        return OF_THE_LOAD if self.field.clients is not None else ""
 
     @property
     def taps(self) -> Taps:

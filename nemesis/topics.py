@@ -87,7 +87,7 @@ class AddPartitions(OnATopic):
         """A topic that does not have that many."""
         if not self.choose_topic() or self.count <= len(self.partitions):
             return None
-        return Aim(f"{self.topic} gets {self.count} partitions instead of {len(self.partitions)}")
+        return Aim(f"{self.topic} gets {self.count} partitions instead of {len(self.partitions)}", topic=self.topic)
 
     @property
     def count(self) -> int:
@@ -208,7 +208,9 @@ class RecreateTopic(OnATopic):
         """A topic."""
         if not self.choose_topic():
             return None
-        return Aim(f"{self.topic} with {len(self.partitions)} partitions is deleted and created again")
+        return Aim(
+            f"{self.topic} with {len(self.partitions)} partitions is deleted and created again", topic=self.topic
+        )
 
     def inject(self) -> None:
         """Delete it, wait until all nodes have forgotten it, and create it."""
@@ -263,16 +265,20 @@ class MinIsr(OnATopic):
     name = "min-isr"
     description = "changes min.insync.replicas of a topic, and changes it back"
     options: ClassVar[Mapping[str, int]] = {"to": 3}
+    blocks = True  # fewer replicas than that may be in sync, or be there at all
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
         self._old: tuple[str | None] | None = None  # the topic's own value, once it is known
 
     def aim(self) -> Aim | None:
-        """A topic."""
+        """A topic of which no node says that it has this value already."""
         if not self.choose_topic():
             return None
-        return Aim(f"{MIN_ISR} of {self.topic} becomes {self.to}")
+        told = setting_by_node(self.field.cluster, self.topic, MIN_ISR)
+        if not told or any(each.value == self.to for each in told.values()):
+            return None
+        return Aim(f"{MIN_ISR} of {self.topic} becomes {self.to}", topic=self.topic)
 
     @property
     def to(self) -> str:

@@ -158,7 +158,10 @@ class PaperNetwork(Cluster):
         self.scripts.append((node_id, script))
         if node_id in self.dead:
             raise ClusterError("there is no network", "none")
-        return self.tables[node_id].run(script) if self.answer is None else self.answer
+        try:
+            return self.tables[node_id].run(script) if self.answer is None else self.answer
+        except Refused as error:
+            raise ClusterError(str(error), "none") from error
 
     def break_network(self, node_id: int, name: str, script: str, undo: str) -> None:
         """Journal first; a node that fails does only the first half."""

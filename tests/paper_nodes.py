@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Self
@@ -32,7 +33,7 @@ from harness.errors import ClusterError
 from harness.observe import ClusterView, PartitionView
 from harness.wire import WireError
 from nemesis import admin, base
-from nemesis.base import Fault, Field
+from nemesis.base import Fault, Field, Repeating
 
 CAPABLE = frozenset({Capability.KILL, Capability.RESTART, Capability.PAUSE, Capability.ADMIN})
 WHOLE = PartitionView(1, 4, (1, 2, 3), (1, 2, 3))
@@ -295,6 +296,14 @@ def field_on(
     chance = random.Random(seed)
     options = {**fault.options, **told}
     return Field(cluster, lambda: topics, chance, target or fault.roles[0], lambda: 100.0, options)
+
+
+def stepped(fault: Repeating) -> None:
+    """Until its first step is done, or has failed."""
+    thread = fault._thread
+    assert thread is not None
+    while not fault.steps and thread.is_alive():
+        time.sleep(0.001)
 
 
 def paper_cluster(patch: pytest.MonkeyPatch) -> Paper:

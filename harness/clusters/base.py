@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import threading
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -22,7 +23,7 @@ from harness.clusters.disk import Disk
 from harness.clusters.target import ReadyCheck
 from harness.errors import CannotHere, ClusterError, NodeDied, TidegaugeError, UsageError
 from harness.guard import Guard
-from harness.paths import cache_dir, clusters_dir, state_dir
+from harness.paths import cache_dir, clusters_dir, nearest, state_dir
 from harness.progress import Progress, Silent
 from harness.security import Security
 
@@ -123,6 +124,8 @@ class Cluster(ABC):
         self.nodes: tuple[Node, ...] = ()
         self.ready_after_s = 0.0
         self._guard: Guard | None = None
+        self._held: dict[int, set[str]] = {}  # nodes that are held down, and by whom
+        self._holding = threading.RLock()
 
     def __enter__(self) -> Self:
         self.start()
@@ -219,6 +222,27 @@ class Cluster(ABC):
     def set_clock(self, node_id: int, ahead_s: float) -> None:  # noqa: ARG002 - for those that can
         """Let the node's clock be that much ahead of the real one, or behind it."""
         raise self._has_no("clock of its own", node_id)
+
+    def hold_down(self, node_id: int, by: str) -> None:
+        """From now on nobody starts the node, be it dead already or not, until whoever holds it lets it up."""
+        with self._holding:
+            self._held.setdefault(node_id, set()).add(by)
+
+    def let_up(self, node_id: int, by: str) -> None:
+        """Take that back."""
+        with self._holding:
+            self._held.get(node_id, set()).discard(by)
+
+    def is_held_down(self, node_id: int, but: str = "") -> bool:
+        """Whether anybody, or anybody but this one, holds the node down."""
+        with self._holding:
+            return bool(self._held.get(node_id, set()) - {but})
+
+    def start_unless_held(self, node_id: int) -> None:
+        """Start a node, or leave it to those who hold it down."""
+        with self._holding:  # nobody takes hold of it while it starts
+            if not self.is_held_down(node_id):
+                self.start_node(node_id)
 
     def _has_no(self, what: str, node_id: int) -> ClusterError:
         return ClusterError(f"node {node_id} of {self.name} has no {what}", "equip the cluster for it before it starts")
@@ -329,9 +353,7 @@ class Cluster(ABC):
                     f"the path {path} holds letters that broker settings and class paths cannot carry",
                     "set TIDEGAUGE_HOME to a directory without commas, colons, backslashes and accents",
                 )
-        place = state_dir()
-        while not place.exists():
-            place = place.parent
+        place = nearest(state_dir())
         free_bytes = shutil.disk_usage(place).free
         if free_bytes < FREE_DISK_BYTES:
             raise CannotHere(

@@ -27,11 +27,13 @@ from typing import TYPE_CHECKING
 
 from harness.errors import ClusterError
 from harness.networks import with_system_path
+from harness.paths import nearest, state_dir
 
 if TYPE_CHECKING:
     from harness.guard import Guard
 
-SIZE_BYTES = 2 * 2**30  # what is not written takes no space
+SIZE_BYTES = 16 * 2**30  # what is not written takes no space
+JOURNAL_MB = 16  # which is written
 BLOCK_BYTES = 4096
 TRIAL_BYTES = 16 * 2**20
 COMMAND_TIMEOUT_S = 30.0
@@ -60,7 +62,7 @@ class Disk:
         """The image, with an empty file system that any user may write to, mounted."""
         with self.image.open("wb") as file:
             file.truncate(SIZE_BYTES)
-        _run("mkfs.ext4", "-q", "-F", "-m", "0", str(self.image))
+        _run("mkfs.ext4", "-q", "-F", "-m", "0", "-J", f"size={JOURNAL_MB}", str(self.image))
         self.mount.mkdir(parents=True, exist_ok=True)
         guard.record(kind="mount", value=str(self.mount), image=str(self.image))
         self.attach()
@@ -70,7 +72,7 @@ class Disk:
     def attach(self) -> None:
         """Mount it, unless it is."""
         if not is_mounted(self.mount):
-            _run("mount", "-o", "loop", str(self.image), str(self.mount))
+            _run("mount", "-o", "loop,noinit_itable", str(self.image), str(self.mount))
 
     def detach(self) -> None:
         """Unmount it, frozen or broken or busy, and give its loop device back; nothing to do when it is not mounted."""
@@ -111,7 +113,8 @@ class Disk:
         """
         with self.opened() as root:
             for name in os.listdir(root):  # noqa: PTH208 - what was opened, not what is at a path
-                _flush(name, root)
+                with contextlib.suppress(FileNotFoundError):  # the node removes files, too
+                    _flush(name, root)
             fcntl.ioctl(root, _SHUT_DOWN, _WITHOUT_FLUSHING)
 
     def fill(self) -> int:
@@ -137,6 +140,11 @@ class Disk:
         with self.opened() as root:
             space = os.fstatvfs(root)
             return space.f_bavail * space.f_frsize
+
+    def names(self) -> frozenset[str]:
+        """What lies directly in its root, of whoever uses it."""
+        with self.opened() as root:
+            return frozenset(os.listdir(root)) - {FILLER}  # noqa: PTH208 - what was opened, not what is at a path
 
     def write_s(self) -> float:
         """How long a small write of our own takes until it is on the disk; it leaves nothing. OSError: it failed."""
@@ -172,19 +180,18 @@ def why_no_disks() -> tuple[str, str] | None:
     for tool, package in TOOLS.items():
         if shutil.which(tool, path=with_system_path()["PATH"]) is None:
             return f"the command `{tool}` is missing", f"install {package}"
-    with tempfile.TemporaryDirectory() as scratch:
-        disk = Disk(Path(scratch, "image"), Path(scratch, "mount"))
-        disk.mount.mkdir()
-        try:
-            with disk.image.open("wb") as file:
-                file.truncate(TRIAL_BYTES)
-            _run("mkfs.ext4", "-q", "-F", str(disk.image))
-            # in a mount namespace of its own, with which it goes however this ends
+    place = nearest(state_dir())
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:  # without a name: it goes however this ends
+            file.truncate(TRIAL_BYTES)
+            image = f"/proc/self/fd/{file.fileno()}"
+            _run("mkfs.ext4", "-q", "-F", image, keep=file.fileno())
+            # in a mount namespace of its own, with which the mount goes
             script = 'mount -o loop "$1" "$2" && : > "$2"/written'
-            _run("unshare", "--mount", "sh", "-c", script, "sh", str(disk.image), str(disk.mount))
-        except (ClusterError, OSError) as error:
-            why = error.message if isinstance(error, ClusterError) else str(error)
-            return f"a file system in an image file cannot be mounted ({why})", "allow loop devices and mounts here"
+            _run("unshare", "--mount", "sh", "-c", script, "sh", image, str(place), keep=file.fileno())
+    except (ClusterError, OSError) as error:
+        why = error.message if isinstance(error, ClusterError) else str(error)
+        return f"a file system in an image file cannot be mounted ({why})", "allow loop devices and mounts here"
     return None
 
 
@@ -248,11 +255,18 @@ def _take_all(filler: int) -> int:
     return os.fstat(filler).st_blocks * 512
 
 
-def _run(*command: str) -> None:
+def _run(*command: str, keep: int | None = None) -> None:
+    """Run a command, with an open file of ours if it needs one."""
     environment = {**with_system_path(), "LC_ALL": "C"}
     try:
         ran = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+            pass_fds=() if keep is None else (keep,),
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise ClusterError(f"`{' '.join(command)}` hangs", "see the kernel's log") from None

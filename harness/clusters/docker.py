@@ -6,13 +6,16 @@ image, the definition is generated from the target.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
 from collections.abc import Collection
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +31,19 @@ from harness.clusters.disk import Disk, why_no_disks
 from harness.clusters.image import our_images
 from harness.clusters.networked import NetworkedCluster
 from harness.clusters.target import ContainerPart, NodePlan, Target, placeholders, render, write_inside
-from harness.errors import CannotHere, ClusterError, UsageError
-from harness.networks import Namespace, Place, Sidecar, run_command, sidecar, with_engine
-from harness.paths import compose_file
+from harness.errors import CannotHere, ClusterError, TidegaugeError, UsageError
+from harness.guard import Guard
+from harness.networks import (
+    COMPOSE_PROJECT_LABEL,
+    Namespace,
+    Place,
+    Sidecar,
+    run_command,
+    sidecar,
+    with_engine,
+    with_system_path,
+)
+from harness.paths import clusters_dir, compose_file
 from harness.ports import PortLeases
 from harness.processes import TOKEN_VARIABLE
 from harness.progress import Progress
@@ -40,6 +53,7 @@ SERVICE_LABEL = "com.docker.compose.service"
 CONFIG_DIR = "/etc/tidegauge"
 DATA = frozenset({Capability.FILES, Capability.DISK})
 COMPOSE_PORTS = {"client": 9092, "broker": 9093, "controller": 9094}  # in docker-compose.yml
+NO_COMMAND, GET_COMMAND = "the command `docker` is missing", "install the Docker command line with its compose plugin"
 PING_TIMEOUT_S = 5
 STOP_TIMEOUT_S = 30
 UP_TIMEOUT_S = 180
@@ -78,7 +92,7 @@ def connect(timeout_s: int = 60) -> docker.DockerClient:
 def compose_version() -> str:
     """The version of compose, which has to be the second generation."""
     if shutil.which("docker") is None:
-        raise CannotHere("the command `docker` is missing", "install the Docker command line with its compose plugin")
+        raise CannotHere(NO_COMMAND, GET_COMMAND)
     try:
         ran = subprocess.run(
             ["docker", "compose", "version", "--short"], capture_output=True, text=True, timeout=30, check=False
@@ -125,6 +139,7 @@ class DockerCluster(NetworkedCluster):
         self._always_sidecar = always_sidecar
         self._needs: frozenset[Capability] = frozenset()
         self._tried: dict[Capability, Missing | None] = {}
+        self._sidecar: str | None = None  # the image
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -154,11 +169,15 @@ class DockerCluster(NetworkedCluster):
 
     def _try(self, capability: Capability) -> Missing | None:
         try:
-            engine = connect(timeout_s=PING_TIMEOUT_S)
-        except CannotHere as error:
+            return self._try_with(connect(timeout_s=PING_TIMEOUT_S), capability)
+        except TidegaugeError as error:
             return Missing(error.message, error.remedy)
+        except (DockerException, OSError) as error:
+            return Missing(f"the Docker engine at {endpoint()} fails ({_reason(error)})", "see the engine's log")
+
+    def _try_with(self, engine: docker.DockerClient, capability: Capability) -> Missing | None:
         if capability in abilities.NETWORK:
-            direct = self._may_enter() and _is_here(engine)
+            direct = self._may_enter() and _may_be_here(engine)
             return abilities.missing(capability) if direct else self._try_sidecar(engine, capability)
         if capability is Capability.CLOCK:
             return Missing(
@@ -176,7 +195,7 @@ class DockerCluster(NetworkedCluster):
             )
         if sys.platform != "linux" or os.geteuid() != 0:
             return Missing("the data of containers can be changed by root on Linux only", "run as root")
-        if not _is_here(engine):
+        if not (_may_be_here(engine) and _shares_files(endpoint(), str(engine.info()["ID"]))):
             return Missing(
                 f"the Docker engine at {endpoint()} has another file system than this process",
                 "run on the engine's own machine",
@@ -184,6 +203,8 @@ class DockerCluster(NetworkedCluster):
         return Missing(*why) if capability is Capability.DISK and (why := why_no_disks()) else None
 
     def _try_sidecar(self, engine: docker.DockerClient, capability: Capability) -> Missing | None:
+        if shutil.which("docker", path=with_system_path()["PATH"]) is None:
+            return Missing(NO_COMMAND, GET_COMMAND)
         image = self._sidecar_image(engine)
         if image is None:
             return Missing(
@@ -191,20 +212,39 @@ class DockerCluster(NetworkedCluster):
                 "run `tidegauge image build`, or run as root beside the Docker engine",
             )
 
-        def run(script: str) -> None:
-            run_command(sidecar(image, "none", script), with_engine(endpoint()))
-
         rebuild = "install {package} where `tidegauge image build` runs, and build the image again"
-        return abilities.why_not(capability, run, rebuild)
+        return abilities.why_not(capability, partial(self._run_trial, image), rebuild)
+
+    def _run_trial(self, image: str, script: str) -> None:
+        """In a sidecar without a network, which is gone afterwards even if it hangs."""
+        name = f"{self.name}-trial-{secrets.token_hex(4)}"
+        label = f"--label={COMPOSE_PROJECT_LABEL}={self.name}"
+        environment = with_engine(endpoint())
+        try:
+            run_command(sidecar(image, "none", script, f"--name={name}", label), environment)
+        finally:
+            with contextlib.suppress(OSError):
+                run_command(["docker", "rm", "--force", name], environment)
 
     def _may_enter(self) -> bool:
         """Whether this process itself may change the networks of containers, if they are on this machine."""
         return not self._always_sidecar and abilities.missing(Capability.PARTITION) is None
 
     def _sidecar_image(self, engine: docker.DockerClient) -> str | None:
-        """The nodes' own if it has the tools, else another one that was built here."""
-        ours = our_images(engine)
-        return self.image if self.image in ours else next(iter(ours), None)
+        """The nodes' own if it was built here and has the tools, else another one that has them, else any of ours."""
+        if self._sidecar is None:
+            ours = sorted(our_images(engine), key=lambda image: image != self.image)
+            able = ours if len(ours) == 1 else filter(self._has_tools, ours)
+            self._sidecar = next(iter(able), None) or next(iter(ours), None)
+        return self._sidecar
+
+    def _has_tools(self, image: str) -> bool:
+        tools = {trial.tool for trial in abilities.TRIALS.values()}
+        try:
+            self._run_trial(image, " && ".join(f"command -v {tool}" for tool in sorted(tools)))
+        except OSError:
+            return False
+        return True
 
     def _place(self, node_id: int) -> Place:
         if self.state(node_id) is NodeState.DEAD:
@@ -398,11 +438,25 @@ class DockerCluster(NetworkedCluster):
         self._leases.release()
 
 
-def _is_here(engine: docker.DockerClient) -> bool:
-    """Whether the engine sees the files of this machine: the same kernel, and no namespace of users in between."""
+def _may_be_here(engine: docker.DockerClient) -> bool:
+    """Whether the engine looks like one of this machine: by its socket, its kernel, and no other users in between."""
     info = engine.info()
     apart = [option for option in info.get("SecurityOptions") or [] if "rootless" in option or "userns" in option]
-    return not apart and info["KernelVersion"] == os.uname().release and Path(info["DockerRootDir"]).is_dir()
+    same_kernel = info["KernelVersion"] == os.uname().release
+    return endpoint().startswith("unix://") and not apart and same_kernel and Path(info["DockerRootDir"]).is_dir()
+
+
+@cache
+def _shares_files(where: str, engine_id: str) -> bool:
+    """Whether a volume with a name that there never was turns up among our files; it is in a journal, and gone soon."""
+    name = f"trial-{secrets.token_hex(8)}"
+    guard = Guard(clusters_dir() / name)
+    try:
+        guard.record(kind="compose", value=name, host=where, engine=engine_id)
+        volume = connect().volumes.create(name, labels={COMPOSE_PROJECT_LABEL: name})
+        return Path(volume.attrs["Mountpoint"]).is_dir()
+    finally:
+        guard.release()
 
 
 def _reason(error: Exception) -> str:

@@ -6,6 +6,7 @@ cut as between hosts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -191,9 +192,12 @@ class LocalCluster(NetworkedCluster):
     def kill(self, node_id: int) -> None:
         """SIGKILL the node and all it started, and wait until they are gone."""
         child = self._child(node_id)
-        for process in self._tree(child):
-            process.kill()
+        tree = self._tree(child)
+        for process in tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         child.wait()
+        wait_until(lambda: all(map(_is_gone, tree)), STOP_TIMEOUT_S, f"node {node_id} lives", 0.01)
 
     def pause(self, node_id: int) -> None:
         """SIGSTOP."""
@@ -331,6 +335,8 @@ class LocalCluster(NetworkedCluster):
         return self._children[node_id]
 
     def _tree(self, child: subprocess.Popen[bytes]) -> list[psutil.Process]:
+        if child.poll() is not None:  # its number may be another's by now
+            return []
         try:
             process = psutil.Process(child.pid)
             return [*process.children(recursive=True), process]
@@ -340,7 +346,8 @@ class LocalCluster(NetworkedCluster):
     def _signal(self, node_id: int, signal_number: signal.Signals) -> None:
         """To the node and all it started, and wait until it took effect."""
         for process in self._tree(self._child(node_id)):
-            process.send_signal(signal_number)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal_number)
         wanted = NodeState.PAUSED if signal_number == signal.SIGSTOP else NodeState.RUNNING
         wait_until(lambda: self.state(node_id) is wanted, STOP_TIMEOUT_S, f"node {node_id} is not {wanted}", 0.01)
 
@@ -348,3 +355,11 @@ class LocalCluster(NetworkedCluster):
         for child in self._children.values():
             child.wait(STOP_TIMEOUT_S)
         self._leases.release()
+
+
+def _is_gone(process: psutil.Process) -> bool:
+    """Whether it has ended, be it that nobody has taken note yet."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -61,7 +61,7 @@ def cases() -> Iterator[Any]:
                 yield pytest.param(kind, name, id=f"{kind}-{name}", marks=marks)
 
 
-@pytest.mark.parametrize(("kind", "name"), cases())
+@pytest.mark.parametrize(("kind", "name"), list(cases()))
 def test_a_fault_bites_and_heals(
     stages: Stages, kind: str, name: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -62,7 +62,7 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("kind", "family", "client"), cases())
+@pytest.mark.parametrize(("kind", "family", "client"), list(cases()))
 def test_kafka_keeps_its_promises(tmp_path: Path, kind: str, family: str, client: str) -> None:
     """acks=all, min.insync.replicas=2, idempotence: nothing illegal under the faults, one after the other."""
     if kind == "docker":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -148,6 +149,48 @@ def test_a_restart_is_a_stop_and_a_start() -> None:
     cluster = Paper()
     cluster.restart(2)
     assert cluster.actions == ["stop 2", "start 2"]
+
+
+def test_who_is_held_down_is_not_started() -> None:
+    """Until all who hold it let it up; others are, and letting up twice does no harm."""
+    cluster = Paper()
+    cluster.hold_down(1, "a")
+    cluster.hold_down(1, "b")
+    assert cluster.is_held_down(1, but="a")
+    cluster.let_up(1, "a")
+    cluster.let_up(1, "a")
+    assert cluster.is_held_down(1)
+    assert not cluster.is_held_down(1, but="b")
+    cluster.start_unless_held(1)
+    cluster.start_unless_held(2)
+    assert cluster.actions == ["start 2"]
+    cluster.let_up(1, "b")
+    cluster.let_up(2, "never held")
+    cluster.start_unless_held(1)
+    assert cluster.actions == ["start 2", "start 1"]
+
+
+def test_nobody_takes_hold_of_a_node_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would come up after the holder has killed it."""
+    cluster = Paper()
+    held = threading.Event()
+
+    def hold() -> None:
+        cluster.hold_down(1, "a")
+        held.set()
+
+    holder = threading.Thread(target=hold)
+
+    def start_node(_: Paper, node_id: int) -> None:
+        holder.start()
+        assert not held.wait(0.2)
+        cluster.actions.append(f"start {node_id}")
+
+    monkeypatch.setattr(Paper, "start_node", start_node)
+    cluster.start_unless_held(1)
+    holder.join()
+    assert cluster.actions == ["start 1"]
+    assert cluster.is_held_down(1)
 
 
 def test_a_full_disk_is_found_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -280,6 +280,13 @@ def test_a_replay_takes_its_faults_from_nowhere_else(
     assert "--replay takes the scenario and the faults from a run" in err
 
 
+def test_a_replay_of_nothing_is_refused(run: Run, asked: Asked) -> None:
+    """`--replay "$RUN"`, and RUN is empty: that is no wish for a run with defaults."""
+    code, out, err = run("run", "--replay", "")
+    assert (code, out, asked) == (Exit.USAGE, "", [])
+    assert "--replay names no run" in err
+
+
 def test_a_replay_that_does_not_fit_its_time_is_refused(run: Run, recorded: StoredRun) -> None:
     """Before anything is made: a fault that was left out would make another run of it."""
     store = recorded.path.parents[1]
@@ -299,6 +306,14 @@ def test_a_replay_that_does_not_fit_its_time_is_refused(run: Run, recorded: Stor
         (
             '{"schedule": [{"number": 1, "fault": "x", "target": "", "start_s": 5, "end_s": 4, "seed": 1}]}',
             "times or numbers of its schedule contradict each other",
+        ),
+        (
+            '{"schedule": [{"number": 1, "fault": "x", "target": "", "start_s": 5, "end_s": 6, "seed": 1}]}',
+            "there is no nemesis 'x'",
+        ),
+        (
+            '{"schedule": [{"number":1,"fault":"latency","target":"", "start_s":5,"end_s":6,"seed":1,"options":5}]}',
+            "schedule.0.options",
         ),
     ],
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from harness.observe import PartitionView
 from harness.segments import read_segment
 from harness.verdict import PlannedFault, RunFacts, decide
 from nemesis.base import Aim, Bite, Fault, Victim
-from nemesis.conductor import Conductor, TroublesSince
+from nemesis.conductor import Conductor, Threads, TroublesSince
 from nemesis.schedule import Slot
 
 VICTIM = Victim(2, "t", 1, PartitionView(2, 4, (1, 2, 3), (1, 2, 3)))
@@ -61,6 +61,12 @@ class Paper(Fault):
         self.undone_s = 0.0
         self.injected_s = -1.0
         self.fails: dict[str, int] = {}  # how many times a method still fails
+        self.others_felled: Callable[[], Collection[int]] = frozenset
+
+    def beside(self, felled: Callable[[], Collection[int]]) -> Self:
+        """Told what others have felled."""
+        self.others_felled = felled
+        return self
 
     def _perhaps_fail(self, method: str) -> None:
         if self.fails.get(method):
@@ -122,7 +128,7 @@ class Stage:
         make = dict(zip([slot.number for slot in slots], faults, strict=True))
         self.conductor = Conductor(
             slots,
-            lambda slot: make[slot.number],
+            lambda slot, felled: make[slot.number].beside(felled),
             self.recorder,
             {"t": 7}.get,
             self._hear,
@@ -386,7 +392,7 @@ def test_in_a_thread_of_its_own(tmp_path: Path, clock: Clock) -> None:
     fault, bitten = Paper(clock, bites_after_s=0), threading.Event()
     conductor = Conductor(
         [Slot(1, "paper", "leader", 0, 600, 0), Slot(2, "paper", "leader", 600, 700, 0)],
-        lambda slot: fault,
+        lambda slot, felled: fault,
         Recorder(tmp_path / "faults.segment", 1),
         {"t": 7}.get,
         lambda stage, slot, text: bitten.set() if stage is FaultStage.BIT else None,
@@ -552,7 +558,7 @@ def test_a_fault_that_hangs_does_not_keep_another_from_being_undone(tmp_path: Pa
     slow, quick = Slow(clock, bites_after_s=0), Paper(clock, bites_after_s=0)
     conductor = Conductor(
         [Slot(1, "slow", "leader", 0, 0.1, 0), Slot(2, "paper", "leader", 0, 0.1, 0)],
-        lambda slot: slow if slot.number == 1 else quick,
+        lambda slot, felled: slow if slot.number == 1 else quick,
         Recorder(tmp_path / "faults.segment", 1),
         {"t": 7}.get,
         lambda stage, slot, text: undone.set() if stage is FaultStage.UNDONE and slot.number == 2 else None,
@@ -569,3 +575,166 @@ def test_a_fault_that_hangs_does_not_keep_another_from_being_undone(tmp_path: Pa
     assert conductor.heal() == []
     assert not slow.broken
     conductor._recorder.close()
+
+
+class Felling(Paper):
+    """Takes one of three nodes, as long as the two others are there."""
+
+    name = "felling"
+
+    @property
+    def felled(self) -> frozenset[int]:
+        """One node."""
+        return frozenset({2})
+
+    def aim(self) -> Aim | None:
+        """Nobody, while the cluster is without somebody."""
+        return None if self.others_felled() else Aim("will fall", node=2)
+
+
+def test_two_faults_at_once_leave_a_majority(play: Play, clock: Clock) -> None:
+    """`-n kill -n pause`: both want to begin at the same moment, and the second waits until the first is over."""
+    slots = [Slot(1, "kill", "leader", 5, 15, 0, plan=0), Slot(2, "pause", "leader", 5, 15, 0, plan=1)]
+    stage = play(Felling(clock), Felling(clock), slots=slots)
+    stage.conductor.run()
+    told = [each for each in stage.said if each[1] in {"INJECTED", "UNDONE"}]
+    assert told == [(5.0, "INJECTED", 1), (15.0, "UNDONE", 1), (15.0, "INJECTED", 2), (25.0, "UNDONE", 2)]
+    assert stage.faults[0].others_felled() == frozenset()
+
+
+def test_what_could_not_be_undone_stays_felled(play: Play, clock: Clock) -> None:
+    """And a fault does not count what it has felled itself."""
+    slots = [Slot(1, "kill", "leader", 5, 6, 0), Slot(2, "pause", "leader", 5, 15, 0)]
+    stage = play(Felling(clock), Felling(clock), slots=slots)
+    stage.faults[0].fails["undo"] = 1
+    stage.conductor.run()
+    assert [what for _, what, number in stage.said if number == 2] == ["MISSED"]
+    assert [fault.others_felled() for fault in stage.faults] == [frozenset(), {2}]
+
+
+def test_beginnings_do_not_interleave(tmp_path: Path, clock: Clock) -> None:
+    """Who takes aim sees what others have done, and not what they are about to do."""
+    order: list[str] = []
+    another, bitten = threading.Event(), threading.Semaphore(0)
+
+    class Slow(Paper):
+        def aim(self) -> Aim | None:
+            order.append("aim")
+            if len(order) > 1:
+                another.set()
+            another.wait(0.5)  # long enough for the other one, if nothing keeps it
+            return super().aim()
+
+        def inject(self) -> None:
+            super().inject()
+            order.append("inject")
+
+    conductor = Conductor(
+        [Slot(1, "a", "leader", 0, 600, 0), Slot(2, "b", "leader", 0, 600, 0)],
+        lambda slot, felled: Slow(clock, bites_after_s=0),
+        Recorder(tmp_path / "faults.segment", 1),
+        {"t": 7}.get,
+        lambda stage, slot, text: bitten.release() if stage is FaultStage.BIT else None,
+    )
+    conductor.start()
+    assert bitten.acquire(timeout=60)
+    assert bitten.acquire(timeout=60)
+    conductor.stop()
+    conductor._recorder.close()
+    assert order == ["aim", "inject", "aim", "inject"]
+
+
+def test_an_injection_that_hangs_does_not_keep_others_from_being_undone_at_the_end(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """It is undone itself as soon as it is done."""
+    hangs, go_on, bitten, undone = (threading.Event() for _ in range(4))
+
+    class Slow(Paper):
+        def inject(self) -> None:
+            super().inject()
+            assert bitten.wait(60)
+            hangs.set()
+            go_on.wait(60)
+
+    slow, quick = Slow(clock, bites_after_s=0), Paper(clock, bites_after_s=0)
+    heard = {FaultStage.BIT: bitten, FaultStage.UNDONE: undone}
+    conductor = Conductor(
+        [Slot(1, "paper", "leader", 0, 600, 0), Slot(2, "slow", "leader", 0, 600, 0)],
+        lambda slot, felled: quick if slot.number == 1 else slow,
+        Recorder(tmp_path / "faults.segment", 1),
+        {"t": 7}.get,
+        lambda stage, slot, text: heard[stage].set() if stage in heard and slot.number == 1 else None,
+    )
+    conductor.start()
+    try:
+        assert hangs.wait(60)
+        conductor.end()
+        assert undone.wait(60)
+        assert (quick.broken, slow.broken) == (False, True)
+    finally:
+        go_on.set()
+    assert conductor.heal() == []
+    assert not slow.broken
+    conductor._recorder.close()
+
+
+def test_a_step_that_hangs_keeps_nobody_from_leaving() -> None:
+    """Python waits at its end for the threads of a pool, and not for these; errors come to whoever asks."""
+    assert Threads().submit(lambda: threading.current_thread().daemon).result(60)
+    with pytest.raises(ZeroDivisionError):
+        Threads().submit(lambda: 1 / 0).result(60)
+
+
+def test_nothing_is_injected_once_the_end_was_asked_for(play: Play, clock: Clock) -> None:
+    """Not even what had begun to take aim."""
+    stage = play(Paper(clock))
+    aim = stage.faults[0].aim
+
+    def late() -> Aim | None:
+        stage.conductor.end()
+        return aim()
+
+    stage.faults[0].aim = late  # type: ignore[method-assign]
+    stage.conductor.run()
+    assert (stage.said, stage.faults[0].injected_s) == ([], -1)
+
+
+def test_a_fault_is_never_over_while_it_is_injected(play: Play, clock: Clock) -> None:
+    """Not even for the moment in which that is told."""
+    stage = play(Paper(clock))
+    (outcome,) = stage.conductor.outcomes
+    seen: list[tuple[str, bool, bool]] = []
+    stage.conductor._on_change = lambda what, slot, text: seen.append((what.name, outcome.active, outcome.over))
+    stage.conductor.run()
+    assert seen[0] == ("INJECTED", True, False)
+
+
+def test_a_fault_lasts_from_the_end_of_its_injection(play: Play, clock: Clock) -> None:
+    """However long that took."""
+    stage = play(Paper(clock))
+    inject = stage.faults[0].inject
+
+    def slowly() -> None:
+        clock.sleep(4)
+        inject()
+
+    stage.faults[0].inject = slowly  # type: ignore[method-assign]
+    stage.conductor.run()
+    assert (stage.faults[0].injected_s, stage.said[-1]) == (9.0, (19.0, "UNDONE", 1))
+
+
+def test_a_fault_of_a_whole_topic_is_recorded_with_the_topic(play: Play, clock: Clock) -> None:
+    """From the injection on, whether it bites or not."""
+    stage = play(Paper(clock))
+    stage.faults[0].aim = lambda: Aim("t is deleted", topic="t")  # type: ignore[method-assign]
+    stage.conductor.run()
+    assert stage.rows()["topic"].tolist()[0] == 7
+
+
+def test_the_wait_for_a_victim_counts_from_the_end_of_the_fault_that_kept_it_away(play: Play, clock: Clock) -> None:
+    """A cluster that was just healed needs a while, however late that was."""
+    slots = [Slot(1, "paper", "leader", 5, 20, 0), Slot(2, "stone", "leader", 5, 6, 0)]
+    stage = play(Paper(clock), Paper(clock, victim_from_s=45), slots=slots)
+    stage.conductor.run()
+    assert [what for _, what, number in stage.said if number == 2] == ["INJECTED", "BIT", "UNDONE"]

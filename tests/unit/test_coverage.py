@@ -54,11 +54,18 @@ def test_a_fault_knows_when_the_cluster_was_whole_again_and_its_topic() -> None:
     assert (unnamed.healed_ns, unnamed.topic) == (None, None)
 
 
-def test_faults_at_the_same_time_are_beside_each_other() -> None:
-    """Those that merely follow each other are not."""
-    rows = [row(20, "a", 1, 1), row(40, "a", 1, 3), row(30, "b", 2, 1), row(50, "b", 2, 3), row(60, "c", 3, 1)]
-    covered = spans(timeline(rows, 0, 100), [], [])
-    assert [each.beside for each in covered] == [("b",), ("a",), ()]
+def test_what_another_fault_may_block_is_left_out_and_nothing_else() -> None:
+    """A short fault that blocks, beside a long one: the rest of the long one has to be covered all the same."""
+    s = 10**9
+    rows = [row(0, "load"), row(20 * s, "a", 1, 1), row(30 * s, "b", 2, 1), row(35 * s, "b", 2, 3)]
+    rows += [row(60 * s, "a", 1, 3), row(90 * s, "heal")]
+    line = timeline(rows, 0, 100 * s)
+    sends = [{"f": 1, "type": 1, "segment": n, "count": 10**n} for n in range(1, 6)]
+    long, short = spans(line, sends, [], {"b"})
+    assert (long.during, long.clear) == (Span(11_100, 0), Span(10_100, 0))
+    assert (short.during, short.clear) == (Span(1000, 0), Span(0, 0, short=True))
+    both = spans(line, sends, [], ())
+    assert [each.clear for each in both] == [each.during for each in both]
 
 
 def test_windows_that_overlap_have_nothing_between_them() -> None:
@@ -94,14 +101,23 @@ def moment(sends: int, reads: int) -> Span:
     return Span(sends, reads, short=True)
 
 
-@pytest.mark.parametrize(("sends", "long_enough_s"), [(10_000, 1), (50, 6), (0, 300)])
-def test_how_long_is_long_enough_depends_on_the_pace(sends: int, long_enough_s: int) -> None:
-    """A second, or the time of three sends in a load of 100 s."""
+@pytest.mark.parametrize("type_", [1, 2, 3])
+@pytest.mark.parametrize(("sends", "long_enough_s"), [(10_000, 1), (150, 2), (50, 3), (0, 3)])
+def test_how_long_is_long_enough_depends_on_the_pace(sends: int, long_enough_s: int, type_: int) -> None:
+    """A second, or the time of three sends in a load of 100 s, whatever became of them, and never more than three."""
     for lasted_s, short in ((long_enough_s, False), (long_enough_s - 0.1, True)):
         end = int((20 + lasted_s) * 1e9)
         rows = [row(0, "load"), row(20 * 10**9, "a", 1, 1), row(end, "a", 1, 3), row(100 * 10**9, "heal")]
-        (covered,) = spans(timeline(rows, 0, 100 * 10**9), [{"f": 1, "type": 1, "segment": 1, "count": sends}], [])
+        told = [{"f": 1, "type": type_, "segment": 1, "count": sends}]
+        (covered,) = spans(timeline(rows, 0, 100 * 10**9), told, [])
         assert covered.during == Span(0, 0, short=short)
+
+
+def test_the_evidence_of_a_bite_outlives_what_fails_later() -> None:
+    """The verdict has to know what kind of election it was."""
+    rows = [row(20, "a", 1, 1), row(30, "a", 1, 2, "an unclean election"), row(40, "a", 1, 5, "still there")]
+    (fault,) = timeline(rows, 0, 100).faults
+    assert (fault.evidence, fault.detail) == ("an unclean election", "still there")
 
 
 @given(bounds=st.lists(st.integers(0, 30), unique=True).map(sorted), time=st.integers(-1, 31))

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -124,6 +125,33 @@ def test_a_broken_disk_is_whole_when_mounted_anew(disk: Disk) -> None:
 
 
 @real
+def test_what_vanishes_while_a_disk_breaks_is_no_error(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node removes files at any time."""
+    (disk.mount / "partition").mkdir()
+    listed = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda root: ["vanished", *listed(root)])
+    disk.fail()
+    with pytest.raises(OSError, match="Input/output error"):
+        disk.write_s()
+
+
+@real
+def test_a_disk_is_large_and_takes_little(disk: Disk) -> None:
+    """Full or not: what a test writes fits, and the disk below does not feel it."""
+    assert disk.free_bytes() > 15 * 2**30
+    disk.fill()
+    assert disk.image.stat().st_blocks * 512 < 64 * 2**20
+
+
+@real
+def test_what_lies_on_a_disk_is_named(disk: Disk) -> None:
+    """All but what we took."""
+    (disk.mount / "t-0").mkdir()
+    disk.fill()
+    assert disk.names() == {"t-0"}
+
+
+@real
 def test_a_frozen_and_busy_disk_can_be_detached(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a file open on it, the mount goes at once, and the device is named that is still held."""
     monkeypatch.setattr(disks, "BUSY_PATIENCE_S", 0.3)
@@ -139,7 +167,7 @@ def test_a_frozen_and_busy_disk_can_be_detached(disk: Disk, monkeypatch: pytest.
     assert loops_of(disk.image) == []
 
 
-@pytest.mark.parametrize("act", ["freeze", "fail", "fill", "drain", "free_bytes", "write_s"])
+@pytest.mark.parametrize("act", ["freeze", "fail", "fill", "drain", "free_bytes", "names", "write_s"])
 def test_nothing_is_done_to_the_disk_of_this_machine(tmp_path: Path, act: str) -> None:
     """With nothing mounted there, the directory is one like any other."""
     (tmp_path / "mount").mkdir()
@@ -195,19 +223,23 @@ def able(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, ...]]]:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda tool, path: f"/bin/{tool}")
-    monkeypatch.setattr(disks, "_run", lambda *command: ran.append(command))
+    monkeypatch.setattr(disks, "_run", lambda *command, keep: ran.append(command))
     why_no_disks.cache_clear()
     yield ran
     why_no_disks.cache_clear()
 
 
-def test_an_able_machine_is_tried_once(able: list[tuple[str, ...]]) -> None:
-    """In a namespace that takes the mount along."""
+def test_an_able_machine_is_tried_once(able: list[tuple[str, ...]], state_home: Path) -> None:
+    """Where the images will lie, in a namespace that takes the mount along and a file that never had a name."""
+    place = state_home.parent
     assert why_no_disks() is None
     assert why_no_disks() is None
     assert [command[0] for command in able] == ["mkfs.ext4", "unshare"]
     assert "--mount" in able[1]
-    assert not Path(able[0][-1]).exists()
+    assert able[0][-1] == able[1][-2]
+    assert able[0][-1].startswith("/proc/self/fd/")
+    assert able[1][-1] == str(place)
+    assert not state_home.exists()
 
 
 @pytest.mark.usefixtures("able")
@@ -234,7 +266,7 @@ def test_what_is_missing_is_named(
 def test_a_machine_that_does_not_mount_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the words of what was tried."""
 
-    def run(*command: str) -> None:
+    def run(*command: str, keep: int) -> None:
         if command[0] == "unshare":
             raise ClusterError("no loop device", "none")
 
@@ -294,9 +326,11 @@ def cluster_of(kind: str, target: Target) -> Cluster:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the Docker engine of this machine says of itself; root is here, and so is everything else."""
-    info = {"KernelVersion": os.uname().release, "DockerRootDir": "/", "SecurityOptions": ["name=seccomp"]}
+    info = {"KernelVersion": os.uname().release, "DockerRootDir": "/", "SecurityOptions": ["name=seccomp"], "ID": "id"}
     client = type("Engine", (), {"info": lambda _: info})()
     monkeypatch.setattr(docker, "connect", lambda timeout_s=0: client)
+    monkeypatch.setattr(docker, "endpoint", lambda: "unix:///engine")
+    monkeypatch.setattr(docker, "_shares_files", lambda *_: True)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(docker, "why_no_disks", lambda: None)
     monkeypatch.setattr(local, "why_no_disks", lambda: None)
@@ -343,6 +377,60 @@ def test_data_of_an_engine_elsewhere_is_out_of_reach(engine: dict[str, Any], ano
     missing = cluster_of("docker", load_target("kafka")).cannot(Capability.FILES)
     assert missing
     assert "another file system" in missing.what
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(("name", "value"), [("endpoint", "tcp://h:1"), ("_shares_files", False)])
+def test_an_engine_that_only_looks_like_ours_is_not(monkeypatch: pytest.MonkeyPatch, name: str, value: Any) -> None:
+    """The same kernel and the same directories prove nothing."""
+    monkeypatch.setattr(docker, name, lambda *_: value)
+    missing = cluster_of("docker", load_target("kafka")).cannot(Capability.FILES)
+    assert missing
+    assert "another file system" in missing.what
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_an_engine_shares_files_when_its_new_volume_turns_up(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    here: bool,  # noqa: FBT001
+) -> None:
+    """It is in the journal before it is made, and released whatever happens."""
+    did: list[Any] = []
+
+    class Volumes:
+        """Of an engine."""
+
+        def create(self, name: str, labels: dict[str, str]) -> Any:
+            """A directory, here or elsewhere."""
+            did.append(("create", name, list(labels.values())))
+            place = tmp_path / name
+            if here:
+                place.mkdir()
+            return SimpleNamespace(attrs={"Mountpoint": str(place)})
+
+    class Journal:
+        """A guard."""
+
+        def __init__(self, directory: Path) -> None:
+            did.append(("guard", directory.name))
+
+        def record(self, **entry: str) -> None:
+            """Noted."""
+            did.append(("record", entry["value"], entry["host"], entry["engine"]))
+
+        def release(self) -> None:
+            """Noted."""
+            did.append("release")
+
+    monkeypatch.setattr(docker, "connect", lambda: SimpleNamespace(volumes=Volumes()))
+    monkeypatch.setattr(docker, "Guard", Journal)
+    docker._shares_files.cache_clear()
+    assert docker._shares_files("unix:///x", "id") is here
+    assert docker._shares_files("unix:///x", "id") is here
+    docker._shares_files.cache_clear()
+    name = did[0][1]
+    assert did == [("guard", name), ("record", name, "unix:///x", "id"), ("create", name, [name]), "release"]
 
 
 @pytest.mark.usefixtures("engine")

@@ -206,8 +206,15 @@ class Machine:
         monkeypatch.setattr(cluster_module, "connect", lambda timeout_s=0: engine)
         monkeypatch.setattr(cluster_module, "endpoint", lambda: "unix:///engine")
         monkeypatch.setattr(cluster_module, "our_images", lambda _: self.ours)
-        monkeypatch.setattr(cluster_module, "run_command", lambda command, environment: self.ran.append(command))
+        self.bare: tuple[str, ...] = ()  # images without the tools
+        monkeypatch.setattr(cluster_module, "run_command", self.run)
         monkeypatch.setattr(abilities, "missing", lambda _: self.host)
+
+    def run(self, command: list[str], environment: dict[str, str]) -> None:
+        """Noted, and failed in an image that has no tools."""
+        self.ran.append(command)
+        if set(self.bare) & set(command):
+            raise OSError(abilities.NO_TOOL)
 
     def cluster(self, *, image: str = IMAGE, node: Node | None = None, always_sidecar: bool = False) -> DockerCluster:
         """A cluster with one node."""
@@ -244,9 +251,12 @@ def test_elsewhere_a_sidecar_does_it(machine: Machine, why: str) -> None:
     cluster = machine.cluster(node=Node("/no/such/sandbox"), always_sidecar=why == "forced")
     assert machine.ran == []
     assert cluster.cannot(Capability.SHAPE) is cluster.cannot(Capability.SHAPE) is None
-    (command,) = machine.ran
+    command, removal = machine.ran
     assert "--network=none" in command
     assert "tbf" in command[-1]
+    assert f"--label=com.docker.compose.project={cluster.name}" in command
+    assert f"--name={removal[-1]}" in command
+    assert removal[:-1] == ["docker", "rm", "--force"]
     assert cluster._place(1) == Sidecar("c1", "/no/such/sandbox", IMAGE, cluster.name, "unix:///engine")
 
 
@@ -263,11 +273,65 @@ def test_who_may_not_enter_a_network_that_is_here_takes_a_sidecar(machine: Machi
     [("tidegauge/kafka:2", ["a:1", "tidegauge/kafka:2"], "tidegauge/kafka:2"), ("x", ["a:1"], "a:1")],
 )
 def test_which_image_sidecars_have(machine: Machine, nodes: str, ours: list[str], used: str) -> None:
-    """The nodes' own if it was built here, else another one that was: those have the tools."""
+    """The nodes' own if it was built here, else another one that was."""
     machine.ours = ours
     place = machine.cluster(image=nodes, always_sidecar=True)._place(1)
     assert isinstance(place, Sidecar)
     assert place.image == used
+
+
+@pytest.mark.parametrize(("bare", "used"), [((), IMAGE), ((IMAGE,), "a:1"), ((IMAGE, "a:1"), "b:1")])
+def test_an_image_without_the_tools_is_passed_over(machine: Machine, bare: tuple[str, ...], used: str) -> None:
+    """Each is tried once; where none has them, the trial says what is missing."""
+    machine.ours = ["a:1", "b:1", IMAGE]
+    machine.bare = bare
+    cluster = machine.cluster(always_sidecar=True)
+    assert cluster.cannot(Capability.PARTITION) is None
+    place = cluster._place(1)
+    assert isinstance(place, Sidecar)
+    assert place.image == used
+    probes = [command for command in machine.ran if "command -v iptables && command -v tc" in command]
+    assert len(probes) == len(bare) + 1
+    machine.bare = tuple(machine.ours)
+    missing = machine.cluster(always_sidecar=True).cannot(Capability.PARTITION)
+    assert missing
+    assert missing.what == "the command `iptables` is missing"
+
+
+def test_a_trial_that_fails_leaves_no_container(machine: Machine) -> None:
+    """It is removed by its name, whatever it is at."""
+    machine.bare = (IMAGE,)
+    assert machine.cluster(always_sidecar=True).cannot(Capability.SHAPE)
+    assert [command[1] for command in machine.ran] == ["run", "rm"]
+
+
+def test_a_missing_command_line_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not taken for a kernel that cannot."""
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    missing = machine.cluster(always_sidecar=True).cannot(Capability.SHAPE)
+    assert missing
+    assert missing.what == "the command `docker` is missing"
+    assert machine.ran == []
+
+
+@pytest.mark.parametrize(
+    "error", [requests.ReadTimeout("slow"), docker.errors.DockerException("slow"), OSError("slow")]
+)
+def test_an_engine_that_fails_later_is_told(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """As one that answers the first question and not the second."""
+
+    def fail() -> NoReturn:
+        raise error
+
+    engine = SimpleNamespace(info=fail)
+    monkeypatch.setattr(cluster_module, "connect", lambda timeout_s=0: engine)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for capability in (Capability.PARTITION, Capability.FILES):
+        missing = machine.cluster().cannot(capability)
+        assert missing
+        assert missing.what == "the Docker engine at unix:///engine fails (slow)"
 
 
 def test_without_an_image_of_ours_there_is_no_sidecar(machine: Machine) -> None:
@@ -298,7 +362,7 @@ def test_partitions_are_always_there_and_shaping_when_asked_for(machine: Machine
     cluster = machine.cluster(always_sidecar=True)
     assert Capability.PARTITION in cluster.capabilities
     assert Capability.SHAPE not in cluster.capabilities
-    assert len(machine.ran) == 1
+    assert [command[1] for command in machine.ran] == ["run", "rm"]
     cluster.equip({Capability.SHAPE})
     assert Capability.SHAPE in cluster.capabilities
 

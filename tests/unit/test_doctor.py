@@ -193,6 +193,22 @@ def test_impossible_faults_are_told_by_cluster_and_reason(monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("healthy")
+@pytest.mark.parametrize("error", [CannotHere("it is slow", "wait"), TimeoutError("it is slow")])
+def test_faults_that_cannot_be_looked_for_are_told(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """On one kind of cluster; the other does not suffer."""
+
+    def fail(*_: Any) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(LocalCluster, "cannot", lambda *_: None)
+    monkeypatch.setattr(DockerCluster, "cannot", fail)
+    (check,) = examine_faults()
+    assert check.name == "faults on docker"
+    assert "it is slow" in check.found
+    assert check.remedy
+
+
+@pytest.mark.usefixtures("healthy")
 def test_a_machine_that_can_do_all_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has nothing to tell."""
     for cluster in (LocalCluster, DockerCluster):

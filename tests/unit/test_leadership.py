@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,13 +14,13 @@ from harness.clusters.local import LocalCluster
 from harness.clusters.target import load_target
 from harness.config import parse
 from harness.errors import CannotHere, ClusterError, Exit, UsageError
-from harness.observe import PartitionView
+from harness.observe import ClusterView, PartitionView
 from harness.security import Security
-from nemesis import FAULTS, check_plans, fault_named, faults_on
+from nemesis import FAULTS, base, check_plans, fault_named, faults_on
 from nemesis.base import Fault, Field, Victim, refuse_unless_possible
 from nemesis.leadership import ControllerKill, LeaderChurn, LeaderKill, LeaderMove, PreferredElection, UncleanElection
 from nemesis.schedule import Plan, Slot
-from tests.paper_nodes import WHOLE, Answers, Paper, field_on, paper_answers, paper_cluster
+from tests.paper_nodes import WHOLE, Answers, Paper, field_on, paper_answers, paper_cluster, stepped
 
 T0 = "t", 0
 
@@ -77,6 +78,29 @@ def test_a_kill_is_undone_by_a_start(cluster: Paper) -> None:
     fault.undo()
     assert not cluster.dead
     fault.undo()
+
+
+def test_a_kill_of_a_node_that_was_dead_is_nobodys(cluster: Paper) -> None:
+    """Another fault killed it after the aim: that one proves it, and starts it again."""
+    fault = LeaderKill(on(cluster))
+    fault.aim()
+    cluster.kill(1)
+    fault.inject()
+    cluster.views[("t", 0)] = PartitionView(3, 5, (1, 2, 3), (2, 3))
+    assert fault.proof() is None
+    fault.undo()
+    assert cluster.done == [("kill", 1)]
+    assert fault.healed() == ""
+
+
+@pytest.mark.parametrize("kind", [LeaderKill, UncleanElection])
+def test_a_leader_that_is_killed_is_felled(cluster: Paper, kind: type[Fault]) -> None:
+    """From the aim on; with another one felled, nobody could elect a successor."""
+    fault = kind(field_on(cluster, kind))
+    assert fault.felled == frozenset()
+    fault.aim()
+    assert fault.felled == {1}
+    assert kind(replace(field_on(cluster, kind), felled=lambda: {3})).aim() is None
 
 
 def test_a_kill_of_a_node_that_lives_is_no_bite(cluster: Paper) -> None:
@@ -234,6 +258,67 @@ def test_a_move_is_healed_when_the_order_is_the_old_one(cluster: Paper, answers:
     assert fault.healed() == ""
 
 
+@pytest.mark.parametrize("kind", [LeaderMove, PreferredElection, LeaderChurn])
+def test_other_replicas_are_somebody_elses_business(cluster: Paper, answers: Answers, kind: type[Fault]) -> None:
+    """Only the order is put back: of those that are left, and of those that have come."""
+    fault = kind(field_on(cluster, kind))
+    fault.aim()
+    cluster.views[T0] = PartitionView(3, 5, (3, 2), (2, 3))
+    assert fault.healed() == "the replicas of t-0 are not 2, 3"
+    fault.undo()
+    assert answers.asked == [("h:1", "reassign", {T0: (2, 3)}), ("h:1", "elect 0", [T0])]
+    cluster.views[T0] = PartitionView(2, 5, (2, 3), (2, 3))
+    assert fault.healed() == ""
+    cluster.views[T0] = PartitionView(4, 5, (4, 3, 1), (1, 3, 4))
+    fault.undo()
+    assert answers.asked[2][2] == {T0: (1, 3, 4)}
+
+
+@pytest.mark.parametrize("kind", [LeaderMove, PreferredElection, LeaderChurn])
+def test_a_topic_that_is_gone_has_no_order(cluster: Paper, answers: Answers, kind: type[Fault]) -> None:
+    """Unlike one about which nobody says anything."""
+    fault = kind(field_on(cluster, kind))
+    fault.aim()
+    del cluster.views[T0]
+    fault.undo()
+    assert (answers.asked, fault.healed()) == ([], "")
+    cluster.dead = {1, 2, 3}
+    assert fault.healed() == "no node says in which order the replicas are"
+    with pytest.raises(ClusterError, match="no node answers"):
+        fault.undo()
+
+
+def test_whoever_moves_replicas_is_waited_for(
+    cluster: Paper, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it goes on, nodes name the replicas of before and after: to order those would be to end it."""
+    fault = LeaderMove(on(cluster))
+    fault.aim()
+    seen = [PartitionView(1, 5, (1, 2, 3), (1,)), PartitionView(1, 5, (1,), (1,))]
+    look = cluster.look
+
+    def looks(*about: Any) -> ClusterView:
+        cluster.views[T0] = seen.pop(0) if len(seen) > 1 else seen[0]
+        answers.moving = len(cluster.views[T0].replicas) > 1
+        return look(*about)
+
+    monkeypatch.setattr(base, "observe", looks)
+    fault.undo()
+    assert answers.asked[0][2] == {T0: (1,)}
+
+
+def test_churn_lets_somebody_else_move_replicas(cluster: Paper, answers: Answers) -> None:
+    """Neither does it move leadership to a node that is felled."""
+    fault = LeaderChurn(replace(field_on(cluster, LeaderChurn), felled=lambda: {2}))
+    fault.aim()
+    answers.moving = True
+    fault.step()
+    assert answers.asked == []
+    answers.moving = False
+    fault.step()
+    assert answers.asked[0][2] == {T0: (3, 1, 2)}
+
+
 def test_one_election_moves_all_leaders(cluster: Paper, answers: Answers) -> None:
     """Of all topics in use, but for partitions that nobody else could lead."""
     cluster.views |= {
@@ -333,6 +418,7 @@ def test_churn_is_proven_by_the_second_move(cluster: Paper, answers: Answers) ->
     fault = LeaderChurn(field_on(cluster, LeaderChurn, period=1000.0))
     fault.aim()
     fault.inject()
+    stepped(fault)
     cluster.views[T0] = PartitionView(2, 5, (2, 1, 3), (1, 2, 3))
     assert fault.proof() is None
     cluster.views[T0] = PartitionView(3, 6, (3, 1, 2), (1, 2, 3))
@@ -370,9 +456,9 @@ def test_a_killed_controller_is_proven_by_another(cluster: Paper, answers: Answe
 @pytest.mark.parametrize(
     ("eligible", "how"),
     [
-        ([2], "may have missed messages"),
-        ([2, 3], "was eligible all the same: it missed nothing"),
-        (None, "may have missed messages"),
+        ([2], "may have missed messages: an unclean election"),
+        ([2, 3], "was cleanly elected all the same: it was eligible and missed nothing"),
+        (None, "may have missed messages: an unclean election"),
     ],
 )
 def test_an_unclean_election_takes_its_time(

@@ -19,7 +19,7 @@ from harness.processes import TOKEN_VARIABLE, marked
 from harness.tap.rules import Rule
 from harness.victims import Victims
 from nemesis import base
-from nemesis.base import Fault, Field
+from nemesis.base import Aim, Bite, Fault, Field
 from nemesis.client import (
     FAULTS,
     ClientKill,
@@ -107,7 +107,6 @@ def make(kind: type[Fault], taps: PaperTaps | None = None, target: str = "", **o
         (DuplicateRequests, {"action": "duplicate-request", "api": ("Produce",), "probability": 0.5}),
         (HoldProduce, {"action": "hold", "side": "request", "api": ("Produce",)}),
         (HoldEndTxn, {"action": "hold", "side": "request", "api": ("EndTxn",)}),
-        (StaleMetadata, {"action": "stale", "api": ("Metadata",)}),
     ],
 )
 def test_a_rule_comes_bends_and_goes(kind: type[Fault], rule: dict[str, Any], taps: PaperTaps) -> None:
@@ -140,20 +139,92 @@ def test_a_dropped_response_has_bitten_when_its_batch_comes_again(taps: PaperTap
     assert fault.proof().sentence == "31 responses dropped, 29 batches sent again"
 
 
+class PaperMove:
+    """A leader that moves when it is told to, and is seen to have moved when the test says so."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.seen = False
+
+    def aim(self) -> Aim:
+        """Always possible."""
+        return Aim("leadership of t-0 moves from 1 to 2")
+
+    def inject(self) -> None:
+        """It moves."""
+        self.did.append("moved")
+
+    def proof(self) -> Bite | None:
+        """Whether it has."""
+        return Bite("moved", 1) if self.seen else None
+
+    def undo(self) -> None:
+        """Back."""
+        self.did.append("back")
+
+    def healed(self) -> str:
+        """It is."""
+        return "" if "back" in self.did else "t-0 is still led by 2"
+
+
+def stale(taps: PaperTaps, **others: Any) -> tuple[Any, PaperMove]:
+    """Old metadata, injected, and the leader that moves meanwhile."""
+    fault, move = make(StaleMetadata, taps, **others), PaperMove()
+    fault.move = move
+    assert fault.aim().sentence.endswith("at nodes 1, 2, 3; leadership of t-0 moves from 1 to 2")
+    fault.inject()
+    return fault, move
+
+
 def test_clients_are_made_to_ask_for_metadata_and_probes_are_told_the_truth(taps: PaperTaps) -> None:
     """The load's clients ask when they have lost a connection; without a load every client is meant."""
-    fault = make(StaleMetadata, taps, clients=SimpleNamespace())
-    fault.aim()
-    fault.inject()
-    stale, ask = taps.rules["tg7"], taps.rules["tg7-ask"]
+    fault, _ = stale(taps, clients=SimpleNamespace())
+    old, ask = taps.rules["tg7"], taps.rules["tg7-ask"]
+    assert (old.action, old.api, old.node) == ("stale", ("Metadata",), (1, 2, 3))
     assert (ask.action, ask.api, ask.every) == ("close", ("Produce", "Fetch"), 10)
-    assert stale.client == ask.client == "tidegauge-*er-*"
+    assert old.client == ask.client == "tidegauge-*er-*"
     taps.unbend("tg7")
     assert "tg7-ask" in fault.healed()
-    fault = make(StaleMetadata, taps)
+    fault.undo()
+    assert (taps.rules, fault.healed()) == ({}, "")
+    stale(taps)
+    assert taps.rules["tg7"].client == ""
+
+
+def test_old_metadata_has_bitten_when_it_was_told_after_a_leader_had_moved(taps: PaperTaps) -> None:
+    """As long as nothing has moved, old answers are true; and a leader moves when one was learnt, and comes back."""
+    fault, move = stale(taps)
+    assert fault.proof() is None
+    assert move.did == []
+    taps.did["tg7"] = 3
+    assert fault.proof() is None
+    taps.did["tg7"] = 5
+    move.seen = True
+    assert fault.proof() is None
+    assert fault.proof() is None
+    taps.did["tg7"] = 7
+    assert fault.proof().sentence == "2 old answers to Metadata given after a leader had moved"
+    taps.rules.clear()
+    assert fault.healed() == "t-0 is still led by 2"
+    fault.undo()
+    fault.undo()
+    assert move.did == ["moved", "back", "back"]
+    assert fault.healed() == ""
+
+
+@pytest.mark.parametrize("kind", [DropResponses, DuplicateRequests, HoldProduce, HoldEndTxn])
+def test_probes_are_not_bent(kind: type[Fault], taps: PaperTaps) -> None:
+    """What they do proves nothing."""
+    fault = make(kind, taps, clients=SimpleNamespace())
     fault.aim()
     fault.inject()
-    assert taps.rules["tg7"].client == ""
+    assert taps.rules["tg7"].client == "tidegauge-*er-*"
+
+
+@pytest.mark.parametrize("kind", [DropResponses, DuplicateRequests, HoldProduce])
+def test_only_leaders_get_messages(kind: type[Fault]) -> None:
+    """Any other role may have none to bend."""
+    assert kind.roles == ("all", "leader")
 
 
 @pytest.mark.parametrize("kind", [DropResponses, ClientKill])

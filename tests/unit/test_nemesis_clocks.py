@@ -110,29 +110,62 @@ def test_a_clock_bites_by_the_stamp_of_its_node(cluster: PaperClocks, answers: A
     assert fault.healed() == ""
 
 
-def test_a_clock_that_stays_wrong_is_told(cluster: PaperClocks) -> None:
-    """The topic goes all the same."""
-    fault = ClockSkew(field_on(cluster, ClockSkew))
-    fault.aim()
+def test_a_clock_that_stays_wrong_is_told(cluster: PaperClocks, answers: Answers) -> None:
+    """Again and again; the topic stays as long as it is needed to see that."""
+    fault = injected(cluster)
     cluster.ahead_s[1] = 5.0
     cluster.deaf.add(1)
     fault.undo()
     assert fault.healed() == "the clock of node 1 is still 5 s ahead"
-    cluster.deaf.clear()
+    assert answers.requests() == ["create"]
+    cluster.ahead_s[1] = -3.0
+    assert fault.healed() == "the clock of node 1 is still 3 s back"
+    cluster.ahead_s[1] = 0.0
+    assert fault.healed() == ""
+    assert answers.requests() == ["create", "delete"]
+    assert fault.healed() == ""
+    assert answers.requests() == ["create", "delete"]
+
+
+def test_the_topic_goes_with_the_last_try(cluster: PaperClocks, answers: Answers) -> None:
+    """Whatever the clock says."""
+    fault = injected(cluster)
+    cluster.deaf.add(1)
+    fault.undo()
+    assert answers.requests() == ["create"]
+    fault.undo()
+    assert answers.requests() == ["create", "delete"]
+    assert "the clock of node 1 is still 60 s" in fault.healed()
+
+
+def test_a_clock_that_was_never_set_need_not_be_seen(cluster: PaperClocks, answers: Answers) -> None:
+    """The topic could not be made; perhaps it was, all the same."""
+    fault = ClockSkew(field_on(cluster, ClockSkew))
+    fault.aim()
+    cluster.silent.add(1)
     fault.undo()
     assert fault.healed() == ""
+    assert answers.requests() == ["delete"]
+
+
+def injected(cluster: PaperClocks) -> ClockSkew:
+    """One that was aimed and injected."""
+    fault = ClockSkew(field_on(cluster, ClockSkew))
+    assert fault.aim()
+    fault.inject()
+    return fault
 
 
 def test_a_node_that_is_down_proves_nothing_and_hides_nothing(cluster: PaperClocks) -> None:
-    """Its clock is set all the same, and right when it comes back."""
-    fault = ClockSkew(field_on(cluster, ClockSkew))
-    fault.aim()
-    fault.inject()
+    """Its clock is set all the same; it is right when it comes back, and until then only if the node is dead."""
+    fault = injected(cluster)
     cluster.silent.add(1)
     assert fault.proof() is None
     fault.undo()
-    assert fault.healed() == ""
+    assert fault.healed() == "the clock of node 1 cannot be seen"
     assert cluster.ahead_s[1] == 0
+    cluster.dead.add(1)
+    assert fault.healed() == ""
 
 
 def test_without_a_victim_no_clock_is_set(cluster: PaperClocks) -> None:

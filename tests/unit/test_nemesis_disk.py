@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import struct
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.clusters.base import Capability
+from harness.clusters.base import Capability, NodeState
 from harness.errors import ClusterError
 from harness.observe import PartitionView
 from nemesis import base
 from nemesis import disk as disks
 from nemesis.base import Fault
 from nemesis.disk import CutTail, DiskFail, DiskFull, DiskSlow, DiskWipe, Tail, batches, recovery_points
-from tests.paper_nodes import CAPABLE, WHOLE, Paper, field_on
+from nemesis.process import Kill, start
+from tests.paper_nodes import CAPABLE, WHOLE, Paper, field_on, stepped
 
 MOVED = PartitionView(2, 5, (1, 2, 3), (2, 3))
 
@@ -27,6 +31,8 @@ class PaperDisk:
         self.cluster, self.node = cluster, node
         self.mount, self.image = Path(f"/mount/{node}"), Path(f"/image/{node}")
         self.filled = self.broken = self.frozen = self.attached = False
+        self.free = 0  # bytes that somebody gave back since it was filled
+        self.elsewhere = False  # whether the node's data does not lie on it
         self.took_s = [0.001]
         self.stuck = False
 
@@ -38,7 +44,7 @@ class PaperDisk:
     def fill(self) -> int:
         """Full."""
         self._note("fill")
-        self.filled = True
+        self.filled, self.free = True, 0
         return 2_000_000_000
 
     def drain(self) -> None:
@@ -52,7 +58,11 @@ class PaperDisk:
 
     def free_bytes(self) -> int:
         """None, or some."""
-        return 0 if self.filled else 1000
+        return self.free if self.filled else 1000
+
+    def names(self) -> frozenset[str]:
+        """What lies on it."""
+        return frozenset() if self.elsewhere else frozenset({"t-0", "meta.properties"})
 
     def fail(self) -> None:
         """Broken."""
@@ -126,6 +136,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PaperCluster:
     made.views["t", 0] = WHOLE
     monkeypatch.setattr(base, "observe", made.look)
     monkeypatch.setattr(disks, "LEFT_OUT_TIMEOUT_S", 0)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     for node in (1, 2, 3):
         data = made.data_dir(node)
         for name in ("t-0", "__consumer_offsets-1", "__cluster_metadata-0"):
@@ -257,7 +268,7 @@ def test_a_disk_that_does_not_fail_proves_nothing(cluster: PaperCluster) -> None
 
 
 def test_who_lost_data_comes_back_only_when_left_out(cluster: PaperCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else it could lead without what it had acknowledged; for ever is too long, though."""
+    """Else it could lead without what it had acknowledged."""
     monkeypatch.setattr(disks, "LEFT_OUT_TIMEOUT_S", 60)
     looks = []
 
@@ -269,11 +280,163 @@ def test_who_lost_data_comes_back_only_when_left_out(cluster: PaperCluster, monk
 
     fault = injected(cluster, DiskWipe)
     monkeypatch.setattr(base, "observe", look)
-    monkeypatch.setattr("harness.clusters.base.time.sleep", lambda _: None)
     fault.undo()
     assert len(looks) == 4
     assert all(("start", 1) not in done for done in looks)
     assert cluster.done[-1] == ("start", 1)
+
+
+HEIRLESS = PartitionView(-1, 5, (1, 2, 3), ())
+
+
+def _others_are_silent(cluster: PaperCluster) -> None:
+    moved(cluster)
+    cluster.dead |= {2, 3}
+
+
+def _one_other_is_silent(cluster: PaperCluster) -> None:
+    moved(cluster)
+    cluster.dead.add(2)
+
+
+def _the_partition_is_not_seen(cluster: PaperCluster) -> None:
+    del cluster.views["t", 0]
+
+
+def _one_has_not_heard_of_it(cluster: PaperCluster) -> None:
+    moved(cluster)
+    cluster.told[3] = {("t", 0): PartitionView(2, 5, (1, 2, 3), (1, 2, 3))}
+
+
+def _nobody_leads(cluster: PaperCluster) -> None:
+    cluster.views["t", 0] = HEIRLESS
+
+
+def _offsets_are_still_in_sync(cluster: PaperCluster) -> None:
+    moved(cluster)
+    cluster.views["__consumer_offsets", 0] = WHOLE
+
+
+@pytest.mark.parametrize("kind", [DiskWipe, DiskFail, CutTail])
+@pytest.mark.parametrize(
+    "happens",
+    [
+        lambda _: None,
+        _others_are_silent,
+        _one_other_is_silent,
+        _the_partition_is_not_seen,
+        _one_has_not_heard_of_it,
+        _nobody_leads,
+        _offsets_are_still_in_sync,
+    ],
+)
+def test_who_lost_data_stays_down_until_the_others_say_so(
+    cluster: PaperCluster, kind: type[Fault], happens: Callable[[PaperCluster], None]
+) -> None:
+    """However often that is tried, and whoever else would start it; an undo that comes later does it."""
+    fault = injected(cluster, kind)
+    happens(cluster)
+    for _ in range(2):
+        with pytest.raises(ClusterError, match="the others still count on node 1, which lost data"):
+            fault.undo()
+        start([1], cluster)
+    assert ("start", 1) not in cluster.done
+    assert cluster.state(1) is NodeState.DEAD
+    assert "node 1 is dead" in fault.healed()
+    cluster.dead -= {2, 3}
+    cluster.told.clear()
+    cluster.views = {("t", 0): MOVED}
+    fault.undo()
+    assert cluster.done[-1] == ("start", 1)
+    assert fault.healed() == ""
+
+
+def test_partitions_of_others_keep_nobody_down(cluster: PaperCluster) -> None:
+    """Nor does an old story of one that was cut off, or a topic that is no longer in use."""
+    topics = ["t", "u", "old"]
+    cluster.views["u", 0] = PartitionView(-1, 5, (2, 3), ())
+    cluster.views["old", 0] = WHOLE
+    fault = DiskWipe(replace(field_on(cluster, DiskWipe), topics=lambda: topics))
+    assert fault.aim()
+    fault.inject()
+    moved(cluster)
+    topics.remove("old")
+    del cluster.views["old", 0]
+    cluster.told[3] = {("t", 0): WHOLE}
+    fault.undo()
+    assert cluster.done[-1] == ("start", 1)
+
+
+def test_another_fault_leaves_alone_who_is_held_down(cluster: PaperCluster) -> None:
+    """It has healed all the same: the holder starts the node."""
+    storm = Kill(field_on(cluster, Kill))
+    assert storm.aim()
+    storm.inject()
+    cluster.start_node(1)
+    wipe = DiskWipe(replace(field_on(cluster, DiskWipe), tag="wipe"))
+    assert wipe.aim()
+    wipe.inject()
+    storm.undo()
+    assert cluster.state(1) is NodeState.DEAD
+    assert storm.healed() == ""
+    assert wipe.healed() == "node 1 is dead"
+    moved(cluster)
+    wipe.undo()
+    assert cluster.state(1) is NodeState.RUNNING
+
+
+def test_two_that_hold_a_node_down_both_have_to_let_it_up(cluster: PaperCluster) -> None:
+    """The last one starts it."""
+    full = DiskFull(replace(field_on(cluster, DiskFull), tag="full"))
+    assert full.aim()
+    full.inject()
+    wipe = DiskWipe(replace(field_on(cluster, DiskWipe), tag="wipe"))
+    assert wipe.aim()
+    wipe.inject()
+    full.undo()
+    assert full.healed() == ""
+    assert cluster.state(1) is NodeState.DEAD
+    moved(cluster)
+    wipe.undo()
+    assert cluster.state(1) is NodeState.RUNNING
+
+
+@pytest.mark.parametrize("kind", [DiskFull, DiskFail, DiskWipe, CutTail])
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_the_last_one_that_has_what_the_cluster_notes_is_spared(
+    cluster: PaperCluster, kind: type[Fault], topic: str
+) -> None:
+    """Offsets and transactions are data, too."""
+    cluster.views[topic, 3] = PartitionView(1, 1, (1, 2, 3), (1,))
+    assert kind(field_on(cluster, kind)).aim() is None
+    cluster.views[topic, 3] = PartitionView(1, 1, (1, 2, 3), (1, 2))
+    assert kind(field_on(cluster, kind)).aim() is not None
+
+
+@pytest.mark.parametrize("kind", [DiskFull, DiskFail, DiskSlow])
+@pytest.mark.parametrize("target", ["leader", "random"])
+def test_a_disk_without_the_nodes_data_is_left_alone(cluster: PaperCluster, kind: type[Fault], target: str) -> None:
+    """As where the engine mounts something else at that path."""
+    for disk in cluster.disks.values():
+        disk.elsewhere = True
+    assert kind(field_on(cluster, kind, target)).aim() is None
+    for disk in cluster.disks.values():
+        disk.elsewhere = False
+    assert kind(field_on(cluster, kind, target)).aim() is not None
+
+
+def test_a_full_disk_is_filled_again(cluster: PaperCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was freed meanwhile is no proof of a full one."""
+    fault = injected(cluster, DiskFull)
+    cluster.dead.add(1)
+    moved(cluster)
+    cluster.disks[1].free = 4096
+    bite = fault.proof()
+    assert bite
+    assert bite.sentence.startswith("0 bytes are free on the disk of node 1")
+    assert cluster.done == [("fill", 1), ("fill", 1)]
+    monkeypatch.setattr(PaperDisk, "free_bytes", lambda _: 4096)
+    assert fault.proof() is None
 
 
 def test_a_wiped_node_knows_who_it_is_and_nothing_else(cluster: PaperCluster) -> None:
@@ -325,7 +488,9 @@ def test_what_was_flushed_stays(cluster: PaperCluster) -> None:
         fault = injected(cluster, CutTail, seed=seed)
         assert log_of(cluster, 1).stat().st_size == second.position
         append(log_of(cluster, 1), 3, 2)
+        moved(cluster)
         fault.undo()
+        cluster.views["t", 0] = WHOLE
     points.write_text("0\n1\nt 0 5\n")
     assert CutTail(field_on(cluster, CutTail)).aim() is None
     append(log_of(cluster, 1, 5), 5, 1)
@@ -389,6 +554,7 @@ def test_a_slow_disk_is_in_the_journal_before_it_is_frozen(cluster: PaperCluster
     """What is frozen while nobody lives to thaw it would keep every process from ending."""
     fault = slow(cluster, period=0.001)
     fault.inject()
+    stepped(fault)
     fault.undo()
     fault.undo()
     assert cluster.notes.entries == [{"kind": "thaw", "value": "/mount/1", "image": "/image/1"}]
@@ -428,8 +594,10 @@ def test_a_step_that_fails_is_told_and_the_disk_is_thawed(cluster: PaperCluster)
     """Whatever the first step meets."""
     fault = slow(cluster)
     cluster.disks[1].stuck = True
+    fault.inject()
+    stepped(fault)
     with pytest.raises(ClusterError, match="cannot freeze"):
-        fault.inject()
+        fault.proof()
     fault.undo()
     assert not cluster.disks[1].frozen
 

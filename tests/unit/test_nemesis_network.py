@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,9 +11,8 @@ import pytest
 from harness.errors import ClusterError
 from harness.observe import PartitionView
 from harness.tap.rules import Rule
-from harness.wire import WireError
-from nemesis import base, network
-from nemesis.base import Bite
+from nemesis import base
+from nemesis.base import Bite, Fault
 from nemesis.network import FAULTS, Bandwidth, Jitter, Latency, OnTheWire, PacketLoss, Reset, SlowClose
 from nemesis.tapped import AtTheTap
 from tests.paper_network import PaperNetwork, field_on
@@ -21,16 +21,10 @@ SHOWN = "qdisc tbf 8001: root refcnt 2 rate 512Kbit burst 16Kb lat 400ms\n"
 COUNTED = " Sent {} bytes 99 pkt (dropped 0, overlimits {} requeues 0)\n backlog 0b 0p requeues 0\n"
 
 
-def refuses(address: str, _: float) -> Any:
-    """A node that takes no connections."""
-    raise WireError(f"{address} refuses connections")
-
-
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> PaperNetwork:
     """One partition, led by node 1, all in sync."""
     made = PaperNetwork()
-    monkeypatch.setattr(network, "Connection", refuses)
     made.views["t", 0] = PartitionView(1, 4, (1, 2, 3), (1, 2, 3))
     monkeypatch.setattr(base, "observe", made.look)
     return made
@@ -101,37 +95,98 @@ def test_bandwidth_is_proven_by_waiting(cluster: PaperNetwork) -> None:
     assert fault.proof() == Bite("node 1 was held back 42 times while it sent 123,456 bytes", 1)
 
 
-def test_whoever_did_not_have_to_wait_is_asked_for_something_large(
-    cluster: PaperNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The load may be too small to feel a limit."""
-    asked = []
-
-    def asks(address: str, _: float) -> Any:
-        asked.append(address)
-        raise WireError("too slow")
-
-    monkeypatch.setattr(network, "Connection", asks)
-    fault = slow(cluster, "all")
-    said = {1: 5, 2: 0, 3: 5}
-    monkeypatch.setattr(cluster, "inside", lambda node, _: COUNTED.format(10, said[node]))
-    assert fault.proof() is None
-    assert asked == ["h:2"]
-    said[2] = 1
-    assert fault.proof() is not None
-    assert asked == ["h:2"]
-
-
 def test_bandwidth_is_proven_on_every_node(cluster: PaperNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not on one of them."""
     fault = slow(cluster, "all")
     said = {1: 1, 2: 0, 3: 1}
-    monkeypatch.setattr(cluster, "inside", lambda node, _: COUNTED.format(10, said[node]))
+    monkeypatch.setattr(cluster, "inside", lambda node, _: SHOWN + COUNTED.format(10, said[node]))
     assert fault.proof() is None
     said[2] = 7
     bite = fault.proof()
     assert bite is not None
     assert "node 2 was held back 7 times" in bite.sentence
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["dead", "back without a limit"])
+def test_a_node_that_died_need_not_be_held_back(
+    cluster: PaperNetwork, monkeypatch: pytest.MonkeyPatch, *, back: bool
+) -> None:
+    """Another fault killed it; the others prove it, as long as there are any."""
+    fault = slow(cluster, "all")
+    gone = {2}
+
+    def inside(node: int, _: str) -> str:
+        if node in gone and not back:
+            raise ClusterError("there is no network", "none")
+        return ("qdisc noqueue 0: root\n" if node in gone else SHOWN) + COUNTED.format(10, 1)
+
+    monkeypatch.setattr(cluster, "inside", inside)
+    if not back:
+        with pytest.raises(ClusterError, match="no network"):
+            fault.proof()
+        cluster.dead = {1, 2, 3}
+    bite = fault.proof()
+    assert bite is not None
+    assert bite.sentence.count("was held back 1 times") == 2
+    gone |= {1, 3}
+    assert fault.proof() is None
+
+
+@pytest.mark.parametrize("kind", [PacketLoss, Bandwidth])
+def test_nodes_that_do_not_answer_are_left_out(cluster: PaperNetwork, kind: type[OnTheWire]) -> None:
+    """They may not even have an address."""
+    cluster.silent = {2}
+    fault = kind(field_on(cluster, kind, "all"))
+    assert fault.aim() is not None
+    assert fault.chosen.nodes == (1, 3)
+    cluster.silent = {1, 2, 3}
+    assert kind(field_on(cluster, kind, "all")).aim() is None
+
+
+def test_loss_is_proven_by_those_that_live(cluster: PaperNetwork) -> None:
+    """One that was killed has lost nothing that anybody could count."""
+    fault = PacketLoss(field_on(cluster, PacketLoss, "all"))
+    assert fault.aim() is not None
+    fault.inject()
+    for table in cluster.tables.values():
+        table.taken["tg1-in"] = 5
+    cluster.dead = {1, 3}
+    assert fault.proof() == Bite("packets lost: 5 to node 2")
+    cluster.dead = {1, 2, 3}
+    assert fault.proof() is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "why"),
+    [
+        (Latency, {"by": 0}, "'latency' by 0 s is no fault"),
+        (Jitter, {"by": 0}, "'jitter' by 0 s is no fault"),
+        (SlowClose, {"by": 0}, "'slow-close' by 0 s is no fault"),
+        (Jitter, {"by": 0.1, "jitter": 0.3}, "the jitter of 'jitter' is 0.3 s, and it cannot be more than the 0.1 s"),
+        (Jitter, {"jitter": 0.3}, "the jitter of 'jitter' is 0.3 s, and it cannot be more than the 0.2 s"),
+        (PacketLoss, {"probability": 0.0009}, "the probability of 'packet-loss' is 0.001 at least"),
+        (Bandwidth, {"rate": 0}, "'bandwidth': 0 is not between"),
+        (Bandwidth, {"rate": "fast"}, "'bandwidth': 'fast' is no rate"),
+    ],
+)
+def test_what_cannot_bite_is_refused(kind: type[Fault], options: dict[str, Any], why: str) -> None:
+    """In a sentence, with the defaults filled in or not."""
+    assert kind.refuse(options).startswith(why)
+    assert kind.refuse({**kind.options, **options}).startswith(why)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_the_defaults_can_bite(kind: type[Fault]) -> None:
+    """As can no options at all."""
+    assert kind.refuse({}) == kind.refuse(kind.options) == ""
+
+
+@pytest.mark.parametrize("kind", [fault for fault in FAULTS if issubclass(fault, AtTheTap)])
+def test_probes_are_not_hit(kind: type[AtTheTap]) -> None:
+    """Where the load is ours, only its clients are."""
+    where = field_on(PaperNetwork(), kind)
+    assert kind(where).rule((1,)).client == ""
+    assert kind(replace(where, clients=cast("Any", SimpleNamespace()))).rule((1,)).client == "tidegauge-*er-*"
 
 
 def test_bandwidth_is_healed_when_the_limit_is_gone(cluster: PaperNetwork) -> None:

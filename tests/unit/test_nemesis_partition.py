@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from harness.errors import ClusterError
-from harness.observe import PartitionView
+from harness.observe import ClusterView, PartitionView
 from nemesis import base, partition, roles
-from nemesis.base import Bite, Fault
+from nemesis.base import Bite, Fault, Repeating
 from nemesis.chains import taken, tear_down
 from nemesis.partition import (
     FAULTS,
@@ -27,6 +28,7 @@ from nemesis.partition import (
     Ring,
 )
 from tests.paper_network import PaperNetwork, Refused, Table, field_on
+from tests.paper_nodes import stepped
 
 Make = Callable[..., PaperNetwork]
 SIZES = (3, 4, 5, 7)
@@ -217,6 +219,7 @@ def test_what_fails_half_way_is_undone(make: Make, kind: type[Cut], failing: int
     assert fault.aim() is not None
     with suppress(ClusterError):
         fault.inject()
+        fault.undo()
     fault.undo()
     assert cluster.untouched()
     assert not fault.healed()
@@ -425,6 +428,7 @@ def test_flapping_cuts_and_mends_in_turn(make: Make) -> None:
     assert aim is not None
     assert aim.sentence.endswith("and let back every 1000 s")
     fault.inject()
+    stepped(fault)
     for closed in (True, False, True, False):
         assert bool(cluster.cut_pairs()) is closed
         if fault.steps < 4:
@@ -456,7 +460,113 @@ def test_a_fault_without_a_victim_is_not_injected(make: Make, kind: type[Fault])
     fault = kind(field_on(cluster, kind))
     assert fault.aim() is None
     with pytest.raises(ClusterError, match="call aim"):
-        fault.inject()
+        inject(fault)
     fault.undo()
     assert cluster.untouched()
     assert not fault.healed()
+
+
+@pytest.mark.parametrize("kind", [Isolate, Minority, OneWay, ControllerCut, Flapping])
+def test_whoever_is_cut_off_is_felled(make: Make, kind: type[Cut]) -> None:
+    """From the aim on, and nobody before it."""
+    cluster = make(5)
+    fault = kind(field_on(cluster, kind))
+    assert fault.felled == frozenset()
+    assert fault.aim() is not None
+    assert isinstance(fault, Isolate)
+    assert fault.felled == set(fault.side) >= set(fault.chosen.nodes)
+
+
+def test_a_ring_fells_everybody(make: Make) -> None:
+    """And does not begin beside somebody who is felled."""
+    cluster = make()
+    fault = cut(Ring, cluster)
+    assert fault.felled == {1, 2, 3}
+    assert Ring(replace(field_on(cluster, Ring), felled=lambda: {2})).aim() is None
+
+
+@pytest.mark.parametrize("kind", [Isolate, Minority, OneWay, ControllerCut, Flapping])
+def test_what_others_felled_is_neither_cut_off_nor_counted(make: Make, kind: type[Cut]) -> None:
+    """Of three nodes, one is the limit; of seven, three."""
+    cluster = make()
+    assert kind(replace(field_on(cluster, kind), felled=lambda: {3})).aim() is None
+    cluster = make(7)
+    for seed in SEEDS:
+        fault = kind(replace(field_on(cluster, kind, seed=seed), felled=lambda: {3}))
+        if fault.aim() is not None:
+            assert 3 not in fault.felled
+
+
+def test_a_dead_node_without_an_address_is_left_out(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As containers have none; the others are cut off all the same."""
+    cluster = make(5)
+    usual = cluster.peer_address
+    gone = {5}
+
+    def address(node: int) -> str:
+        if node in gone:
+            raise ClusterError("it does not run", "none")
+        return usual(node)
+
+    monkeypatch.setattr(cluster, "peer_address", address)
+    cluster.dead = {5}
+    for kind in (Isolate, OneWay, ControllerCut, ReplicationCut, ClientCut):
+        fault = cut(kind, cluster)
+        assert not cluster.untouched()
+        fault.undo()
+    gone = {1, 2, 3, 4, 5}
+    with pytest.raises(ClusterError, match="does not run"):
+        cut(Isolate, cluster)
+
+
+def test_a_node_that_dies_takes_its_counts_along(make: Make) -> None:
+    """Neither the count, nor the walls, nor turns of flapping are an error then, whether it came back or not."""
+    cluster = make()
+    fault = cut(Ring, cluster)
+    drop_some(cluster)
+    cluster.dead = {2}
+    assert fault.chains.taken() == {1: 21, 3: 21}
+    fault.chains.lift()
+    cluster.dead = set()
+    cluster.tables[2] = Table()
+    assert fault.chains.taken() == {1: 21, 3: 21}
+    fault.chains.lower()
+    assert cluster.tables[2].chains == Table().chains
+
+
+def test_a_node_that_dies_before_the_walls_are_built_needs_none(make: Make) -> None:
+    """The others get theirs."""
+    cluster = make()
+    fault = Ring(field_on(cluster, Ring))
+    assert fault.aim() is not None
+    cluster.dead = {1}
+    fault.inject()
+    assert [node for node, table in cluster.tables.items() if len(table.chains) > 2] == [2, 3]
+
+
+@pytest.mark.parametrize("kind", [Isolate, Ring, Bridge, ReplicationCut])
+def test_the_proof_is_about_the_topics_of_the_aim(make: Make, monkeypatch: pytest.MonkeyPatch, kind: type[Cut]) -> None:
+    """Even if the load goes on to another one."""
+    cluster = make()
+    topics, asked = ["t"], list[list[str]]()
+    fault = kind(replace(field_on(cluster, kind), topics=lambda: topics))
+    assert fault.aim() is not None
+    fault.build()
+    drop_some(cluster)
+
+    def look(nodes: object, of: list[str], security: object) -> ClusterView:
+        asked.append(list(of))
+        return cluster.look(nodes, of, security)
+
+    monkeypatch.setattr(base, "observe", look)
+    topics[:] = ["later"]
+    fault.effect()
+    assert asked == [["t"]]
+
+
+def inject(fault: Fault) -> None:
+    """And the first step, where there are steps."""
+    fault.inject()
+    if isinstance(fault, Repeating):
+        stepped(fault)
+        fault.fail_if_a_step_failed()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.errors import ClusterError
 from harness.observe import PartitionView
 from nemesis.base import Fault
 from nemesis.process import FAULTS, Kill, KillAll, OnNodes, Pause, PauseAll, RestartStorm, RollingRestart, Stop
-from tests.paper_nodes import Paper, field_on, paper_cluster
+from tests.paper_nodes import Paper, field_on, paper_cluster, stepped
 
 T0 = "t", 0
 ONE_NODE = [Kill, Stop, Pause]
@@ -227,6 +229,7 @@ def test_a_rolling_restart_waits_for_others_to_be_done(cluster: Paper) -> None:
     cluster.dead = {2}
     fault = RollingRestart(field_on(cluster, RollingRestart))
     begun(fault)
+    stepped(fault)
     fault.undo()
     assert cluster.done == []
     assert cluster.dead == {2}
@@ -242,8 +245,10 @@ def test_a_rolling_restart_leaves_nobody_down(cluster: Paper, monkeypatch: pytes
         cluster.stubborn = {node}
 
     monkeypatch.setattr(cluster, "stop_node", stop_and_stick)
+    fault.inject()
+    stepped(fault)
     with pytest.raises(ClusterError, match="cannot start 1"):
-        fault.inject()
+        fault.proof()
     assert fault.healed() == "node 1 is dead"
     cluster.stubborn = set()
     fault.undo()
@@ -292,11 +297,49 @@ def test_a_storm_leaves_nobody_down(cluster: Paper, monkeypatch: pytest.MonkeyPa
         cluster.stubborn = {node}
 
     monkeypatch.setattr(cluster, "kill", kill_and_stick)
-    with pytest.raises(ClusterError, match="cannot start"):
-        fault.inject()
+    fault.inject()
+    stepped(fault)
     cluster.stubborn = set()
-    fault.undo()
+    with pytest.raises(ClusterError, match="cannot start"):
+        fault.undo()
     assert not cluster.dead
+    fault.undo()
+
+
+@pytest.mark.parametrize("kind", [Kill, Stop, Pause])
+def test_topics_that_are_no_longer_in_use_prove_it_all_the_same(cluster: Paper, kind: type[OnNodes]) -> None:
+    """The load went on to another topic after the aim."""
+    topics = ["t"]
+    fault = kind(replace(field_on(cluster, kind), topics=lambda: topics))
+    begun(fault)
+    topics[:] = ["u"]
+    cluster.views[T0] = TAKEN_OVER
+    bite = fault.proof()
+    assert bite is not None
+    assert (bite.topic, bite.leader) == ("t", TAKEN_OVER.leader)
+
+
+@pytest.mark.parametrize("kind", [Kill, Stop, Pause])
+def test_what_others_felled_is_neither_chosen_nor_counted(cluster: Paper, kind: type[OnNodes]) -> None:
+    """A node that is cut off still answers us."""
+    assert kind(field_on(cluster, kind)).felled == frozenset()
+    for target in ("leader", "random"):
+        where = replace(field_on(cluster, kind, target), felled=lambda: {2})
+        assert kind(where).aim() is None
+    fault = kind(field_on(cluster, kind))
+    begun(fault)
+    assert fault.felled == {1}
+
+
+def test_a_storm_goes_round_what_others_felled(cluster: Paper) -> None:
+    """Two of three are felled, then: the storm waits."""
+    fault = RestartStorm(replace(field_on(cluster, RestartStorm), felled=lambda: {3}))
+    assert fault.aim() is None
+    fault.step()
+    assert cluster.done == []
+    fault = RestartStorm(field_on(cluster, RestartStorm))
+    fault.step()
+    assert fault.felled == {cluster.done[-1][1]}
 
 
 def test_the_family() -> None:

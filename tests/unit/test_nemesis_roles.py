@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.observe import PartitionView
@@ -113,6 +115,31 @@ def test_a_majority_has_to_answer_beside_the_victims(cluster: Paper) -> None:
     cluster.kill(3)
     assert leaves_a_majority(where, where.look(), (3,))
     assert not leaves_a_majority(where, where.look(), (1,))
+
+
+def test_what_others_felled_plays_no_role(cluster: Paper, answers: Answers) -> None:
+    """Nor can it take over, nor does it count for a majority."""
+    cluster.views["t", 1] = PartitionView(2, 4, (1, 2, 3), (1, 2, 3))
+    answers.quorum, answers.busy = {"h:1": (1, 5)}, {"h:1", "h:3"}
+
+    def chosen(target: str, *felled: int) -> set[tuple[int, ...]]:
+        fields = [replace(field(cluster, target, seed), felled=lambda: felled) for seed in range(20)]
+        return {one.nodes for where in fields if (one := choose(where, where.look()))}
+
+    assert chosen("leader", 1) == {(2,)}
+    assert chosen("follower", 1) == {(3,)}
+    assert chosen("leader", 2, 3) == set()
+    assert chosen("random", 1) == {(2,), (3,)}
+    assert chosen("random", 1, 2, 3) == set()
+    assert chosen("controller", 1) == set()
+    assert chosen("controller", 2) == {(1,)}
+    assert chosen("group-coordinator", 1) == {(3,)}
+    assert chosen("group-coordinator", 1, 3) == set()
+    assert chosen("all", 1) == {(1, 2, 3)}
+    where = field(cluster, "leader")
+    assert leaves_a_majority(where, where.look(), (1,))
+    assert leaves_a_majority(replace(where, felled=lambda: {1}), where.look(), (1,))
+    assert not leaves_a_majority(replace(where, felled=lambda: {2}), where.look(), (1,))
 
 
 def test_the_seed_decides(cluster: Paper) -> None:

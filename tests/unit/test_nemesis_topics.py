@@ -25,7 +25,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 
 
 @pytest.mark.parametrize("kind", [AddPartitions, RecreateTopic, MinIsr])
-def test_a_topic_without_leaders_is_no_victim(cluster: Paper, kind: type[OnATopic]) -> None:
+def test_a_topic_without_leaders_is_no_victim(cluster: Paper, answers: Answers, kind: type[OnATopic]) -> None:
     """Nor is one that is not in use."""
     assert kind(field_on(cluster, kind, topics=("u",))).aim() is None
     cluster.views["t", 1] = PartitionView(-1, 4, (1, 2, 3), ())
@@ -206,9 +206,17 @@ def test_min_isr_is_changed_and_changed_back(cluster: Paper, answers: Answers, o
     assert fault.proof() is None
 
 
+def test_min_isr_that_is_so_already_is_no_fault(cluster: Paper, answers: Answers) -> None:
+    """Nothing would change; nor is it known whether, when nobody says what it is."""
+    assert MinIsr(field_on(cluster, MinIsr, to=2)).aim() is None
+    assert MinIsr(field_on(cluster, MinIsr, to=1)).aim() is not None
+    answers.refusing = {"h:1", "h:2", "h:3"}
+    assert MinIsr(field_on(cluster, MinIsr, to=1)).aim() is None
+
+
 def test_the_family() -> None:
     """Their names; which of them let nothing through, delete, and are drawn by chance."""
     assert [fault.name for fault in FAULTS] == ["add-partitions", "shrink-replicas", "recreate-topic", "min-isr"]
-    assert [fault.name for fault in FAULTS if fault.blocks] == ["shrink-replicas", "recreate-topic"]
+    assert [fault.name for fault in FAULTS if fault.blocks] == ["shrink-replicas", "recreate-topic", "min-isr"]
     assert [fault.name for fault in FAULTS if fault.deletes] == ["recreate-topic"]
     assert [fault.name for fault in FAULTS if fault.tame] == ["shrink-replicas", "min-isr"]

@@ -67,6 +67,10 @@ def test_the_network_of_a_container_ends_with_it(tools: Path, said: str, code: i
 
 def test_an_engine_that_does_not_answer_is_no_absence(tools: Path) -> None:
     """Nobody takes rules for gone because nobody could look."""
+    for reason in ("dial unix /x.sock: connect: no such file or directory", "lookup h: no such host"):
+        tool(tools, "docker", f"echo '{reason}' >&2; exit 1")
+        with pytest.raises(OSError, match="no such"):
+            SIDECAR.exists()
     tool(tools, "docker", "echo 'Cannot connect to the daemon' >&2; exit 1")
     with pytest.raises(OSError, match="Cannot connect to the daemon"):
         SIDECAR.exists()

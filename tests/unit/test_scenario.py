@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.clusters.spec import ClusterSpec
 from harness.errors import UsageError
 from harness.scenario import SHIPPED, Scenario, derived_seed, find, json_schema, load, to_toml
 
@@ -89,6 +90,39 @@ def test_short_forms_of_faults(short: str, fault: Any, target: str) -> None:
         ("leader-move", "", 2.0),
         (fault, target, 2.0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "flags", "left"),
+    [
+        ('kind = "local", netns = true, version = "4.1.1"', {"kind": "docker"}, {"version": "4.1.1"}),
+        ('netns = true, version = "4.1.1"', {"kind": "external", "bootstrap": ["h:1"]}, {"bootstrap": ("h:1",)}),
+        ('kind = "docker", image = "own"', {"kind": "local"}, {}),
+        ('kind = "external", bootstrap = ["h:1"], tls = true', {"kind": "local"}, {}),
+        (
+            'kind = "docker", image = "own"',
+            {"kind": "docker", "version": "4.1.1"},
+            {"image": "own", "version": "4.1.1"},
+        ),
+        ("netns = true", {"kind": "local"}, {"netns": True}),
+    ],
+)
+def test_a_cluster_of_another_kind_takes_what_it_can_be_told(
+    tmp_path: Path, written: str, flags: dict[str, Any], left: dict[str, Any]
+) -> None:
+    """A run on one kind of cluster can be repeated on another."""
+    file = tmp_path / "there.toml"
+    file.write_text(f"cluster = {{ {written} }}")
+    cluster = load(file, {"cluster": flags}).cluster
+    assert cluster == ClusterSpec(kind=flags["kind"], **left)
+
+
+def test_what_another_kind_cannot_be_told_is_refused_beside_it(tmp_path: Path) -> None:
+    """Who says both means both."""
+    file = tmp_path / "there.toml"
+    file.write_text("cluster = { netns = true }")
+    with pytest.raises(UsageError, match="--netns does not apply to --cluster docker"):
+        load(file, {"cluster": {"kind": "docker", "netns": True}})
 
 
 def test_schedules_are_written_down_and_read_again(tmp_path: Path) -> None:

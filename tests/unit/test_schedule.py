@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from harness.clusters.external import ExternalCluster
 from harness.config import parse
 from harness.errors import CannotHere, UsageError
 from harness.security import Security
-from nemesis import FAULTS, check_plans, check_sense, check_slots, resolve, schedule
+from nemesis import FAULTS, check_plans, check_sense, check_slots, faults_on, resolve, schedule, scheduled
 from nemesis.leadership import LeaderMove
 from nemesis.schedule import Plan, Slot, recorded, slot_seed, slots
 
@@ -85,6 +86,10 @@ def test_every_time_of_a_list_has_to_fit() -> None:
         ({"at": [5, 14]}, "must rise by at least 10 s"),
         ({"at": [20, 5]}, "must rise by at least 10 s"),
         ({"at": ["soon"]}, "'at.0' is wrong"),
+        ({"at": []}, "'at' of 'leader-kill' names no time"),
+        ({"fault": "bandwidth", "rate": "fast"}, "'fast' is no rate"),
+        ({"fault": "bandwidth", "rate": 0}, "0 is not between one byte and a terabyte per second"),
+        ({"fault": "bandwidth", "rate": True}, "'rate' is wrong"),
         ({"quiet": 0, "for": 0}, "must be 0.1 s in all, or more"),
         ({"for": [5, 2]}, "begins with the shorter duration"),
         ({"for": [1, 2, 3]}, "a range has two durations"),
@@ -152,6 +157,84 @@ def test_what_was_recorded_is_what_was_planned() -> None:
     """Through JSON and back."""
     found = schedule([plan(fault=["leader-move", "leader-kill"], quiet=[1, 5])], 60, 7)
     assert recorded(json.loads(json.dumps([vars(slot) for slot in found]))) == found
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    """A slot as run.json has it."""
+    return {**vars(Slot(1, "latency", "all", 5.0, 15.0, 1, {"by": 0.2}, 0)), **changes}
+
+
+def test_what_was_left_out_of_a_record_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older version may not have known all options."""
+    slow = type("Slow", (LeaderMove,), {"name": "slow", "roles": ("all", "leader"), "options": {"by": 0.2, "to": 3}})
+    monkeypatch.setitem(FAULTS, "slow", slow)
+    (found,) = scheduled([row(fault="slow", target="", options={"by": "300ms"})])
+    assert (found.target, found.options) == ("all", {"by": 0.3, "to": 3})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"options": {"by": "soon"}}, "fault 1: 'by' is wrong ('soon' is no duration"),
+        ({"options": {"by": -1}}, "fault 1: 'by' is wrong"),
+        ({"options": {"probability": 7}}, "fault 1: 'probability' is wrong"),
+        ({"options": {"rate": "fast"}}, "fault 1: 'rate' is wrong"),
+        ({"options": {"fault": "kill"}}, "fault 1 has an option 'fault', which there is not"),
+        ({"options": 5}, "schedule.0.options"),
+        ({"fault": 7}, "schedule.0.fault"),
+        ({"start_s": "5"}, "schedule.0.start_s"),
+        ({"start_s": float("nan")}, "contradict each other"),
+        ({"end_s": float("inf")}, "not between nothing and a week"),
+        ({"number": 0}, "contradict each other"),
+        ({"start_s": -5.0}, "contradict each other"),
+    ],
+)
+def test_a_record_is_held_to_what_plans_may_say(changes: dict[str, Any], said: str) -> None:
+    """One sentence for what makes no sense."""
+    with pytest.raises(ValueError, match=re.escape(said)):
+        scheduled([row(**changes)])
+
+
+def test_an_unknown_fault_in_a_record_is_refused_as_elsewhere() -> None:
+    """With what was perhaps meant."""
+    with pytest.raises(UsageError, match=r"no nemesis 'latenc': did you mean 'latency'"):
+        scheduled([row(fault="latenc")])
+
+
+def test_a_slot_that_lasts_as_long_as_its_fault_may_is_not_too_long() -> None:
+    """8.3 and 120 make a little more than 128.3, as computers add."""
+    longest = plan(fault="leader-move", after=8.3, times=1, **{"for": "120s"})
+    (found,) = schedule([longest], 200, 1)
+    assert found.end_s - found.start_s > 120
+    check_slots([found], Shelf(*Capability))
+
+
+def test_a_fault_may_refuse_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a plan and in a slot; `random` leaves it out. It is asked with its defaults filled in."""
+
+    def refuse(options: Any) -> str:
+        return "a delay of nothing is none" if options["by"] == 0 and options["to"] == 3 else ""
+
+    strict = {"name": "strict", "options": {"by": 0.2, "to": 3}, "refuse": staticmethod(refuse)}
+    monkeypatch.setitem(FAULTS, "strict", type("Strict", (LeaderMove,), strict))
+    every = Shelf(*Capability)
+    check_sense([plan(fault="strict")])
+    with pytest.raises(UsageError, match="'strict' would not bite so: a delay of nothing is none"):
+        check_sense([plan(fault=["strict"], by=0)])
+    with pytest.raises(UsageError, match="'strict' would not bite so"):
+        check_slots([Slot(1, "strict", "leader", 5, 15, 1, {"by": 0})], every)
+    assert "strict" in resolve([plan(fault="random", by="1s", to=3)], every)[0].faults
+    with pytest.raises(CannotHere):
+        resolve([plan(fault="random", by=0, to=3)], every)
+
+
+def test_faults_are_made_with_tags_that_nobody_else_uses() -> None:
+    """A rule of a scenario may be called tg1; two runs on one cluster have different ones. Others' felled are known."""
+    makers = [faults_on(Shelf(*Capability), lambda: ["t"]) for _ in range(2)]
+    slot = Slot(1, "leader-move", "leader", 5, 15, 1)
+    made = [makers[0](slot), makers[0](replace(slot, number=2)), makers[1](slot, lambda: {3})]
+    assert len({fault.field.tag for fault in made} | {"tg1", "tg2"}) == 5
+    assert [set(fault.field.felled()) for fault in made] == [set(), set(), {3}]
 
 
 def test_choices_left_out_are_the_faults_own(monkeypatch: pytest.MonkeyPatch) -> None:

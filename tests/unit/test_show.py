@@ -109,8 +109,16 @@ def test_checks_are_printed_verbatim(screen: Screen, text: str) -> None:
     """What was found, what it costs and the remedy."""
     show.checks(screen.console, [Check("docker", ok=False, found=text, costs=text, remedy=text)], as_json=False)
     lines = screen.text.splitlines()
-    assert lines[0] == f"✗ docker    {text}"
+    assert lines[0] == f"✗ docker {text}"
     assert [line.strip() for line in lines[1:]] == [f"costs: {text}", f"remedy: {text}"]
+
+
+def test_checks_are_printed_in_columns(screen: Screen) -> None:
+    """However long a name is."""
+    found = [Check("tc", ok=True, found="x"), Check("faults on docker", ok=False, found="x", costs="x", remedy="x")]
+    show.checks(screen.console, found, as_json=False)
+    first, second, costs, remedy = screen.text.splitlines()
+    assert first.index("x") == second.index("x") == costs.index("costs") == remedy.index("remedy")
 
 
 @pytest.mark.parametrize("field", ["cluster_id", "bootstrap", "version"])
