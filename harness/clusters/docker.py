@@ -56,6 +56,8 @@ COMPOSE_PORTS = {"client": 9092, "broker": 9093, "controller": 9094}  # in docke
 NO_COMMAND, GET_COMMAND = "the command `docker` is missing", "install the Docker command line with its compose plugin"
 PING_TIMEOUT_S = 5
 STOP_TIMEOUT_S = 30
+PAUSE_TIMEOUT_S = 10
+INTERNAL_ERROR = 500
 UP_TIMEOUT_S = 180
 _STATES = {
     "running": NodeState.RUNNING,
@@ -346,8 +348,24 @@ class DockerCluster(NetworkedCluster):
         wait_until(lambda: self.state(node_id) is NodeState.DEAD, STOP_TIMEOUT_S, f"node {node_id} lives", 0.05)
 
     def pause(self, node_id: int) -> None:
-        """`docker pause`."""
-        self.container(node_id).pause()
+        """`docker pause`; a busy kernel may need more than one try to freeze what is just starting threads."""
+        reasons: list[str] = []
+
+        def paused() -> bool:
+            try:
+                self.container(node_id).pause()
+            except APIError as error:
+                if error.status_code != INTERNAL_ERROR and self.state(node_id) is not NodeState.PAUSED:
+                    raise
+                reasons.append(_reason(error))
+            return self.state(node_id) is NodeState.PAUSED
+
+        try:
+            wait_until(paused, PAUSE_TIMEOUT_S, "paused")
+        except TimeoutError:
+            raise ClusterError(
+                f"node {node_id} of {self.name} could not be paused ({reasons[-1]})", "see the log of the Docker engine"
+            ) from None
 
     def resume(self, node_id: int) -> None:
         """`docker unpause`."""

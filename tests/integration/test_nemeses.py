@@ -21,14 +21,14 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 KINDS = ("local", "docker")
 CLIENTS = {"client-kill", "client-pause"}  # need a load of worker processes: they are played in whole runs
-# Those that are over in a few seconds are tried at every change, and at least one of each family; nightly all of them.
+# Those that are over in a few seconds are tried at every change, and at least one of each family; all of them nightly.
 QUICK = {
     "local": {
         "leader-move", "preferred-election", "leader-churn", "pause-all", "replication-cut", "client-cut",
         "packet-loss", "bandwidth", "latency", "reset", "drop-responses", "hold-end-txn", "disk-slow", "add-partitions",
         "min-isr", "shrink-replicas",
     },
-    "docker": {"isolate", "disk-full"},
+    "docker": {"isolate"},
 }  # fmt: skip
 Stages = Callable[[str, type[Fault]], Stage]
 

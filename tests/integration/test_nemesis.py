@@ -1,4 +1,4 @@
-"""Both faults of leadership on real brokers: they bite, the proof is in the history, and the cluster is whole again."""
+"""Faults of leadership through the conductor on real brokers: proven in the history, and undone."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def best(cluster: Cluster, topic: str, partition: int) -> PartitionView:
     return observe(cluster.nodes, [topic]).partitions[topic, partition]
 
 
-@pytest.mark.parametrize("fault", ["leader-move", "leader-kill"])
+@pytest.mark.parametrize("fault", ["leader-move", pytest.param("leader-kill", marks=pytest.mark.nightly)])
 def test_a_fault_bites_and_heals(cluster: Cluster, topic: str, tmp_path: Path, fault: str) -> None:
     """Another leader in a higher epoch, and afterwards every replica in sync on the old order of replicas."""
     before = observe(cluster.nodes, [topic]).partitions

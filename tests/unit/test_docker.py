@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -390,3 +391,52 @@ def test_the_ports_are_those_of_the_definition() -> None:
     said = {name.lower(): int(port) for name, port in re.findall(r"(\w+)://:(\d+)", listeners[1])}
     assert said == cluster_module.COMPOSE_PORTS
     assert set(said) == set(load_target("kafka").ports)
+
+
+class Freezer:
+    """A container that cannot be frozen at once."""
+
+    def __init__(self, *answers: int) -> None:
+        self.answers = list(answers)  # status codes; 0 is done
+        self.status = "running"
+
+    def pause(self) -> None:
+        """As told."""
+        if code := self.answers.pop(0):
+            response = requests.Response()
+            response.status_code = code
+            raise docker.errors.APIError("no", response, "unable to freeze")
+        self.status = "paused"
+
+    def reload(self) -> None:
+        """Nothing new."""
+
+
+def freezing(monkeypatch: pytest.MonkeyPatch, container: Freezer) -> DockerCluster:
+    """A cluster whose first node is this container."""
+    cluster = DockerCluster(load_target("kafka"), image="tidegauge/kafka:4.3.1")
+    monkeypatch.setattr(cluster, "container", lambda node_id: container)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    return cluster
+
+
+def test_a_container_that_does_not_freeze_at_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine fails with that on a busy machine."""
+    container = Freezer(500, 500, 0)
+    freezing(monkeypatch, container).pause(1)
+    assert (container.status, container.answers) == ("paused", [])
+
+
+def test_other_errors_of_a_pause_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is dead, for example."""
+    container = Freezer(409, 0)
+    with pytest.raises(docker.errors.APIError):
+        freezing(monkeypatch, container).pause(1)
+    assert container.answers == [0]
+
+
+def test_a_container_that_never_freezes_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the engine's own words."""
+    monkeypatch.setattr(cluster_module, "PAUSE_TIMEOUT_S", -1)
+    with pytest.raises(ClusterError, match=r"node 1 of docker-\w+ could not be paused \(unable to freeze\)"):
+        freezing(monkeypatch, Freezer(500, 500)).pause(1)
