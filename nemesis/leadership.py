@@ -280,7 +280,25 @@ class LeaderChurn(Leadership, Repeating):
         return out_of_order(self.field, {self.victim.key: self.victim.view.replicas})
 
 
-class LeaderKill(Leadership):
+class Felling(Leadership):
+    """The leader is put out of service, and so has to be one that can be spared."""
+
+    @property
+    def felled(self) -> frozenset[int]:
+        """The victim."""
+        return frozenset({self._victim.node} if self._victim else ())
+
+    def choose(self) -> Victim | None:
+        """A leader without which there is a majority: else nobody would elect another."""
+        view = self.field.look()
+        victim = choose_leader(self.field, view)
+        if victim is not None and leaves_a_majority(self.field, view, (victim.node,)):
+            self._victim = victim
+            return victim
+        return None
+
+
+class LeaderKill(Felling):
     """The node that leads a partition is killed, and started again at the end."""
 
     name = "leader-kill"
@@ -292,18 +310,11 @@ class LeaderKill(Leadership):
         super().__init__(field)
         self._hit: list[int] = []  # by us: a node that is dead already is left to whoever killed it
 
-    @property
-    def felled(self) -> frozenset[int]:
-        """The victim."""
-        return frozenset({self._victim.node} if self._victim else ())
-
     def aim(self) -> Aim | None:
-        """A partition whose leader can be spared: without a majority left, nobody would elect another."""
-        view = self.field.look()
-        victim = choose_leader(self.field, view)
-        if victim is None or not leaves_a_majority(self.field, view, (victim.node,)):
+        """A partition, and its leader."""
+        victim = self.choose()
+        if victim is None:
             return None
-        self._victim = victim
         return Aim(f"SIGKILL of node {victim.node}, leader of {victim.name}", victim)
 
     def inject(self) -> None:
@@ -337,7 +348,7 @@ class ControllerKill(Kill):
     roles = ("controller",)
 
 
-class UncleanElection(Leadership):
+class UncleanElection(Felling):
     """A leader that nobody could keep up with is killed, and a replica that lags may take its place.
 
     What takes long is done by `proof`, step by step: the leader is killed when it is the only one in sync.
@@ -360,18 +371,11 @@ class UncleanElection(Leadership):
         self._isr: tuple[int, ...] = ()  # when it was killed
         self._eligible: tuple[int, ...] | None = None  # at the same moment
 
-    @property
-    def felled(self) -> frozenset[int]:
-        """The victim."""
-        return frozenset({self._victim.node} if self._victim else ())
-
     def aim(self) -> Aim | None:
-        """A partition whose leader can be spared."""
-        view = self.field.look()
-        victim = choose_leader(self.field, view)
-        if victim is None or not leaves_a_majority(self.field, view, (victim.node,)):
+        """A partition, and its leader."""
+        victim = self.choose()
+        if victim is None:
             return None
-        self._victim = victim
         return Aim(f"node {victim.node}, leader of {victim.name}, loses its followers and is killed", victim)
 
     def inject(self) -> None:
