@@ -20,7 +20,7 @@ from nemesis.conductor import Conductor, Outcome
 from nemesis.schedule import Plan, slots
 from tests.support import eventually, unique
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def best(cluster: Cluster, topic: str, partition: int) -> PartitionView:
     return observe(cluster.nodes, [topic]).partitions[topic, partition]
 
 
-@pytest.mark.parametrize("fault", ["leader-move", pytest.param("leader-kill", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("fault", ["leader-move", "leader-kill"])
 def test_a_fault_bites_and_heals(cluster: Cluster, topic: str, tmp_path: Path, fault: str) -> None:
     """Another leader in a higher epoch, and afterwards every replica in sync on the old order of replicas."""
     before = observe(cluster.nodes, [topic]).partitions
