@@ -19,8 +19,8 @@ from pathlib import Path
 
 from harness.errors import ClusterError, TidegaugeError, from_os_error
 from harness.paths import HOME_VARIABLE, cluster_dirs
-from harness.processes import TOKEN_VARIABLE, Identity, claim, claimant, is_claimed
-from harness.supervisor import DIRECTORY_VARIABLE, IDENTITY_FILE, READY
+from harness.processes import TOKEN_VARIABLE, Identity, claim, claimant, is_claimed, mine
+from harness.supervisor import DIRECTORY_VARIABLE, HARNESS_VARIABLE, IDENTITY_FILE, READY
 from harness.undo import FORGOTTEN, Entry, record, undo_all
 
 OWNER_FILE = "owner.json"
@@ -86,6 +86,7 @@ class Guard:
         stdin, self._lifeline = os.pipe()
         self._report, stdout = os.pipe()
         environment = {**os.environ, DIRECTORY_VARIABLE: str(self.directory.absolute())}
+        environment[HARNESS_VARIABLE] = json.dumps(vars(mine()))
         environment.pop(TOKEN_VARIABLE, None)  # else the supervisor of a harness inside a harness would kill itself
         if home := environment.get(HOME_VARIABLE):
             environment[HOME_VARIABLE] = str(Path(home).expanduser().absolute())  # it leaves our working directory

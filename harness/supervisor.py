@@ -2,24 +2,29 @@
 
 It is started first, leaves the harness's process tree and session, and then only reads from a pipe whose other end the
 harness holds. The end of that pipe is the end of the harness: a normal stop closes it, SIGKILL closes it too, and
-both are answered in the same way, so the way out after a crash is the one that every normal run has tested.
+both are answered in the same way, so the way out after a crash is the one that every normal run has tested. One that
+was killed while a thread of it waits for a disk that a fault has frozen cannot close anything before the disk is
+thawed, which is our part: so we look for the harness itself as well.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import sys
 from pathlib import Path
 
-from harness.processes import claim
+from harness.processes import Identity, claim
 from harness.undo import undo_all
 
 DIRECTORY_VARIABLE = "TIDEGAUGE_SUPERVISED"
+HARNESS_VARIABLE = "TIDEGAUGE_HARNESS"
 IDENTITY_FILE = "supervisor.json"
 READY = "ready"
+LOOK_EVERY_S = 0.5
 
 
 def main() -> None:
@@ -40,9 +45,16 @@ def main() -> None:
         _say(json.dumps([error.errno, error.strerror, str(directory)]))
         return
     _say(READY)
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
+    _wait_for_the_end(Identity(**json.loads(os.environ[HARNESS_VARIABLE])))
     _say(json.dumps(undo_all(directory)))
+
+
+def _wait_for_the_end(harness: Identity) -> None:
+    """Until the pipe is closed, or the harness is dead; one that still has a thread in the kernel is dead, too."""
+    pipe = sys.stdin.fileno()
+    while harness.alive():
+        if select.select([pipe], [], [], LOOK_EVERY_S)[0] and not os.read(pipe, 4096):
+            return
 
 
 def _say(line: str) -> None:
