@@ -26,6 +26,7 @@ from harness.clusters.local import LocalCluster
 from harness.clusters.target import Target, load_target
 from harness.config import parse
 from harness.errors import ClusterError
+from tests.support import eventually
 
 WHY_NOT = why_no_disks()
 real = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
@@ -501,3 +502,45 @@ def test_containers_get_their_data_from_outside(monkeypatch: pytest.MonkeyPatch,
         assert place.stat().st_mode & 0o777 == 0o777
         (volume,) = json.loads(definition.read_text())["services"][f"node-{number}"]["volumes"]
         assert volume == {"type": "bind", "source": str(place), "target": "/tmp/kraft-combined-logs"}
+
+
+STUCK = """
+import sys, threading, time
+from pathlib import Path
+from harness.clusters.disk import Disk
+from harness.guard import Guard
+
+directory = Path(sys.argv[1])
+guard = Guard(directory)
+disk = Disk(directory / "disk", directory / "data")
+disk.make(guard)
+guard.record(kind="thaw", value=str(disk.mount), image=str(disk.image))
+disk.freeze()
+threading.Thread(target=disk.write_s, daemon=True).start()
+print("frozen", flush=True)
+time.sleep(600)
+"""
+
+
+def waits_in_the_kernel(pid: int) -> bool:
+    """Whether a thread of the process waits for what no signal ends."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/stat")
+    return any(task.read_text().rpartition(")")[2].split()[0] == "D" for task in tasks)
+
+
+@real
+def test_a_harness_that_is_killed_while_it_waits_for_a_frozen_disk_is_cleaned_up_after(tmp_path: Path) -> None:
+    """It cannot die, nor close a pipe, before the disk is thawed: its supervisor does not wait for that."""
+    directory = tmp_path / "clusters" / "local-0"
+    directory.parent.mkdir()
+    harness = subprocess.Popen([sys.executable, "-c", STUCK, str(directory)], stdout=subprocess.PIPE)
+    try:
+        assert harness.stdout is not None
+        assert harness.stdout.readline() == b"frozen\n"
+        eventually(lambda: waits_in_the_kernel(harness.pid), "nobody waits for the disk")
+        harness.kill()
+        eventually(lambda: not directory.exists(), "the disk is still there")
+    finally:
+        Disk(directory / "disk", directory / "data").thaw()
+        harness.kill()
+        harness.communicate()
