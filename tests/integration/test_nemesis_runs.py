@@ -22,7 +22,7 @@ from tests.support import cli, docker_or_skip
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 FIRST_S, LASTS_S = 6, 4
-EVERY_S = {"process": 40}  # where all nodes have to start again; 24 for others
+EVERY_S = {"process": 60}  # where all nodes have to start again; 24 for others
 RATE = 300  # of messages per second: enough to feel every fault, and a small machine keeps up while nodes restart
 NEED_TRANSACTIONS = {"hold-end-txn"}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="partitions of local nodes need root")
