@@ -21,7 +21,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from harness.clusters.base import Capability, Cluster
 from harness.errors import CannotHere, ClusterError, UsageError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from harness.tap.taps import Taps
 
 STOP_TIMEOUT_S = 60.0
+T = TypeVar("T")
 LONGEST_PERIOD_S = 30.0  # a fault that repeats itself does so several times before it is given up
 
 
@@ -180,6 +181,12 @@ class Fault(ABC):
     @abstractmethod
     def aim(self) -> Aim | None:
         """Choose the victim; None when there is none at the moment."""
+
+    def aimed(self, chosen: T | None) -> T:
+        """What `aim` chose; an error when nothing was."""
+        if chosen is None:
+            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
+        return chosen
 
     @abstractmethod
     def inject(self) -> None:

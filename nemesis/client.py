@@ -195,9 +195,7 @@ class ToAClient(Fault):
     @property
     def victim(self) -> Client:
         """Whom `aim` chose."""
-        if self._victim is None:
-            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
-        return self._victim
+        return self.aimed(self._victim)
 
     @property
     def called(self) -> str:

@@ -15,7 +15,6 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecordsBuilder
 
 from harness.clusters.base import Capability, NodeState, wait_until
-from harness.errors import ClusterError
 from harness.wire import Connection, WireError
 from nemesis.admin import OK, TOPIC_EXISTS, UNKNOWN_TOPIC, creation, deletion, until_done
 from nemesis.base import Aim, Bite, Fault, Field
@@ -55,9 +54,7 @@ class ClockSkew(Fault):
 
     @property
     def _node(self) -> int:
-        if self._chosen is None:
-            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
-        return self._chosen.nodes[0]
+        return self.aimed(self._chosen).nodes[0]
 
     @property
     def _topic(self) -> str:

@@ -317,9 +317,7 @@ class DiskSlow(Repeating):
 
     @property
     def _node(self) -> int:
-        if self._chosen is None:
-            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
-        return self._chosen.nodes[0]
+        return self.aimed(self._chosen).nodes[0]
 
     @property
     def _disk(self) -> Disk:

@@ -106,9 +106,7 @@ class Leadership(Fault):
     @property
     def victim(self) -> Victim:
         """Whom `aim` chose."""
-        if self._victim is None:
-            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
-        return self._victim
+        return self.aimed(self._victim)
 
     def successor(self) -> Bite | None:
         """The new leader, by the word of any node but the old one."""

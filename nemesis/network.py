@@ -42,9 +42,7 @@ class OnTheWire(Fault):
     @property
     def chosen(self) -> Chosen:
         """Whom `aim` chose."""
-        if self._chosen is None:
-            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
-        return self._chosen
+        return self.aimed(self._chosen)
 
     def aim(self) -> Aim | None:
         """The nodes in their role, as far as they answer: one that is down sends and gets nothing."""

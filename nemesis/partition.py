@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 from harness.clusters.base import Capability
-from harness.errors import ClusterError
 from harness.observe import NO_LEADER, ClusterView, Views
 from nemesis.admin import quorum
 from nemesis.base import Aim, Bite, Fault, Field, Repeating, Victim
@@ -98,8 +97,7 @@ class Cut(Fault):
 
     def build(self) -> None:
         """All walls, for those that were chosen."""
-        if self._chosen is None:
-            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
+        self.aimed(self._chosen)
         self.chains.put(self.walls())
 
     @property

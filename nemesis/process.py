@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection
 from typing import ClassVar
 
 from harness.clusters.base import Capability, Cluster, NodeState
-from harness.errors import ClusterError
 from harness.observe import NO_LEADER, ClusterView, PartitionView, TopicPartition
 from nemesis.admin import quorum
 from nemesis.base import Aim, Bite, Fault, Field, Repeating
@@ -76,9 +75,7 @@ class OnNodes(Fault):
     @property
     def chosen(self) -> Chosen:
         """Whom `aim` chose."""
-        if self._chosen is None:
-            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
-        return self._chosen
+        return self.aimed(self._chosen)
 
     @property
     def felled(self) -> frozenset[int]:

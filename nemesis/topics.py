@@ -130,9 +130,7 @@ class ShrinkReplicas(Fault):
     @property
     def victim(self) -> Victim:
         """Whom `aim` chose."""
-        if self._victim is None:
-            raise ClusterError(f"{self.name} was injected without a victim", "call aim() first")
-        return self._victim
+        return self.aimed(self._victim)
 
     @property
     def kept(self) -> tuple[int, ...]:
