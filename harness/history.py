@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from harness.segments import SegmentWriter
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 ID_BITS = 40  # of an event or an operation: the process above, its counter below
 RUNNER_PROCESS, NEMESIS_PROCESS, FIRST_WORKER = 0, 1, 2
 FIRST_TAP = 1_000_000  # the tap, and those that took its place when it died
@@ -62,7 +62,18 @@ class F(IntEnum):
     POLL = 2
     FINAL = 3  # the final read of one partition, from its start to its end
     CREATE = 4  # a topic
-    ASSIGN = 5  # a consumer takes partitions
+    ASSIGN = 5  # a consumer takes a partition, or goes on at another offset of it
+    SUBSCRIBE = 6  # a consumer joins a group; what its membership does refers to it
+    REVOKE = 7  # a partition is taken from a member: ok when it let go in time, info when the group took it
+    LEAVE = 8  # a consumer leaves its group
+    COMMIT = 9  # an offset of a group
+    COMMITTED = 10  # a group is asked for its offset
+    INIT = 11  # a transactional id is taken
+    TXN = 12  # a transaction, from its beginning to its end: ok is committed, fail is aborted
+    DELETE = 13  # a topic
+    GROW = 14  # a topic gets more partitions
+    RAW = 15  # the final read once more, with what was aborted
+    CRASH = 16  # a client is gone without a word
 
 
 class Type(IntEnum):
@@ -133,7 +144,12 @@ COLUMNS: dict[str, Column] = {
         "the operation, unique in the run; shared by an invocation and its completion, and by all rows of an exchange",
     ),
     "invoked": Column(INT64, "the time of the invocation; of a probe or an exchange, when its request left"),
-    "f": Column(INT8, "what the operation does: 1 send, 2 poll, 3 final read, 4 create topic, 5 assign"),
+    "f": Column(
+        INT8,
+        "what the operation does: 1 send, 2 poll, 3 final read, 4 create topic, 5 assign, 6 subscribe, 7 revoke,"
+        " 8 leave, 9 commit, 10 committed, 11 init, 12 transaction, 13 delete topic, 14 grow topic, 15 raw read,"
+        " 16 crash",
+    ),
     "type": Column(
         INT8,
         "1 ok, 2 fail (certainly did not happen), 3 info (nobody knows); of an exchange: 1 the client got an answer,"
@@ -143,7 +159,8 @@ COLUMNS: dict[str, Column] = {
     "partition": Column(INT32, "partition of the topic"),
     "offset": Column(
         INT64,
-        "of a send: as acknowledged; of a record: its own; of a final read: where it stopped;"
+        "of a send: as acknowledged; of a record: its own; of a final read: where it stopped; of an assignment: where"
+        " it begins, null if the library decides; of a commit: what is committed; of committed: the answer, -1 none;"
         " of ListOffsets: the answer; of a Produce exchange: the base offset in the answer; of a Fetch exchange:"
         " the base offset of the batch; of group offsets: the committed one, -1 none",
     ),
@@ -153,7 +170,15 @@ COLUMNS: dict[str, Column] = {
         INT64, "the how-manieth message of its producer to its partition, from 0; in an exchange the base sequence"
     ),
     "producer": Column(INT32, "the process that sent the record, as its payload says"),
-    "count": Column(INT32, "records that a poll, a final read or a batch had; brokers that a Metadata answer lists"),
+    "key": Column(INT64, "the number that the record has as its key; null without one"),
+    "source": Column(INT64, "the value of the record that this one was made from"),
+    "txn": Column(INT64, "the transaction, by its operation, that this is a part of; null outside of one"),
+    "member": Column(INT64, "the membership in a group, by the operation that subscribed"),
+    "count": Column(
+        INT32,
+        "records that a poll, a final read or a batch had; brokers that a Metadata answer lists;"
+        " partitions that a topic is to have",
+    ),
     "end": Column(INT64, "of a final read: the end offset the leader showed when it stopped"),
     "status": Column(INT8, "of a record: 0 good, 1 corrupt, 2 misrouted, 3 foreign"),
     "node": Column(INT32, "the node that was asked, or that a fault or a log line is about"),
@@ -183,21 +208,29 @@ COLUMNS: dict[str, Column] = {
     "brokers": Column(TEXT, "node ids a Metadata answer lists, comma-separated, rising"),
     "isr": Column(TEXT, "in-sync replicas a Metadata answer gives, comma-separated, rising"),
     "client": Column(TEXT, "client id of the request"),
-    "name": Column(TEXT, "name of the fault, the phase or the log pattern; of an exchange: what bent it"),
+    "name": Column(
+        TEXT,
+        "name of the fault, the phase or the log pattern; of an exchange: what bent it; of an operation: its group or"
+        " transactional id",
+    ),
     "detail": Column(
-        TEXT, "an error's text, a fault's proof, a log line; of an exchange: the transaction, group or address it names"
+        TEXT, "an error's text, a member's id, a fault's proof, a log line; of an exchange: the transaction, group or address it names"
     ),
 }
 
 _ALWAYS = ("event", "time", "process")
 KINDS: dict[Kind, tuple[str, ...]] = {
-    Kind.INVOKE: (*_ALWAYS, "op", "f", "topic", "partition", "value", "sequence"),
+    Kind.INVOKE: (
+        *_ALWAYS, "op", "f", "topic", "partition", "offset", "value", "sequence", "key", "source", "txn", "member",
+        "count", "name",
+    ),
     Kind.COMPLETE: (
-        *_ALWAYS, "op", "invoked", "f", "type", "topic", "partition", "offset", "value", "sequence", "count", "end",
-        "error", "detail",
+        *_ALWAYS, "op", "invoked", "f", "type", "topic", "partition", "offset", "value", "sequence", "key", "source",
+        "txn", "member", "generation", "count", "end", "error", "name", "detail",
     ),
     Kind.RECORD: (
-        *_ALWAYS, "op", "invoked", "topic", "partition", "offset", "value", "producer", "sequence", "status",
+        *_ALWAYS, "op", "invoked", "topic", "partition", "offset", "value", "producer", "sequence", "key", "source",
+        "txn", "status",
     ),
     Kind.PROBE: (
         *_ALWAYS, "invoked", "node", "api", "view", "topic", "partition", "offset", "high_watermark",

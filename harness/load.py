@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from harness.churning import Churning
 from harness.clusters.base import Cluster
 from harness.history import FIRST_WORKER, now
 from harness.live import Standing, View
@@ -29,8 +30,10 @@ from workloads import find_workload
 from workloads.base import (
     CONSUMER,
     FINAL,
+    KEEPER,
     PROBE,
     PRODUCER,
+    RAW,
     FinalTarget,
     NodeAddress,
     Role,
@@ -82,6 +85,7 @@ class Load:
         self._next_process = FIRST_WORKER
         self._roles: dict[int, Role] = {}
         self.clients = Victims(self.fleet, lambda killed: Run(self.run_dir).update(killed_on_purpose=killed))
+        self._churning = Churning(self._workload.churn(settings), self.clients, derived_seed(self.scenario.seed, "churn"))
         self._leaders = ""
         self._last_look: tuple[int, list[str]] | None = None
         self.was_cut_short = False
@@ -159,23 +163,26 @@ class Load:
 
     def _finish(self, conductor: Conductor, stop: Stop, view: View) -> None:
         """Have the clients end, with what they still have to send and to hear."""
+        self._churning.close()
         self.clients.close()
-        self.fleet.tell({"stop": True}, PRODUCER)
-        self.fleet.tell({"stop": True}, CONSUMER)
+        for role in (KEEPER, PRODUCER, CONSUMER):
+            self.fleet.tell({"stop": True}, role)
         deadline_s = time.monotonic() + FINISH_TIMEOUT_S
         while stop.asked < 2 and time.monotonic() < deadline_s and not self._nobody_gets_through:
             self._tick(conductor, view)
-            if self.fleet.over(PRODUCER) and self.fleet.over(CONSUMER):
+            if all(self.fleet.over(role) for role in (KEEPER, PRODUCER, CONSUMER)):
                 return
 
     def read_to_the_end(self, targets: Sequence[Sequence[FinalTarget]], limit_s: float, stop: Stop, view: View) -> None:
         """Fresh consumers, each with its share of the partitions; returns when all have ended."""
         deadline_s = time.monotonic() + limit_s
-        for number, share in enumerate(targets):
-            if share:
-                self._start(Role(FINAL, number, len(targets)), share)
+        roles = (FINAL, RAW) if self._workload.reads_raw(self.scenario.settings) else (FINAL,)
+        for role in roles:
+            for number, share in enumerate(targets):
+                if share:
+                    self._start(Role(role, number, len(targets)), share)
         asked = stop.asked
-        while not self.fleet.over(FINAL) and time.monotonic() < deadline_s and stop.asked == asked:
+        while not all(self.fleet.over(role) for role in roles) and time.monotonic() < deadline_s and stop.asked == asked:
             if self._nobody_gets_through:
                 break
             self._look_after(view)
@@ -206,6 +213,7 @@ class Load:
                 number=role.number,
                 of=role.of,
                 parts=role.parts,
+                task=role.task,
                 workload=self.scenario.workload,
                 settings={
                     **self.scenario.settings.model_dump(mode="json", by_alias=True),
@@ -247,6 +255,7 @@ class Load:
 
     def _tick(self, conductor: Conductor, view: View) -> None:
         self._look_after(view)
+        self._churning.tick(time.monotonic())
         self.clients.take_places(self._take_place)
         faults = tuple(f"{one.slot.fault}: {one.sentence}" for one in conductor.current())
         view.standing(Standing(self.fleet.totals(), faults, self._leaders))

@@ -45,7 +45,7 @@ from nemesis import FAULTS, check_plans, check_sense, check_slots, faults_on, ne
 from nemesis.conductor import Conductor, Outcome
 from nemesis.schedule import Slot
 from workloads import find_workload
-from workloads.base import FinalTarget, NodeAddress, TopicSpec
+from workloads.base import FinalTarget, NodeAddress, TopicSpec, Workload
 from workloads.fleet import Fleet
 from workloads.topics import create_topics, delete_topics
 
@@ -241,7 +241,7 @@ class _Runner:
                 ),
                 security=SecuritySpec.of(self.cluster.security),
                 topics={topic.full_name(self.prefix): topic.number for topic in self._first_topics()},
-                rules=self.scenario.tap.rule,
+                rules=(*self._workload.tap_rules(self.scenario.settings), *self.scenario.tap.rule),
                 broken=self.scenario.tap.broken,
                 seed=derived_seed(self.scenario.seed, "tap"),
             )
@@ -275,8 +275,12 @@ class _Runner:
             f"its nodes are {known}; or run with --no-tap",
         )
 
+    @property
+    def _workload(self) -> Workload[Any]:
+        return find_workload(self.scenario.workload)
+
     def _first_topics(self) -> list[TopicSpec]:
-        return find_workload(self.scenario.workload).topics(self.scenario.settings)
+        return self._workload.topics(self.scenario.settings)
 
     def _create_topics(self) -> None:
         topics = self._first_topics()
@@ -284,7 +288,8 @@ class _Runner:
             self.recorder.topic(topic.number, topic.full_name(self.prefix))
         self.view.step(f"creating {len(topics)} topic{'s' if len(topics) != 1 else ''}")
         create_topics(self.cluster.nodes, self.cluster.security, topics, self.prefix)
-        self.store.update(cluster=self.cluster.describe().as_json())
+        compacted = [topic.full_name(self.prefix) for topic in topics if topic.config.get("cleanup.policy") == "compact"]
+        self.store.update(cluster=self.cluster.describe().as_json(), compacted=compacted)
 
     def _describe_machine(self) -> None:
         self.store.update(machine=facts.machine())

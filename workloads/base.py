@@ -19,9 +19,11 @@ from harness.security import SecuritySpec
 from workloads.clients.base import ClientSettings
 
 if TYPE_CHECKING:
+    from harness.tap.rules import Rule
     from workloads.session import Session
 
-PRODUCER, CONSUMER, PROBE, FINAL = "producer", "consumer", "probe", "final"
+PRODUCER, CONSUMER, PROBE, FINAL, RAW = "producer", "consumer", "probe", "final", "raw"
+KEEPER = "keeper"  # of topics: neither sends nor reads, and no fault is aimed at it
 COUNTS = ("sent", "ok", "fail", "info", "read")  # what statuses count
 LEAST_VALUE_BYTES = 64  # what identifies a message has to fit
 
@@ -91,11 +93,21 @@ class TopicSpec(Model):
 class Role:
     """One worker of a stage."""
 
-    name: str  # PRODUCER or CONSUMER
+    name: str  # PRODUCER, CONSUMER or KEEPER
     number: int = 0  # among the workers of this name
     of: int = 1  # workers of this name
     finite: bool = True  # ends by itself; otherwise it goes on until it is told to stop
     parts: int = 1  # into how many parts the load is cut; part k starts when cue k has come
+    task: str = ""  # what it does, where workers of one name do different things
+
+
+@dataclass(frozen=True)
+class Churn:
+    """What the harness does to the consumers of a load, again and again: it is a part of the load, and no fault."""
+
+    every_s: float  # from one to the next
+    crash: bool = True  # one is killed, and another one takes its place
+    pause_s: float = 0.0  # one stands still for that long; 0: never
 
 
 S = TypeVar("S", bound=Settings)
@@ -119,6 +131,26 @@ class Workload(ABC, Generic[S]):
     @abstractmethod
     def stages(self, settings: S, faults: int) -> list[list[Role]]:
         """The workers, given how many faults the run will have."""
+
+    def isolation(self, settings: S, role: Role) -> str:  # noqa: ARG002 - most do not care who reads
+        """How a worker reads: `read_committed` or `read_uncommitted`."""
+        return settings.isolation_level or "read_uncommitted"
+
+    def idempotent(self, settings: S, role: Role) -> bool:  # noqa: ARG002 - most producers are all alike
+        """Whether what a worker sends is numbered."""
+        return settings.idempotent
+
+    def reads_raw(self, settings: S) -> bool:  # noqa: ARG002 - most have no transactions
+        """Whether the final read is made twice: of what was committed, and of everything."""
+        return False
+
+    def tap_rules(self, settings: S) -> tuple[Rule, ...]:  # noqa: ARG002 - most bend nothing
+        """What the taps do to the load all the time, as a part of it."""
+        return ()
+
+    def churn(self, settings: S) -> Churn | None:  # noqa: ARG002 - most leave their consumers alone
+        """What the harness does to the consumers of the load."""
+        return None
 
     @abstractmethod
     def work(self, session: Session, settings: S) -> None:
@@ -145,10 +177,11 @@ class WorkerConfig(Model):
     """All a worker is told at its start: one line of JSON."""
 
     process: int
-    role: str  # PRODUCER, CONSUMER, PROBE or FINAL
+    role: str  # PRODUCER, CONSUMER, KEEPER, PROBE, FINAL or RAW
     number: int = 0
     of: int = 1
     parts: int = 1
+    task: str = ""
     workload: str
     settings: dict[str, Any]
     segment: Path
@@ -159,7 +192,12 @@ class WorkerConfig(Model):
     nodes: tuple[NodeAddress, ...]
     security: SecuritySpec = SecuritySpec()
     seed: int = 0
-    targets: tuple[FinalTarget, ...] = ()  # of FINAL alone
+    targets: tuple[FinalTarget, ...] = ()  # of FINAL and RAW alone
+
+    @property
+    def as_role(self) -> Role:
+        """As the stages of a workload have it."""
+        return Role(self.role, self.number, self.of, parts=self.parts, task=self.task)
 
     @property
     def label(self) -> str:

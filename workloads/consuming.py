@@ -90,7 +90,9 @@ def open_reader(session: Session, settings: Settings) -> Reader:
     return Reader(session, settings, make_consumer(settings, servers, session.security, session.client_id))
 
 
-def write_records(session: Session, polled: Polled, numbers: Mapping[str, int], op: Ints, invoked: Ints) -> None:
+def write_records(
+    session: Session, polled: Polled, numbers: Mapping[str, int], op: Ints, invoked: Ints, txn: int | None = None
+) -> None:
     """The records of a poll, in one write."""
     count = len(polled.payloads)
     if not count:
@@ -105,5 +107,5 @@ def write_records(session: Session, polled: Polled, numbers: Mapping[str, int], 
     session.recorder.write(
         Kind.RECORD, count, op=op, invoked=invoked, topic=topics, partition=partitions,
         offset=np.array(polled.offsets, np.int64), value=parsed.value, producer=parsed.producer,
-        sequence=parsed.sequence, status=parsed.status,
+        sequence=parsed.sequence, source=parsed.source, txn=txn, status=parsed.status,
     )  # fmt: skip

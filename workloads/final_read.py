@@ -4,6 +4,8 @@ A partition is done when its end, asked of its leader again after it was reached
 acknowledged offset. An end at or below that offset is believed only after the reader waited in vain: it is a lost tail
 then. The reader gives up on what is left when nothing at all has come for `final_read_timeout_s`; a partition whose
 end was not reached, or could not be believed because the reader was stopped, is `info`, with the reason.
+
+Where there are transactions it is made twice: of what was committed, and (role `raw`) of everything in the logs.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.history import F, Op, Type
-from workloads.base import FinalTarget, Settings
+from workloads.base import RAW, FinalTarget, Settings
 from workloads.clients import make_consumer
 from workloads.clients.base import BEGINNING, Consumer, Place, Polled
 from workloads.consuming import write_records
@@ -61,6 +63,7 @@ class FinalRead:
 
     def __init__(self, session: Session, settings: Settings, consumer: Consumer) -> None:
         self._session = session
+        self._f = F.RAW if session.config.role == RAW else F.FINAL
         self._timeout_s = settings.final_read_timeout_s
         self._consumer = consumer
         self._open: dict[Place, Reading] = {}
@@ -90,7 +93,7 @@ class FinalRead:
         for number, name in {target.topic: target.name for target in self._session.config.targets}.items():
             recorder.topic(number, name)
         for target in self._session.config.targets:
-            op = recorder.begin(F.FINAL, topic=target.topic, partition=target.partition)
+            op = recorder.begin(self._f, topic=target.topic, partition=target.partition)
             self._open[target.name, target.partition] = Reading(target, op)
         self._ops = {place: reading.op.id for place, reading in self._open.items()}
         self._invoked = {reading.op.id: reading.op.invoked for reading in self._open.values()}

@@ -1,6 +1,6 @@
 """What a message carries: who sent what where, as how-manieth, when, and a checksum over all of it.
 
-A message is a header of 48 bytes (`HEADER`, little-endian), padding, and in its last four bytes the CRC-32 of all that
+A message is a header of 60 bytes (`HEADER`, little-endian), padding, and in its last four bytes the CRC-32 of all that
 comes before, with a register that starts at zero and is not inverted at the end. That register is then zero again after
 every message that is whole, and after any number of them one after the other: a batch without damage is checked by a
 single call. Only in a batch that fails is each message looked at. (Zeros alone would pass as well; the magic does not.)
@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from harness.history import COLUMNS, Status
 
-MAGIC = 0x31474454  # "TDG1"
+MAGIC = 0x32474454  # "TDG2"
 CHECKSUM_BYTES = 4
+NO_SOURCE = COLUMNS["source"].null
 ZERO = 0xFFFFFFFF  # what zlib calls a register of zero, before and after
 HEADER = np.dtype(
     [
@@ -34,6 +35,8 @@ HEADER = np.dtype(
         ("run", "<i8"),
         ("sequence", "<i8"),
         ("invoked", "<i8"),
+        ("source", "<i8"),
+        ("flags", "<u4"),
     ]
 )
 Ints = npt.NDArray[Any] | int
@@ -54,11 +57,11 @@ class Builder:
         self._size = size_bytes
         self._type = _message(size_bytes)
         blank = np.zeros((), self._type)
-        blank["magic"], blank["run"], blank["producer"] = MAGIC, run, producer
+        blank["magic"], blank["run"], blank["producer"], blank["source"] = MAGIC, run, producer, NO_SOURCE
         self._blank = blank.tobytes()
 
     def build(self, count: int, **columns: Ints) -> list[bytes]:
-        """That many messages: topic, partition, value, sequence, invoked; each an array or one number for all."""
+        """That many messages: topic, partition, value, sequence, invoked, source, flags; arrays, or one for all."""
         body = bytearray(self._blank * count)
         table = np.frombuffer(body, self._type)
         for name, values in columns.items():
@@ -84,6 +87,7 @@ class Parsed:
     value: npt.NDArray[Any]
     producer: npt.NDArray[Any]
     sequence: npt.NDArray[Any]
+    source: npt.NDArray[Any]
     status: npt.NDArray[Any]
 
 
@@ -95,7 +99,7 @@ def parse(payloads: Sequence[bytes | None], topic: Ints, partition: Ints, run: i
     elsewhere = (head["topic"] != topic) | (head["partition"] != partition)
     if good.all():
         status = elsewhere * np.int8(Status.MISROUTED)
-        return Parsed(head["value"], head["producer"], head["sequence"], status)
+        return Parsed(head["value"], head["producer"], head["sequence"], head["source"], status)
     ours = (head["magic"] == MAGIC) | (head["run"] == run)
     status = np.full(len(payloads), Status.FOREIGN, np.int8)
     status[ours & ~whole] = Status.CORRUPT
@@ -104,6 +108,7 @@ def parse(payloads: Sequence[bytes | None], topic: Ints, partition: Ints, run: i
         value=np.where(good, head["value"], COLUMNS["value"].null),
         producer=np.where(good, head["producer"], COLUMNS["producer"].null),
         sequence=np.where(good, head["sequence"], COLUMNS["sequence"].null),
+        source=np.where(good, head["source"], NO_SOURCE),
         status=status,
     )
 

@@ -13,12 +13,13 @@ import logging
 import os
 import sys
 import traceback
+from typing import Any
 
 from harness.config import parse
 from harness.errors import TidegaugeError
 from harness.history import Recorder
 from workloads import find_workload
-from workloads.base import FINAL, PROBE, WorkerConfig
+from workloads.base import FINAL, PROBE, RAW, Settings, WorkerConfig, Workload
 from workloads.session import STDOUT, Control, Session, Status, collect_garbage_less_often
 
 ENDED, FAILED = "ended", "failed"
@@ -53,7 +54,9 @@ def work(config: WorkerConfig, control: Control, status: Status) -> None:
     """Record, and do what the role asks; the segment is closed at a normal end only."""
     workload = find_workload(config.workload)
     settings = parse(workload.model, config.settings, "the worker's settings")
-    about = {"role": config.role, "number": config.number, "workload": config.workload, "client": settings.client}
+    about = about_of(config, workload, settings)
+    own = {"isolation_level": about["isolation"], "idempotence": about["idempotent"]}
+    settings = settings.model_copy(update=own)  # as this worker has them
     recorder = Recorder(config.segment, config.process, about)
     for topic in config.topics:
         recorder.topic(topic.number, topic.full_name(config.prefix))
@@ -62,13 +65,35 @@ def work(config: WorkerConfig, control: Control, status: Status) -> None:
         from workloads.probe import probe
 
         probe(session, settings)
-    elif config.role == FINAL:
+    elif config.role in {FINAL, RAW}:
         from workloads.final_read import final_read
 
         final_read(session, settings)
     else:
         workload.work(session, settings)
     recorder.close()
+
+
+def about_of(config: WorkerConfig, workload: Workload[Any], settings: Settings) -> dict[str, object]:
+    """What the manifest says of this process; checkers judge by it what it read and sent."""
+    about: dict[str, object] = {
+        "role": config.role,
+        "number": config.number,
+        "workload": config.workload,
+        "client": settings.client,
+        "isolation": isolation_of(config, workload, settings),
+        "idempotent": workload.idempotent(settings, config.as_role),
+    }
+    return about | ({"task": config.task} if config.task else {})
+
+
+def isolation_of(config: WorkerConfig, workload: Workload[Any], settings: Settings) -> str:
+    """How this worker reads."""
+    if config.role == RAW:
+        return "read_uncommitted"
+    if config.role == FINAL and workload.reads_raw(settings):
+        return "read_committed"
+    return workload.isolation(settings, config.as_role)
 
 
 if __name__ == "__main__":

@@ -108,10 +108,11 @@ def test_with_acks_1_an_isolated_leader_loses_what_it_acknowledged(tmp_path: Pat
     arguments = ["--workload", "stream", "--nemesis", "isolate", "--cluster", kind, "--time", "25s", "--seed", "7"]
     results = run(tmp_path / "store", *arguments, *settings)
     figures = results["figures"]
-    assert figures["acknowledged"] - figures["distinct"] > 1000
-    lost = next(seen for seen in results["seen"] if seen["anomaly"] == "lost-write")
-    assert lost["found"] > 1000
-    assert lost["mark"].startswith("allowed")
+    missing = figures["acknowledged"] - figures["distinct"]
+    assert missing > 0
+    lost = [seen for seen in results["seen"] if seen["anomaly"] in {"lost-write", "lost-tail"}]  # the last log decides
+    assert sum(seen["found"] for seen in lost) >= missing
+    assert all(seen["mark"].startswith("allowed") for seen in lost)
     assert results["verdict"] == "valid"
 
 

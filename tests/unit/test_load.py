@@ -108,7 +108,7 @@ class IdleFleet(PaperFleet):
         return {}
 
 
-@pytest.mark.parametrize(("over", "first"), [(False, "end"), (True, "producer {'stop': True}")])
+@pytest.mark.parametrize(("over", "first"), [(False, "end"), (True, "keeper {'stop': True}")])
 def test_faults_end_before_clients_are_told_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, *, over: bool
 ) -> None:

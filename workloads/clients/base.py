@@ -110,6 +110,9 @@ class ClientError:
 
     code: int
     text: str
+    fenced: bool = False  # another instance took the transactional id: this one is over
+    fatal: bool = False  # the client is of no use any more
+    abort: bool = False  # the transaction can only be aborted
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ class Polled:
     offsets: list[int] = field(default_factory=list)
     payloads: list[bytes | None] = field(default_factory=list)
     errors: list[ClientError] = field(default_factory=list)
+    keys: list[bytes | None] | None = None  # where somebody asked for them
 
 
 class Producer(ABC):
