@@ -5,7 +5,7 @@ ARGS ?=
 
 BOOTSTRAP = $(PYTHON) harness/bootstrap.py
 
-.PHONY: help demo test lint bench bench-record bench-tap lock schema clean
+.PHONY: help demo test lint bench bench-record bench-tap bench-import lock schema clean
 .DEFAULT_GOAL := help
 
 define HELP
@@ -20,6 +20,8 @@ Tidegauge finds out whether a Kafka-protocol broker keeps its promises while thi
                 what recording costs: both clients bare and recorded, and the recorder alone
   make bench-tap
                 what the tap costs: rates and latencies, direct and through it
+  make bench-import
+                what the import of a foreign history costs: time and memory, for a million operations
   make lock     pin the dependencies and Kafka's archives anew
                   make lock ARGS=--upgrade           take newer versions of the dependencies
   make schema   write docs/scenario.schema.json anew
@@ -59,6 +61,10 @@ bench-record:
 bench-tap:
 	@$(BOOTSTRAP)
 	@.venv/bin/python -m bench.tap $(ARGS)
+
+bench-import:
+	@$(BOOTSTRAP)
+	@.venv/bin/python -m bench.foreign $(ARGS)
 
 schema:
 	@$(BOOTSTRAP)

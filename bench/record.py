@@ -36,7 +36,7 @@ from harness.progress import Silent
 from harness.security import Security
 from workloads import payload
 from workloads.base import CONSUMER, PRODUCER, NodeAddress, TopicSpec, WorkerConfig
-from workloads.clients.base import Delivered, Producer
+from workloads.clients.base import Delivered, Keyed, Producer
 from workloads.clients.confluent import FULL_QUEUE_BACKOFF_MS, ConfluentProducer
 from workloads.clients.kafka_python import KafkaPythonProducer
 from workloads.consuming import open_reader
@@ -328,7 +328,13 @@ class _Loopback(Producer):
     def __init__(self) -> None:
         self._waiting: list[bytes] = []
 
-    def send(self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes]) -> None:  # noqa: ARG002
+    def send(
+        self,
+        topic: str,  # noqa: ARG002
+        partitions: Sequence[int],  # noqa: ARG002
+        payloads: Sequence[bytes],
+        keyed: Keyed | None = None,  # noqa: ARG002
+    ) -> None:
         """Keep them until the next drain."""
         self._waiting += payloads
 

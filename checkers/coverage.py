@@ -16,8 +16,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from checkers.deletions import segment
 from checkers.frame import LOAD_ROLE, History
 from harness.history import F, FaultStage, Kind, Type
+from workloads.error_codes import name_of
+from workloads.outcomes import is_classified
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -118,10 +121,18 @@ class Coverage:
     finals_complete: int = 0
     finals_incomplete: list[dict[str, Any]] = field(default_factory=list)
     finals_incomplete_count: int = 0
+    raws_incomplete: list[str] = field(default_factory=list)  # partitions whose logs were not read to their end
+    raws_incomplete_count: int = 0
+    errors: list[dict[str, Any]] = field(default_factory=list)  # f, error, name, type, count, classified
 
     def count(self, f: F, type_: Type) -> int:
         """Operations that ended so."""
         return self.operations.get(f.name.lower(), {}).get(type_.name.lower(), 0)
+
+    @property
+    def unclassified(self) -> int:
+        """Operations that ended with an error of which the table does not say what it means."""
+        return sum(row["count"] for row in self.errors if not row["classified"])
 
 
 def read_timeline(history: History) -> Timeline:
@@ -170,24 +181,41 @@ def _apply(fault: Fault, row: Mapping[str, Any]) -> None:
         fault.detail = row["detail"] or ""
 
 
-def segment(bounds_ns: list[int], first: int = 0) -> str:
-    """SQL: how many of the bounds are at or before `time`, found as in a search tree."""
-    if not bounds_ns:
-        return str(first)
-    middle = len(bounds_ns) // 2
-    left = segment(bounds_ns[:middle], first)
-    right = segment(bounds_ns[middle + 1 :], first + middle + 1)
-    return f"if(time < {bounds_ns[middle]}L, {left}, {right})"
-
-
 def operations(history: History, bounds_ns: list[int]) -> DataFrame:
-    """Completions by function, outcome, whether the load's consumers did it, and segment."""
+    """Completions by function, outcome, error, whether the load's consumers did it, and segment."""
     load = f"{history.by_role(LOAD_ROLE)} as load"
     return (
-        history.completions.selectExpr("f", "type", "invoked", "time", load, f"{segment(bounds_ns)} as segment")
-        .groupBy("f", "type", "load", "segment")
-        .agg(*_aggregates("count(*) as count", "min(invoked) as first_ns", "max(time) as last_ns"))
-    )
+        history.completions.selectExpr(
+            "f", "type", "coalesce(error, 0) as error", "invoked", "time", "source", load,
+            f"{segment(bounds_ns)} as segment",
+        )
+        .groupBy("f", "type", "error", "load", "segment")
+        .agg(
+            *_aggregates(
+                "count(*) as count", "min(invoked) as first_ns", "max(time) as last_ns", "count(source) as made"
+            )
+        )
+    )  # fmt: skip
+
+
+def errors(operation_rows: Rows) -> list[dict[str, Any]]:
+    """How often operations ended with which error, the most frequent first, and whether the table knows it."""
+    counted: dict[tuple[F, int, Type], int] = {}
+    for row in operation_rows:
+        if row["error"]:
+            key = (F(row["f"]), row["error"], Type(row["type"]))
+            counted[key] = counted.get(key, 0) + row["count"]
+    return [
+        {
+            "f": f.name.lower(),
+            "error": code,
+            "name": name_of(code),
+            "type": type_.name.lower(),
+            "count": count,
+            "classified": is_classified(f, code),
+        }
+        for (f, code, type_), count in sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    ]
 
 
 def reads(history: History, bounds_ns: list[int]) -> DataFrame:

@@ -1,31 +1,32 @@
 """Delivery: what clients sent, what was acknowledged, and what readers were handed.
 
 Values are unique: the value of a record is the operation of its send. An acknowledgement is a send that ended `ok`. A
-read is a record that anybody was handed, in whatever phase. *Log(p)* maps the offsets of partition p to values; it is
-made of every record read there and of every acknowledgement with an offset. (What an `info` send says of its offset
-proves nothing by itself, and once somebody read it the record tells.)
+read is a record that anybody was handed, in whatever phase. What was sent in a transaction is acknowledged or failed
+with its transaction; of such a value only those reads count, and only so far as their readers got, that were made with
+read_committed. Others see what is open or was aborted, rightly. A reader of which nobody says how it read counts.
 
-lost-write            acknowledged, at or below the highest offset read in its partition, and in no read. Offsets are
-                      handed out in the order of the log, so that the order of offsets is the order of indexes. A value
-                      that was acknowledged without a usable offset is lost when nobody read it although the final
-                      read, begun after the acknowledgement, ended at the end of the partition.
-lost-tail             acknowledged above everything that was read, although the final read of the partition, begun
-                      after the acknowledgement, ended at its end offset.
-phantom               read, and nobody sent it; a record that is none of this run's is one too.
-aborted-read          read, although its send certainly failed.
-duplicate             one value at two or more offsets of its partition.
-inconsistent-offset   one offset with two or more values.
-shared-offset         one offset acknowledged to two or more sends: acknowledgements alone prove it.
-false-ack             acknowledged without a usable offset (none, or negative), or below a log start that a node had
-                      shown before the send was invoked, or offset 0 acknowledged to three or more sends.
-corrupt               a record whose checksum does not hold.
-misrouted             a record in another topic or partition than it was sent to. It counts as a read of its value.
+lost-write     acknowledged, at or below the highest offset read in its partition, and in no read. Offsets are handed
+               out in the order of the log, so that the order of offsets is the order of indexes. A value that was
+               acknowledged without a usable offset is lost when nobody read it although the final read, begun after
+               the acknowledgement, ended at the end of the partition. Not in a compacted topic, which need keep no
+               more than the last record of each key (`checkers.keys`).
+lost-tail      acknowledged above everything that was read, although the final read of the partition, begun after the
+               acknowledgement, ended at its end offset. Not in a compacted topic.
+phantom        read, and nobody sent it.
+aborted-read   read, although its send certainly failed, or its transaction did.
+duplicate      one value at two or more offsets of its partition. Tagged by its producer, as the manifest knows it:
+               `transactional`, `idempotent` or `plain`.
+false-ack      acknowledged without a usable offset (none, or negative), or below a log start that a node had shown
+               before the send was invoked.
 
-A record that is corrupt or foreign shows how far a reader got, and is a read of no value.
+A record that is corrupt or foreign shows how far a reader got, and is a read of no value. A value that was sent or
+seen before the last deletion of its topic by the workload (`checkers.deletions`) may be gone: what is found of it is
+tagged `deleted topic`. How far readers of such a topic got is told by the final readers alone.
 
 Everything about values is one hash aggregate by value, with the acknowledgement and the reads as flags side by side:
-half the price of joining what was sent against what was read. Everything about offsets is a second one. What a
-partition as a whole shows (how far readers got, how the final read ended) is small and broadcast to the first.
+half the price of joining what was sent against what was read. Everything about offsets is a second one
+(`checkers.offsets`). What a partition as a whole shows (how far readers got, how the final read ended) is small and
+broadcast to the first.
 
 With acks=0 nothing is acknowledged, and rules about acknowledgements do not apply.
 """
@@ -34,24 +35,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from checkers.frame import LOAD_ROLE, PLACE, Family, History, Rule, aggregate, process_of
-from harness.history import Kind, Status, Type
+from checkers.frame import FRESH_ROLES, LOAD_ROLE, PLACE, Family, History, Rule, aggregate, first_of, process_of
+from checkers.offsets import ODD, OFFSETS
+from harness.history import F, Kind, Status, Type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ZEROS = 3  # acknowledgements of offset 0 that are one too many
-
 _OK = f"type = {Type.OK:d}"
 _TOLD = f"status in ({Status.GOOD:d}, {Status.MISROUTED:d})"  # of a record: its value can be believed
 _USABLE = "coalesce(acknowledged, -1) >= 0"
+_UNREAD = "keeps_all and reads = 0"  # and that is wrong
+_ABORTED = f"type = {Type.FAIL:d} and txn is not null"
 _END_READ = "final_invoked is not null and completed <= final_invoked"  # by a read begun after the acknowledgement
-
-
-def _first(wanted: str, which: str, column: str) -> str:
-    """SQL: the event or time at which the lowest or highest of a column was there first."""
-    function, since = ("min_by", "time") if which == "lowest" else ("max_by", "-time")
-    return f"{function}({wanted}, if({column} is null, null, struct({column}, {since}, event)))"
 
 
 def values(history: History) -> DataFrame:
@@ -59,14 +55,14 @@ def values(history: History) -> DataFrame:
     from pyspark.sql import functions as sql
 
     sends = history.sends.selectExpr(
-        "value", "topic", "partition", "type", "offset as acknowledged", "invoked", "time as completed",
+        "value", "topic", "partition", "type", "offset as acknowledged", "invoked", "time as completed", "txn",
         "event as send_event", f"if({_OK} and offset >= 0, offset, null) as place", "event", "time",
     )  # fmt: skip
     right = f"status = {Status.GOOD:d}"
     reads = history.records.where(f"value is not null and {_TOLD}").selectExpr(
         "value", f"if({right}, topic, null) as topic", f"if({right}, partition, null) as partition",
         f"if({right}, offset, null) as place", "1 as read", f"if({history.by_role(LOAD_ROLE)}, 1, null) as load",
-        "event", "time",
+        f"if({history.sees_aborted}, null, 1) as committed", "event", "time",
     )  # fmt: skip
     rows = sends.unionByName(reads, allowMissingColumns=True)
     known = aggregate(
@@ -76,41 +72,71 @@ def values(history: History) -> DataFrame:
         [
             *(
                 f"max({name}) as {name}"
-                for name in (*PLACE, "type", "acknowledged", "invoked", "completed", "send_event")
+                for name in (*PLACE, "type", "acknowledged", "invoked", "completed", "txn", "send_event")
             ),
-            "count(read) as reads",
+            "count(read) as all_reads",
+            "count(committed) as committed_reads",
             "count(load) as load_reads",
             "min(place) as low",
             "max(place) as high",
-            f"{_first('event', 'lowest', 'place')} as low_event",
-            f"{_first('event', 'highest', 'place')} as high_event",
-            "min(event) filter (where read = 1) as read_event",
+            f"{first_of('event', 'lowest', 'place')} as low_event",
+            f"{first_of('event', 'highest', 'place')} as high_event",
+            "min(event) filter (where read = 1) as any_event",
+            "min(event) filter (where committed = 1) as committed_event",
             "min(time) as seen",
         ],
     )
     joined = known.join(sql.broadcast(_partitions(history)), [*PLACE], "left")
+    judged = joined.selectExpr("*", *_judged(history))
     if not history.has(Kind.PROBE):
-        return joined.selectExpr("*", "cast(null as array<struct<start: bigint, shown: bigint>>) as starts")
-    return joined.join(sql.broadcast(_log_starts(history)), [*PLACE], "left")
+        return judged.selectExpr("*", "cast(null as array<struct<start: bigint, shown: bigint>>) as starts")
+    return judged.join(sql.broadcast(_log_starts(history)), [*PLACE], "left")
+
+
+def _judged(history: History) -> list[str]:
+    """SQL: what rules ask of a value, given what is known of its send, its readers and its topic."""
+    numbered, plain = (history.by_about("idempotent", [each], process_of("send_event")) for each in (True, False))
+    compacted = ", ".join(map(str, sorted(history.compacted)))
+    chosen = {
+        "reads": ("all_reads", "committed_reads"),
+        "read_event": ("any_event", "committed_event"),
+        "reached": ("any_reached", "committed_reached"),
+        "reached_event": ("any_reached_event", "committed_reached_event"),
+    }
+    sender = f"when txn is not null then 'transactional' when {numbered} then 'idempotent' when {plain} then 'plain'"
+    return [
+        *(f"if(txn is null, {anybody}, {committed}) as {name}" for name, (anybody, committed) in chosen.items()),
+        f"case {sender} end as sender",
+        f"if(least(invoked, seen) < {history.deletions.until()}, 'deleted topic', null) as gone",
+        f"{f'topic not in ({compacted})' if compacted else 'true'} as keeps_all",
+        f"{str(history.foreign).lower()} as foreign",
+    ]
 
 
 def _partitions(history: History) -> DataFrame:
-    """One row per partition: how far readers got, and how the final read ended."""
+    """One row per partition: how far readers got, and how the final reads ended."""
     from pyspark.sql import functions as sql
 
-    records = history.records.selectExpr(*PLACE, "offset as reached", "event")
-    finals = history.finals.selectExpr(
-        *PLACE, f"if({_OK}, invoked, null) as final_invoked", "offset as final_offset", "end as final_end", "time"
+    # what was read of a topic before it was deleted says nothing about the one of the same name
+    lasting = f"({history.deletions.untouched()}) or {history.by_role(*FRESH_ROLES)}"
+    records = history.records.where(lasting).selectExpr(
+        *PLACE, "offset as any_reached", f"if({history.sees_aborted}, null, offset) as committed_reached", "event"
     )
+    final, raw = f"f = {F.FINAL:d}", f"f = {F.RAW:d}"
+    ends = history.completions.where(f"{final} or {raw}").selectExpr(
+        *PLACE, f"if({final} and {_OK}, invoked, null) as final_invoked", "offset as final_offset",
+        "end as final_end", f"if({final}, time, null) as final_time", f"if({raw}, {_OK}, null) as raw_ok",
+    )  # fmt: skip
     return (
-        records.unionByName(finals, allowMissingColumns=True)
+        records.unionByName(ends, allowMissingColumns=True)
         .groupBy(*PLACE)
         .agg(
-            sql.max("reached").alias("reached"),
-            sql.max_by("event", "reached").alias("reached_event"),
+            *(sql.max(f"{who}_reached").alias(f"{who}_reached") for who in ("any", "committed")),
+            *(sql.max_by("event", f"{who}_reached").alias(f"{who}_reached_event") for who in ("any", "committed")),
             sql.max("final_invoked").alias("final_invoked"),
-            sql.max_by("final_offset", "time").alias("final_offset"),
-            sql.max_by("final_end", "time").alias("final_end"),
+            sql.max_by("final_offset", "final_time").alias("final_offset"),
+            sql.max_by("final_end", "final_time").alias("final_end"),
+            sql.max("raw_ok").alias("raw_ok"),
         )
     )
 
@@ -119,7 +145,9 @@ def _log_starts(history: History) -> DataFrame:
     """Per partition the log starts above 0 that nodes showed, each with the first moment."""
     from pyspark.sql import functions as sql
 
-    shown = history.probes.where("error = 0 and log_start > 0").groupBy(*PLACE, "log_start")
+    shown = history.probes.where(f"error = 0 and log_start > 0 and {history.deletions.untouched()}").groupBy(
+        *PLACE, "log_start"
+    )
     return (
         shown.agg(sql.min("time").alias("shown"))
         .groupBy(*PLACE)
@@ -127,67 +155,13 @@ def _log_starts(history: History) -> DataFrame:
     )
 
 
-def offsets(history: History) -> DataFrame:
-    """One row per offset of Log(p): the lowest and highest value known there, and how often it was acknowledged."""
-    sends = history.sends.where(f"{_OK} and offset >= 0").selectExpr(
-        *PLACE, "offset", "value", "value as acknowledged", "event", "time"
-    )
-    reads = history.records.selectExpr(
-        *PLACE, "offset", f"if({_TOLD}, value, null) as value", "event", "time",
-        f"if({history.by_role(LOAD_ROLE)}, 1, null) as load",
-    )  # fmt: skip
-    rows = sends.unionByName(reads, allowMissingColumns=True)
-    return aggregate(
-        history,
-        history.spread(rows, *PLACE, "offset"),
-        [*PLACE, "offset"],
-        [
-            "min(value) as low",
-            "max(value) as high",
-            "min(acknowledged) as low_ack",
-            "max(acknowledged) as high_ack",
-            "count(acknowledged) as acks",
-            "count(load) as load_reads",
-            f"{_first('event', 'lowest', 'value')} as low_event",
-            f"{_first('event', 'highest', 'value')} as high_event",
-            f"{_first('event', 'lowest', 'acknowledged')} as low_ack_event",
-            f"{_first('event', 'highest', 'acknowledged')} as high_ack_event",
-            f"{_first('time', 'lowest', 'value')} as low_time",
-            f"{_first('time', 'highest', 'value')} as high_time",
-            f"{_first('time', 'lowest', 'acknowledged')} as low_ack_time",
-            f"{_first('time', 'highest', 'acknowledged')} as high_ack_time",
-        ],
-    )
-
-
-def odd(history: History) -> DataFrame:
-    """Records that say of themselves that something is wrong, each place once. A healthy history skips their scan."""
-    from pyspark.sql import functions as sql
-
-    return (
-        history.records.where(f"status > {Status.GOOD:d}")
-        .groupBy(*PLACE, "offset", "status")
-        .agg(
-            sql.max("value").alias("value"),
-            sql.max("producer").alias("producer"),
-            sql.min("event").alias("event"),
-            sql.min("time").alias("seen"),
-        )
-    )
-
-
-_SEND = {"offset": "acknowledged", "values": "array(value)", "time": "completed", "events": "array(send_event)"}
-_TWO_VALUES = {"offset": "offset", "time": "least(low_time, high_time)", "until": "greatest(low_time, high_time)"}
-_TWO_ACKS = {
-    "offset": "offset",
-    "time": "least(low_ack_time, high_ack_time)",
-    "until": "greatest(low_ack_time, high_ack_time)",
-    "values": "array(low_ack, high_ack)",
-    "events": "array(low_ack_event, high_ack_event)",
-    "severity": "acks",
+_SEND = {
+    "offset": "acknowledged",
+    "values": "array(value)",
+    "time": "completed",
+    "events": "array(send_event)",
+    "tags": "array(gone)",
 }
-_ODD = {"offset": "offset", "values": "array(value)", "time": "seen", "events": "array(event)"}
-
 VALUES = Family(
     "values",
     values,
@@ -195,8 +169,8 @@ VALUES = Family(
         Rule(
             "lost-write",
             "acknowledged, at or below the highest offset read, and in no read",
-            f"{_OK} and reads = 0 and {_USABLE} and acknowledged <= reached",
-            f"{_OK} and {_USABLE} and reached is not null",
+            f"{_OK} and {_UNREAD} and {_USABLE} and acknowledged <= reached",
+            f"{_OK} and keeps_all and {_USABLE} and reached is not null",
             {
                 **_SEND,
                 "events": "array(send_event, reached_event)",
@@ -208,11 +182,11 @@ VALUES = Family(
         Rule(
             "lost-write",
             "acknowledged without an offset, and not in the whole partition",
-            f"{_OK} and reads = 0 and not {_USABLE} and {_END_READ}",
-            f"{_OK} and not {_USABLE} and {_END_READ}",
+            f"{_OK} and {_UNREAD} and not {_USABLE} and {_END_READ}",
+            f"{_OK} and keeps_all and not {_USABLE} and {_END_READ}",
             {
                 **_SEND,
-                "tags": "array('no offset')",
+                "tags": "array('no offset', gone)",
                 "detail": "format_string('acknowledged without an offset; the final read ended at offset %d"
                 " without it', final_end)",
             },
@@ -221,8 +195,8 @@ VALUES = Family(
         Rule(
             "lost-tail",
             "acknowledged above everything read, although the final read ended at the partition's end",
-            f"{_OK} and reads = 0 and {_USABLE} and (reached is null or acknowledged > reached) and {_END_READ}",
-            f"{_OK} and {_USABLE} and {_END_READ}",
+            f"{_OK} and {_UNREAD} and {_USABLE} and (reached is null or acknowledged > reached) and {_END_READ}",
+            f"{_OK} and keeps_all and {_USABLE} and {_END_READ}",
             {
                 **_SEND,
                 "detail": "format_string('acknowledged at offset %d; the final read ended at offset %d without it',"
@@ -238,10 +212,11 @@ VALUES = Family(
             {
                 "offset": "low",
                 "values": "array(value)",
-                "processes": f"array({process_of('value')}, {process_of('read_event')})",
+                "processes": f"array(if(foreign, null, {process_of('value')}), {process_of('read_event')})",
                 "time": "seen",
                 "events": "array(read_event)",
-                "detail": f"format_string('process %d should have sent it and did not', {process_of('value')})",
+                "detail": "if(foreign, 'nobody sent it', format_string('process %d should have sent it and did not',"
+                f" {process_of('value')}))",
             },
         ),
         Rule(
@@ -254,7 +229,8 @@ VALUES = Family(
                 "values": "array(value)",
                 "time": "seen",
                 "events": "array(send_event, read_event)",
-                "detail": "'its send ended as certainly failed'",
+                "tags": "array(gone)",
+                "detail": "if(txn is null, 'its send ended as certainly failed', 'its transaction was aborted')",
             },
         ),
         Rule(
@@ -267,6 +243,7 @@ VALUES = Family(
                 "values": "array(value)",
                 "time": "seen",
                 "events": "array(low_event, high_event)",
+                "tags": "array(sender, gone)",
                 "detail": "format_string('at offset %d and at offset %d', low, high)",
             },
         ),
@@ -275,7 +252,7 @@ VALUES = Family(
             "acknowledged without a usable offset",
             f"{_OK} and not {_USABLE}",
             _OK,
-            {**_SEND, "tags": "array('no offset')", "detail": "'acknowledged without a usable offset'"},
+            {**_SEND, "tags": "array('no offset', gone)", "detail": "'acknowledged without a usable offset'"},
             needs_acknowledgements=True,
         ),
         Rule(
@@ -293,91 +270,16 @@ VALUES = Family(
         "failed": f"count_if(type = {Type.FAIL:d})",
         "info": f"count_if(type = {Type.INFO:d})",
         "read": "sum(load_reads)",
-        "distinct": "count_if(load_reads > 0 and type is not null)",
+        "distinct": f"count_if(load_reads > 0 and type is not null and not ({_ABORTED}))",
+        "aborted": f"count_if({_ABORTED})",
+        "transactional": "count(txn)",
         "never_read": f"count_if({_OK} and reads = 0)",
         "reached": "max(reached)",
         "final_ok": "max(final_invoked is not null)",
         "final_offset": "max(final_offset)",
         "final_end": "max(final_end)",
+        "raw_ok": "max(raw_ok)",
     },
-)
-
-OFFSETS = Family(
-    "offsets",
-    offsets,
-    (
-        Rule(
-            "inconsistent-offset",
-            "one offset, two or more values",
-            "low < high",
-            "low is not null",
-            {
-                **_TWO_VALUES,
-                "values": "array(low, high)",
-                "events": "array(low_event, high_event)",
-                "detail": "format_string('offset %d holds two values', offset)",
-            },
-        ),
-        Rule(
-            "shared-offset",
-            "one offset acknowledged to two or more sends",
-            "low_ack < high_ack",
-            "acks > 0",
-            {
-                **_TWO_ACKS,
-                "detail": "format_string('offset %d was acknowledged to %d sends', offset, acks)",
-            },
-            needs_acknowledgements=True,
-        ),
-        Rule(
-            "false-ack",
-            "offset 0 acknowledged again and again",
-            f"offset = 0 and acks >= {ZEROS}",
-            "offset = 0 and acks > 0",
-            {
-                **_TWO_ACKS,
-                "detail": "format_string('offset 0 was acknowledged to %d sends', acks)",
-            },
-            needs_acknowledgements=True,
-        ),
-    ),
-    figures={
-        "first_offset": "min(if(load_reads > 0, offset, null))",
-        "last_offset": "max(if(load_reads > 0, offset, null))",
-        "offsets_read": "count_if(load_reads > 0)",
-    },
-)
-
-ODD = Family(
-    "odd records",
-    odd,
-    (
-        Rule(
-            "corrupt",
-            "a record whose checksum does not hold",
-            f"status = {Status.CORRUPT:d}",
-            None,
-            {**_ODD, "detail": "format_string('the record at offset %d fails its checksum', offset)"},
-        ),
-        Rule(
-            "misrouted",
-            "a record in another topic or partition than it was sent to",
-            f"status = {Status.MISROUTED:d}",
-            None,
-            {**_ODD, "detail": "format_string('the record at offset %d was sent elsewhere', offset)"},
-        ),
-        Rule(
-            "phantom",
-            "a record that is none of this run's",
-            f"status = {Status.FOREIGN:d}",
-            None,
-            {
-                **_ODD,
-                "tags": "array('foreign')",
-                "detail": "format_string('the record at offset %d is none of this run', offset)",
-            },
-        ),
-    ),
 )
 
 
@@ -407,27 +309,7 @@ def find_phantoms(history: History) -> DataFrame:
     return sent.unionByName(ODD.findings(history, ODD.of("phantom")))
 
 
-def find_inconsistent_offsets(history: History) -> DataFrame:
-    """One offset, two or more values."""
-    return OFFSETS.findings(history, OFFSETS.of("inconsistent-offset"))
-
-
-def find_shared_offsets(history: History) -> DataFrame:
-    """One offset acknowledged to two or more sends."""
-    return OFFSETS.findings(history, OFFSETS.of("shared-offset"))
-
-
 def find_false_acks(history: History) -> DataFrame:
     """Acknowledged without an offset that can be true."""
     without = VALUES.findings(history, VALUES.of("false-ack"))
     return without.unionByName(OFFSETS.findings(history, OFFSETS.of("false-ack")))
-
-
-def find_corrupt(history: History) -> DataFrame:
-    """Records whose checksum does not hold."""
-    return ODD.findings(history, ODD.of("corrupt"))
-
-
-def find_misrouted(history: History) -> DataFrame:
-    """Records in another topic or partition than they were sent to."""
-    return ODD.findings(history, ODD.of("misrouted"))

@@ -15,12 +15,16 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from checkers import coverage, figures
-from checkers.coverage import Timeline
-from checkers.delivery import ODD, OFFSETS, VALUES
+from checkers.coverage import Coverage, Timeline
+from checkers.deletions import Deletions, read_deletions
+from checkers.delivery import VALUES
 from checkers.frame import FINDING, Family, History, Rule, tally, together
+from checkers.keys import KEYS
+from checkers.offsets import ODD, OFFSETS
 from checkers.results import Anomaly, CheckResults, as_finding
 from checkers.watermarks import WATERMARKS
 from harness.history import F, Kind, Type
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 
     from harness.seal import Sealed
 
-FAMILIES = (VALUES, OFFSETS, ODD, WATERMARKS)
+FAMILIES = (VALUES, OFFSETS, ODD, KEYS, WATERMARKS)
 LIMIT = 20  # findings kept of each anomaly
 WORST = 5  # of these, the worst; the others are the first
 INCOMPLETE_AT_MOST = 20
@@ -53,24 +57,43 @@ LARGE = {
 Sections = dict[str, list[dict[str, Any]]]
 
 
-def check(
-    spark: SparkSession, sealed: Sealed, *, acks: str = "all", blocking: Collection[str] = (), limit: int = LIMIT
-) -> CheckResults:
+@dataclass(frozen=True)
+class Setting:
+    """What a check has to know of a run beside its history."""
+
+    acks: str = "all"
+    blocking: Collection[str] = ()  # names of faults that may keep everything from getting through
+    compacted: Collection[str] = ()  # names of topics
+    foreign: bool = False  # the history of somebody else's clients
+
+
+def check(spark: SparkSession, sealed: Sealed, setting: Setting | None = None, *, limit: int = LIMIT) -> CheckResults:
     """Ask everything; never raises for what a checker meets: `failures` says what could not be checked."""
     began = time.monotonic()
+    setting = setting or Setting()
     results = CheckResults(
         events=sealed.events,
-        anomalies=_anomalies(str(acks)),
+        anomalies=_anomalies(setting.acks),
         damage=list(sealed.damage),
         damaged_processes=sealed.damaged_processes,
         has_holes=sealed.has_holes,
     )
     if sealed.events:
-        history = History(spark, sealed)
+        history = _history(spark, sealed, setting, results.failures)
         with _settings(spark, SMALL if history.small else LARGE):
-            _fill(history, results, blocking, limit)
+            _fill(history, results, setting.blocking, limit)
     results.seconds = time.monotonic() - began
     return results
+
+
+def _history(spark: SparkSession, sealed: Sealed, setting: Setting, failures: list[str]) -> History:
+    try:
+        deleted = read_deletions(sealed)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
+        failures.append(_failure("deleted topics", error))
+        deleted = Deletions()
+    compacted = frozenset(number for number, name in sealed.topics.items() if name in setting.compacted)
+    return History(spark, sealed, deletions=deleted, compacted=compacted, foreign=setting.foreign)
 
 
 def _fill(history: History, results: CheckResults, blocking: Collection[str], limit: int) -> None:
@@ -83,7 +106,7 @@ def _fill(history: History, results: CheckResults, blocking: Collection[str], li
     _read_coverage(results, sections, history.sealed.topics)
     results.coverage.faults = coverage.spans(line, sections.get("operations", []), sections.get("reads", []), blocking)
     found = _read_tallies(results, sections, chosen)
-    results.figures = figures.figures(sections, history.sealed.topics)
+    results.figures = figures.figures(sections, history.sealed.topics, history.compacted)
     if found:
         _read_findings(history, results, found, limit)
 
@@ -104,12 +127,17 @@ def _questions(
         "operations": lambda: coverage.operations(history, bounds),
         "reads": lambda: coverage.reads(history, bounds),
         "silences": lambda: figures.silences(history),
+        "rebalances": lambda: figures.rebalances(history),
         VALUES.name: lambda: tally(VALUES, history, chosen[VALUES.name]),
         OFFSETS.name: lambda: tally(OFFSETS, history, chosen[OFFSETS.name]),
         ODD.name: lambda: tally(ODD, history, chosen[ODD.name]),
     }
+    if history.compacted:
+        questions[KEYS.name] = lambda: tally(KEYS, history, chosen[KEYS.name])
     if history.has(Kind.PROBE):
         questions["probes"] = lambda: coverage.probes(history)
+    if history.has(Kind.EXCHANGE):
+        questions["resends"] = lambda: figures.resends(history)
     if history.has(Kind.PROBE) or history.has(Kind.EXCHANGE):
         questions[WATERMARKS.name] = lambda: tally(WATERMARKS, history, chosen[WATERMARKS.name])
     return questions
@@ -191,6 +219,7 @@ def _read_tallies(
 
 def _read_coverage(results: CheckResults, sections: Sections, topics: Mapping[int, str]) -> None:
     covered = results.coverage
+    covered.errors = coverage.errors(sections.get("operations", []))
     for row in sections.get("operations", []):
         outcomes = covered.operations.setdefault(F(row["f"]).name.lower(), {})
         name = Type(row["type"]).name.lower()
@@ -200,15 +229,25 @@ def _read_coverage(results: CheckResults, sections: Sections, topics: Mapping[in
         covered.load_records += row["count"] if row["load"] else 0
     covered.probes = sorted(sections.get("probes", []), key=lambda row: (row["api"] or 0, row["node"] or 0))
     for row in sections.get(VALUES.name, []):
-        if row["acknowledged"] and row["topic"] is not None:
-            if row["final_ok"]:
-                covered.finals_complete += 1
-                continue
-            covered.finals_incomplete_count += 1
-            if len(covered.finals_incomplete) < INCOMPLETE_AT_MOST:
-                topic = topics.get(row["topic"], str(row["topic"]))
-                names = ("partition", "final_offset", "final_end")
-                covered.finals_incomplete.append({"topic": topic, **{name: row[name] for name in names}})
+        if row["topic"] is not None:
+            _read_finals(covered, row, topics.get(row["topic"], str(row["topic"])))
+
+
+def _read_finals(covered: Coverage, row: Mapping[str, Any], topic: str) -> None:
+    """How far the final readers of a partition got."""
+    if row["raw_ok"] is False:
+        covered.raws_incomplete_count += 1
+        if len(covered.raws_incomplete) < INCOMPLETE_AT_MOST:
+            covered.raws_incomplete.append(f"{topic}-{row['partition']}")
+    if not row["acknowledged"]:
+        return
+    if row["final_ok"]:
+        covered.finals_complete += 1
+        return
+    covered.finals_incomplete_count += 1
+    if len(covered.finals_incomplete) < INCOMPLETE_AT_MOST:
+        names = ("partition", "final_offset", "final_end")
+        covered.finals_incomplete.append({"topic": topic, **{name: row[name] for name in names}})
 
 
 def _read_findings(

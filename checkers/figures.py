@@ -4,6 +4,12 @@ Per partition of the load: messages sent there and how the sends ended, records 
 their share of all, how far the different ones are from what was acknowledged, the range of offsets and what is missing
 in it. A partition is low when more than a tenth of what was acknowledged did not arrive.
 
+Gaps in the range say nothing where transactions leave markers and aborted records in it, or compaction takes records
+out: they are not counted there. What was aborted on purpose is not expected to arrive.
+
+A rebalance is a moment at which a member of a group was given partitions. A batch that passed the taps again, with the
+same checksum from the same client, was sent again.
+
 A stall is a stretch of at least STALL_NS in which a consumer of the load polled and was handed nothing. Polls are cut
 into buckets of one second, the first and last useful poll of each bucket are all that is needed: no gap inside a bucket
 is long enough. The wait at a consumer's end counts when something that was acknowledged had not been read.
@@ -11,12 +17,12 @@ is long enough. The wait at a consumer's end counts when something that was ackn
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from checkers.frame import LOAD_ROLE, History
-from harness.history import F, Type
+from harness.history import F, Kind, Type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,6 +32,7 @@ BUCKET_NS = 1_000_000_000
 IMBALANCE = 0.10
 PARTITIONS_AT_MOST = 50  # beyond that the table is left out
 STALLS_AT_MOST = 50
+PRODUCE = 0  # Kafka's number of the request
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class PartitionRow:
     share: float
     first_offset: int | None
     last_offset: int | None
-    gaps: int
+    gaps: int | None  # None where they would say nothing
 
     @property
     def deviation(self) -> int:
@@ -82,6 +89,14 @@ class Figures:
     table: list[PartitionRow] = field(default_factory=list)
     stalls: list[Stall] = field(default_factory=list)
     stalls_count: int = 0
+    aborted: int = 0  # of the failed ones, those whose transaction was aborted
+    made: int = 0  # acknowledged messages that were made from others
+    commits: int = 0  # of offsets of groups
+    rebalances: int = 0
+    transactions: dict[str, int] = field(default_factory=dict)  # committed, aborted, unknown
+    transactions_s: float = 0.0
+    topics: dict[str, int] = field(default_factory=dict)  # created, deleted, grown
+    resends: int = 0
 
     @property
     def produce_rate(self) -> float | None:
@@ -95,8 +110,13 @@ class Figures:
 
     @property
     def success_rate(self) -> float | None:
-        """Share of the messages sent that the load's consumers read."""
-        return self.distinct / self.sent if self.sent else None
+        """Share of the messages that were sent and not aborted that the load's consumers read."""
+        return self.distinct / (self.sent - self.aborted) if self.sent > self.aborted else None
+
+    @property
+    def transaction_rate(self) -> float | None:
+        """Committed transactions per second."""
+        return self.transactions.get("committed", 0) / self.transactions_s if self.transactions_s > 0 else None
 
     @property
     def imbalance(self) -> int:
@@ -139,15 +159,38 @@ def silences(history: History) -> DataFrame:
     return between.unionByName(at_end.distinct()).where(f"try_subtract(until, since) >= {STALL_NS}")
 
 
-def figures(sections: Mapping[str, list[dict[str, Any]]], topics: Mapping[int, str]) -> Figures:
+def rebalances(history: History) -> DataFrame:
+    """How often members of groups were given partitions."""
+    from pyspark.sql import functions as sql
+
+    given = history.completions.where(f"f = {F.ASSIGN:d} and member is not null and type = {Type.OK:d}")
+    return given.agg(sql.count_distinct("member", "invoked").alias("count"))
+
+
+def resends(history: History) -> DataFrame:
+    """How many batches passed the taps that had passed them before."""
+    from pyspark.sql import functions as sql
+
+    batches = history.kind(Kind.EXCHANGE).where(f"api = {PRODUCE} and crc is not null")
+    same = ("client", "topic", "partition", "producer_id", "producer_epoch", "sequence", "crc")
+    counted = batches.groupBy(*same).agg(sql.count("*").alias("times"))
+    return counted.agg(sql.expr("coalesce(sum(times - 1), 0) as count"))
+
+
+def figures(
+    sections: Mapping[str, list[dict[str, Any]]], topics: Mapping[int, str], compacted: Collection[int] = ()
+) -> Figures:
     """From what the job collected."""
     value_rows = [row for row in sections.get("values", []) if row.get("topic") is not None]
     result = Figures(partitions=len(value_rows))
-    for name in ("sent", "acknowledged", "failed", "info", "read", "distinct"):
+    for name in ("sent", "acknowledged", "failed", "info", "read", "distinct", "aborted"):
         setattr(result, name, sum(row.get(name) or 0 for row in value_rows))
+    for name in ("rebalances", "resends"):
+        setattr(result, name, sum(row["count"] for row in sections.get(name, [])))
     _durations(result, sections)
+    _deeds(result, sections.get("operations", []))
     if len(value_rows) <= PARTITIONS_AT_MOST:
-        result.table = _table(result, value_rows, sections.get("offsets", []), topics)
+        result.table = _table(result, value_rows, sections.get("offsets", []), topics, compacted)
     stalls = [
         Stall(row["process"], row["since"], row["until"] - row["since"], row["at_end"])
         for row in sections.get("silences", [])
@@ -169,8 +212,29 @@ def _durations(result: Figures, sections: Mapping[str, list[dict[str, Any]]]) ->
         result.consume_s = max(0, max(arrived) - min(began)) / 1e9
 
 
+def _deeds(result: Figures, rows: list[dict[str, Any]]) -> None:
+    """What was done beside sending and reading."""
+
+    def count(f: F, type_: Type) -> int:
+        return sum(row["count"] for row in rows if (row["f"], row["type"]) == (f, type_))
+
+    ended = {"committed": Type.OK, "aborted": Type.FAIL, "unknown": Type.INFO}
+    result.transactions = {name: found for name, type_ in ended.items() if (found := count(F.TXN, type_))}
+    lasted = [(row["first_ns"], row["last_ns"]) for row in rows if row["f"] == F.TXN and row["type"] != Type.INFO]
+    if lasted:
+        result.transactions_s = (max(last for _, last in lasted) - min(first for first, _ in lasted)) / 1e9
+    result.commits = count(F.COMMIT, Type.OK)
+    result.made = sum(row["made"] for row in rows if (row["f"], row["type"]) == (F.SEND, Type.OK))
+    changed = {"created": F.CREATE, "deleted": F.DELETE, "grown": F.GROW}
+    result.topics = {name: found for name, f in changed.items() if (found := count(f, Type.OK))}
+
+
 def _table(
-    result: Figures, value_rows: list[dict[str, Any]], offset_rows: list[dict[str, Any]], topics: Mapping[int, str]
+    result: Figures,
+    value_rows: list[dict[str, Any]],
+    offset_rows: list[dict[str, Any]],
+    topics: Mapping[int, str],
+    compacted: Collection[int],
 ) -> list[PartitionRow]:
     ranges = {(row["topic"], row["partition"]): row for row in offset_rows}
     table = []
@@ -178,12 +242,19 @@ def _table(
         extent = ranges.get((row["topic"], row["partition"]), {})
         first, last = extent.get("first_offset"), extent.get("last_offset")
         gaps = 0 if first is None or last is None else last - first + 1 - extent["offsets_read"]
+        explained = row.get("transactional") or row["topic"] in compacted
         counts = {name: row.get(name) or 0 for name in ("sent", "acknowledged", "failed", "info", "read", "distinct")}
         share = counts["read"] / result.read if result.read else 0.0
         topic = topics.get(row["topic"], str(row["topic"]))
         table.append(
             PartitionRow(
-                topic, row["partition"], **counts, share=share, first_offset=first, last_offset=last, gaps=gaps
+                topic,
+                row["partition"],
+                **counts,
+                share=share,
+                first_offset=first,
+                last_offset=last,
+                gaps=None if explained else gaps,
             )
         )
     return table

@@ -16,11 +16,12 @@ collected, and nothing needs the events of one partition in one task.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
+from checkers.deletions import Deletions
 from harness.history import COLUMNS, ID_BITS, INT8, INT16, INT32, INT64, KINDS, TEXT, F, Kind
 from harness.spark_jvm import Size
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from harness.seal import Sealed
 
 LOAD_ROLE = "consumer"
+FRESH_ROLES = ("final", "raw")  # readers that begin when all is over
 _GLOB = re.compile(r"([\[\]{}*?\\])")  # Hadoop takes these in a path for a pattern
 PLACE = ("topic", "partition")
 _SQL_TYPES = {INT64: "bigint", INT32: "int", INT16: "smallint", INT8: "tinyint", TEXT: "string"}
@@ -91,6 +93,9 @@ class History:
     spark: SparkSession
     sealed: Sealed
     chunk_rows: int = 1_000_000  # of the two-level scans
+    deletions: Deletions = field(default_factory=Deletions)
+    compacted: frozenset[int] = frozenset()  # topics that keep the last record of each key, and need keep no other
+    foreign: bool = False  # not of our workers: the upper bits of a value say nothing
 
     @property
     def small(self) -> bool:
@@ -139,10 +144,19 @@ class History:
         """Rows of one key in one task: for an aggregate with so many groups that summing up early is only work."""
         return rows if self.small else rows.repartition(*keys)
 
-    def by_role(self, role: str) -> str:
+    def by_role(self, *roles: str) -> str:
         """A condition on `process`."""
-        numbers = [str(n) for n, about in sorted(self.sealed.processes.items()) if about.get("role") == role]
-        return f"process in ({', '.join(numbers)})" if numbers else "false"
+        return self.by_about("role", roles)
+
+    def by_about(self, what: str, values: Collection[object], process: str = "process") -> str:
+        """A condition on a process, by what the manifest says of it."""
+        numbers = [str(n) for n, about in sorted(self.sealed.processes.items()) if about.get(what) in values]
+        return f"{process} in ({', '.join(numbers)})" if numbers else "false"
+
+    @property
+    def sees_aborted(self) -> str:
+        """A condition on `process`: it also reads what was not committed."""
+        return self.by_about("isolation", ["read_uncommitted"])
 
 
 def tally(family: Family, history: History, rules: Iterable[Rule]) -> DataFrame:
@@ -189,6 +203,12 @@ def _as_finding(rule: Rule) -> str:
 def process_of(identifier: str) -> str:
     """The process in the upper bits of an event, an operation or a value."""
     return f"cast(shiftright({identifier}, {ID_BITS}) as int)"
+
+
+def first_of(wanted: str, which: str, column: str) -> str:
+    """SQL: the event or time at which the lowest or highest of a column was there first."""
+    function, since = ("min_by", "time") if which == "lowest" else ("max_by", "-time")
+    return f"{function}({wanted}, if({column} is null, null, struct({column}, {since}, event)))"
 
 
 def together(frames: Sequence[DataFrame]) -> DataFrame:

@@ -80,7 +80,10 @@ class CheckResults:
             "consume_rate": self.figures.consume_rate,
             "success_rate": self.figures.success_rate,
             "imbalance": self.figures.imbalance,
+            "transaction_rate": self.figures.transaction_rate,
         }
+        plain["errors"] = plain["coverage"].pop("errors")
+        plain["unclassified"] = self.coverage.unclassified
         for row, line in zip(plain["figures"]["table"], self.figures.table, strict=True):
             row |= {"deviation": line.deviation, "low": line.low}
         return plain

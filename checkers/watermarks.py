@@ -30,6 +30,10 @@ epoch unknown    no metadata answer told an epoch of the partition
 
 and `same node` or `across nodes`, by the answer that had shown more. Answers of one partition, node and set of tags are
 one finding, with the first moment, the widest fall and the number of answers.
+
+A topic that the workload deletes begins again, and so do its leader epochs. Answers of one of its lives (an era of
+`checkers.deletions`) are compared with each other alone; so are those that may belong to two, and what is found among
+these is tagged `deleted topic`.
 """
 
 from __future__ import annotations
@@ -37,7 +41,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from checkers.frame import FINDING, Family, History, Rule, together
+from checkers.deletions import UNSURE
+from checkers.frame import FINDING, PLACE, Family, History, Rule, together
 from harness.history import Kind, Type, View
 
 if TYPE_CHECKING:
@@ -48,7 +53,7 @@ FETCH, LIST_OFFSETS, METADATA = 1, 2, 3
 
 FETCH_OF_FOLLOWERS = 11  # the first version that they answer
 
-_MARK = ("api", "topic", "partition")
+_MARK = ("api", "topic", "partition", "life")
 _COMPARED = (*_MARK, "scope")  # answers that may be compared with each other
 _EVERYWHERE = -(1 << 40)  # the scope of answers of all nodes; others have their node as their scope
 _REGRESSIONS = {FETCH: "watermark-regression", LIST_OFFSETS: "end-offset-regression"}
@@ -66,19 +71,21 @@ def answers(history: History) -> DataFrame:
 
 def _answers(history: History) -> DataFrame:
     """Answers that show a mark."""
-    frames = [_marks(history.probes, f"{_EVERYWHERE}L", "event")]
+    life = history.deletions.era("invoked", "time")
+    frames = [_marks(history.probes, f"{_EVERYWHERE}L", "event", life)]
     if history.has(Kind.EXCHANGE):
         led = f"api = {FETCH} and api_version < {FETCH_OF_FOLLOWERS} and leader_epoch is not null"
         scope = f"if({led}, {_EVERYWHERE}L, coalesce(node, -1))"
         # a Fetch has a row for each batch: its number makes one answer of them
-        frames.append(_marks(_exchanges(history), scope, "coalesce(op, event)"))
+        frames.append(_marks(_exchanges(history), scope, "coalesce(op, event)", life))
     return together(frames)
 
 
-def _marks(rows: DataFrame, scope: str, answer: str) -> DataFrame:
+def _marks(rows: DataFrame, scope: str, answer: str, life: str) -> DataFrame:
     return rows.where(f"error = 0 and (api = {FETCH} or (api = {LIST_OFFSETS} and view = {View.LATEST:d}))").selectExpr(
-        *_MARK, f"cast({scope} as bigint) as scope", f"{answer} as answer", "node", "invoked", "time", "event",
-        f"if(api = {FETCH}, high_watermark, offset) as shown", "if(leader_epoch >= 0, leader_epoch, null) as told",
+        "api", *PLACE, f"{life} as life", f"cast({scope} as bigint) as scope", f"{answer} as answer", "node",
+        "invoked", "time", "event", f"if(api = {FETCH}, high_watermark, offset) as shown",
+        "if(leader_epoch >= 0, leader_epoch, null) as told",
     ).where("shown is not null")  # fmt: skip
 
 
@@ -136,7 +143,8 @@ def _find(history: History, rules: Sequence[Rule]) -> DataFrame:
         "nodes": "array_distinct(array(pair.higher.node, node))",
         "time": "first",
         "events": "array(pair.higher.event, pair.event)",
-        "tags": "array(change, if(same_node, 'same node', 'across nodes'))",
+        "tags": "array_compact(array(change, if(same_node, 'same node', 'across nodes'),"
+        f" if(life = {UNSURE}, 'deleted topic', null)))",
         "severity": "try_subtract(pair.higher.shown, pair.shown)",
         "detail": "format_string('node %d showed %d at %.3f s (leader epoch %s), then node %d showed %d at %.3f s"
         " (leader epoch %s), and so in %d answers', pair.higher.node, pair.higher.shown,"
@@ -154,7 +162,7 @@ def _fallen(history: History) -> DataFrame:
 
     near = f"e.seen between try_subtract(invoked, {SETTLING_NS}) and try_add(time, {SETTLING_NS})"
     rises = "slice(epochs, 2, size(epochs))"
-    told = _answers(history).join(sql.broadcast(_epochs(history)), ["topic", "partition"], "left")
+    told = _answers(history).join(sql.broadcast(_epochs(history)), [*PLACE, "life"], "left")
     with_era = told.selectExpr(
         "*", "coalesce(told, array_max(filter(epochs, e -> e.seen <= invoked)).leader_epoch) as epoch",
         f"coalesce(told, -1 - coalesce(size(filter({rises}, e -> e.seen <= invoked)), 0)) as era",
@@ -187,17 +195,17 @@ def _fallen(history: History) -> DataFrame:
 
 
 def _epochs(history: History) -> DataFrame:
-    """Per partition its leader epochs in rising order, each with the moment at which it was shown first."""
+    """Per partition and life its leader epochs in rising order, each with the moment at which it was shown first."""
     from pyspark.sql import functions as sql
 
     frames = [history.probes, *([_exchanges(history)] if history.has(Kind.EXCHANGE) else [])]
     shown = f"api = {METADATA} and error = 0 and leader_epoch >= 0"
-    columns = ("topic", "partition", "leader_epoch", "time")
+    columns = (*PLACE, f"{history.deletions.era('invoked', 'time')} as life", "leader_epoch", "time")
     return (
-        together([frame.where(shown).select(*columns) for frame in frames])
-        .groupBy("topic", "partition", "leader_epoch")
+        together([frame.where(shown).selectExpr(*columns) for frame in frames])
+        .groupBy(*PLACE, "life", "leader_epoch")
         .agg(sql.min("time").alias("seen"))
-        .groupBy("topic", "partition")
+        .groupBy(*PLACE, "life")
         .agg(sql.expr("array_sort(collect_list(struct(leader_epoch, seen)))").alias("epochs"))
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import harness
-from checkers.engine import check
+from checkers.engine import Setting, check
 from checkers.results import CheckResults
 from harness.errors import Exit
 from harness.guard import Guard
@@ -86,6 +86,11 @@ def check_again(runs: Sequence[Run], view: View) -> list[Checked]:
         guard.release()
 
 
+def open_run(run: Run) -> Sealed:
+    """The history of a run, with a word for each process that left none."""
+    return _without_the_missing(_open(run), _facts(run))
+
+
 def _open(run: Run) -> Sealed:
     return open_history(run.path, _killed(_facts(run)))
 
@@ -104,8 +109,13 @@ def _checked(run: Run, sealed: Sealed, session: Session, view: View) -> Checked:
     view.step(f"{sealed.events:,} events of {run.path.parent.name}/{run.path.name}")
     facts = _facts(run)
     known = facts_of(facts)
-    blocking = {fault.name for fault in known.faults if fault.blocks}
-    results = check(session.get(), _without_the_missing(sealed, facts), acks=known.acks, blocking=blocking)
+    setting = Setting(
+        acks=known.acks,
+        blocking={fault.name for fault in known.faults if fault.blocks},
+        compacted=facts.get("compacted") or (),
+        foreign=known.imported,
+    )
+    results = check(session.get(), _without_the_missing(sealed, facts), setting)
     checked = Checked(run, facts, results, decide(results, known))
     run.write_results(checked.as_json())
     return checked
@@ -132,7 +142,8 @@ def facts_of(facts: dict[str, Any]) -> RunFacts:
     planned = [slot.get("fault", "") for slot in facts.get("schedule") or []]
     return RunFacts(
         known=bool(settings),
-        traffic_only=facts.get("kind") == "tap",
+        traffic_only=facts.get("kind") == "tap" or bool(facts.get("traffic_only")),
+        imported=facts.get("kind") == "import",
         acks=str(settings.get("acks", "all")),
         idempotence=bool(facts.get("idempotent", settings.get("idempotence"))),
         retries=settings.get("retries"),
@@ -141,7 +152,7 @@ def facts_of(facts: dict[str, Any]) -> RunFacts:
         faults=tuple(_planned(planned)),
         probes=bool(settings.get("probes")) and not facts.get("no_probes"),
         reads_beside_sends=settings.get("consume") != "after" or not planned,
-        reads_everything=bool(facts.get("ends_by_itself")),
+        reads_everything=bool(facts.get("ends_by_itself")) and not facts.get("compacted"),
         interrupted=bool(facts.get("interrupted")),
         garbled=int(tap.get("not_understood", 0)) - int(tap.get("unknown_apis", 0)),
         refused=int(tap.get("refused", 0)),

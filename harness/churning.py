@@ -1,21 +1,23 @@
 """Consumers that crash and stand still as a part of the load, the way members of real groups do.
 
 Nothing of it is a fault: no run has to prove that it bit, and `tidegauge run` without a nemesis does it as well. Who it
-is and what happens to them follows from a seed; when, from the clock of the load.
+is and what happens to them follows from a seed; when, from the clock of the load. Whoever a fault has stopped is
+left to it.
 """
 
 from __future__ import annotations
 
 import random
 
-from harness.victims import Victims
+from nemesis.base import Clients
+from nemesis.client import is_stopped
 from workloads.base import CONSUMER, Churn
 
 
 class Churning:
     """Does what a workload asks for, one consumer at a time, and never to the last one that works."""
 
-    def __init__(self, churn: Churn | None, clients: Victims, seed: int) -> None:
+    def __init__(self, churn: Churn | None, clients: Clients, seed: int) -> None:
         self._churn = churn
         self._clients = clients
         self._random = random.Random(seed)  # noqa: S311 - chances, not secrets
@@ -48,9 +50,9 @@ class Churning:
         working = sorted(
             client.process
             for client in self._clients.running()
-            if client.role == CONSUMER and client.done and client.process not in self._paused
+            if client.role == CONSUMER and client.done and not is_stopped(client.pid)
         )
-        if not kinds or len(working) < 2:  # noqa: PLR2004 - somebody has to go on
+        if not kinds or len(working) < 2:  # somebody has to go on
             return
         kind, process = self._random.choice(kinds), self._random.choice(working)
         if kind == "pause":

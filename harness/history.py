@@ -214,7 +214,9 @@ COLUMNS: dict[str, Column] = {
         " transactional id",
     ),
     "detail": Column(
-        TEXT, "an error's text, a member's id, a fault's proof, a log line; of an exchange: the transaction, group or address it names"
+        TEXT,
+        "an error's text, a member's id, a fault's proof, a log line; of an exchange: the transaction, group or address"
+        " it names",
     ),
 }
 

@@ -85,7 +85,8 @@ class Load:
         self._next_process = FIRST_WORKER
         self._roles: dict[int, Role] = {}
         self.clients = Victims(self.fleet, lambda killed: Run(self.run_dir).update(killed_on_purpose=killed))
-        self._churning = Churning(self._workload.churn(settings), self.clients, derived_seed(self.scenario.seed, "churn"))
+        churn, chances = self._workload.churn(settings), derived_seed(self.scenario.seed, "churn")
+        self._churning = Churning(churn, self.clients, chances)
         self._leaders = ""
         self._last_look: tuple[int, list[str]] | None = None
         self.was_cut_short = False
@@ -182,8 +183,8 @@ class Load:
                 if share:
                     self._start(Role(role, number, len(targets)), share)
         asked = stop.asked
-        while not all(self.fleet.over(role) for role in roles) and time.monotonic() < deadline_s and stop.asked == asked:
-            if self._nobody_gets_through:
+        while time.monotonic() < deadline_s and stop.asked == asked and not self._nobody_gets_through:
+            if all(self.fleet.over(role) for role in roles):
                 break
             self._look_after(view)
             view.detail(f"{self.fleet.totals(FINAL)['read']:,} read")

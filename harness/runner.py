@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +35,7 @@ from harness.replay import Replay
 from harness.scenario import Scenario, derived_seed, to_toml
 from harness.seal import seal
 from harness.security import SecuritySpec
-from harness.sources import last_acknowledged, segment_path, topics_of
+from harness.sources import deleted_topics, last_acknowledged, segment_path, topics_of
 from harness.spark import Session
 from harness.stop import Stop
 from harness.store import SCENARIO_FILE, Run, create, without_secrets
@@ -97,7 +97,13 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
 
 def plan_of(scenario: Scenario, cluster: Cluster, replay: Replay | None = None) -> list[Slot]:
     """Which fault comes when; an error for what this cluster, which is not up yet, cannot have."""
-    stages = find_workload(scenario.workload).stages(scenario.settings, len(scenario.nemesis))
+    workload = find_workload(scenario.workload)
+    if workload.tap_rules(scenario.settings) and not scenario.tap.on:
+        raise UsageError(
+            f"what '{scenario.workload}' does to its clients happens at the taps, and there are none",
+            "leave --no-tap out, or choose another workload",
+        )
+    stages = workload.stages(scenario.settings, len(scenario.nemesis))
     endless = not all(role.finite for stage in stages for role in stage)
     if replay:
         plan = replay.within(scenario.time)
@@ -288,8 +294,9 @@ class _Runner:
             self.recorder.topic(topic.number, topic.full_name(self.prefix))
         self.view.step(f"creating {len(topics)} topic{'s' if len(topics) != 1 else ''}")
         create_topics(self.cluster.nodes, self.cluster.security, topics, self.prefix)
-        compacted = [topic.full_name(self.prefix) for topic in topics if topic.config.get("cleanup.policy") == "compact"]
-        self.store.update(cluster=self.cluster.describe().as_json(), compacted=compacted)
+        compacted = [topic for topic in topics if topic.config.get("cleanup.policy") == "compact"]
+        names = [topic.full_name(self.prefix) for topic in compacted]
+        self.store.update(cluster=self.cluster.describe().as_json(), compacted=names)
 
     def _describe_machine(self) -> None:
         self.store.update(machine=facts.machine())
@@ -333,8 +340,8 @@ class _Runner:
         with self._phase("final", FINAL_LIMIT_S):
             acknowledged = last_acknowledged(self.store.path)
             names = topics_of(self.store.path)
-            places = sorted(set(acknowledged) | {(t.number, p) for t in self.load.topics for p in range(t.partitions)})
-            anew = _begun_again(conductor.outcomes)
+            places = sorted(set(acknowledged) | self._partitions_at_the_end(names))
+            anew = _begun_again(conductor.outcomes) | deleted_topics(self.store.path)
             known = {place: end for place, end in acknowledged.items() if not {None, names[place[0]]} & anew}
             targets = [
                 FinalTarget(topic=topic, name=names[topic], partition=p, last_acked=known.get((topic, p), -1))
@@ -342,6 +349,13 @@ class _Runner:
             ]
             shares = [targets[number::FINAL_READERS] for number in range(FINAL_READERS)]
             self.load.read_to_the_end(shares, FINAL_LIMIT_S, self.stop, self.view)
+
+    def _partitions_at_the_end(self, names: Mapping[int, str]) -> set[tuple[int, int]]:
+        """Those that the load began with, and all that its topics have now: some may have grown."""
+        found = {(topic.number, at) for topic in self.load.topics for at in range(topic.partitions)}
+        numbers = {name: number for number, name in names.items()}
+        seen = observe(self.cluster.nodes, list(numbers), self.cluster.security)
+        return found | {(numbers[name], partition) for name, partition in seen.partitions}
 
     def _note_what_no_event_says(self, fleet: Fleet) -> None:
         """What else the verdict has to know; from here on the run can be checked again."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,9 +68,6 @@ def open_history(run: Path, killed: Collection[int] = ()) -> Sealed:
 
 def seal(run: Path, killed: Collection[int] = ()) -> None:
     """Turn the segments into Parquet; the ends of processes that were killed on purpose are not missed."""
-    unfinished = run / f"{HISTORY}.new"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
     segments, damage = segments_of(run / SEGMENTS)
     for segment in segments:
         if segment.ends_early and int(segment.path.stem) in killed:
@@ -80,32 +77,51 @@ def seal(run: Path, killed: Collection[int] = ()) -> None:
     numbers = topic_numbers(segments)
     sources = [Source(segment, texts, numbers) for segment in segments if segment.process is not None]
     open_ops = _open_operations(sources)
-    files = []
-    for kind in Kind:
-        streams = [source.blocks(kind) for source in sources]
-        if kind is Kind.COMPLETE and len(open_ops):
-            streams.append(iter([open_ops]))
-        files += _write(unfinished, kind, _merged(streams), pa.array(list(texts), pa.string()))
+    streams = {kind: [source.blocks(kind) for source in sources] for kind in Kind}
+    if len(open_ops):
+        streams[Kind.COMPLETE].append(iter([open_ops]))
+    write_history(
+        run,
+        streams,
+        texts,
+        {
+            "processes": {str(s.segment.process): s.segment.about for s in sources},
+            "topics": {str(number): name for name, number in numbers.items()},
+            "damage": [*damage, *(sentence for segment in segments for sentence in segment.damage)],
+            "damaged_processes": sorted({process for segment in segments if (process := _owner(segment)) is not None}),
+            "has_holes": holes,
+        },
+    )
+    for segment in segments:
+        if not segment.damage:
+            segment.path.unlink()
+    if not any((run / SEGMENTS).iterdir()):
+        (run / SEGMENTS).rmdir()
+
+
+def write_history(
+    run: Path, streams: Mapping[Kind, list[Iterator[Rows]]], texts: Collection[str], about: Mapping[str, Any]
+) -> None:
+    """Merge streams of blocks, each in the order of time, into the files of a history, whole or not at all.
+
+    Rows name texts by their number among `texts`; `about` is what the manifest says beside the files.
+    """
+    unfinished = run / f"{HISTORY}.new"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    strings = pa.array(list(texts), pa.string())
+    files = [file for kind in Kind for file in _write(unfinished, kind, _merged(streams[kind]), strings)]
     times = [time for file in files for time in (file["first_time_ns"], file["last_time_ns"]) if time is not None]
     manifest = {
         "schema_version": SCHEMA_VERSION,
         "files": files,
-        "processes": {str(s.segment.process): s.segment.about for s in sources},
-        "topics": {str(number): name for name, number in numbers.items()},
-        "damage": [*damage, *(sentence for segment in segments for sentence in segment.damage)],
-        "damaged_processes": sorted({process for segment in segments if (process := _owner(segment)) is not None}),
-        "has_holes": holes,
+        **about,
         "first_time_ns": min(times, default=0),
         "last_time_ns": max(times, default=0),
     }
     (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=1))
     shutil.rmtree(run / HISTORY, ignore_errors=True)
     unfinished.rename(run / HISTORY)
-    for segment in segments:
-        if not segment.damage:
-            segment.path.unlink()
-    if not any((run / SEGMENTS).iterdir()):
-        (run / SEGMENTS).rmdir()
 
 
 def _owner(segment: Segment) -> int | None:

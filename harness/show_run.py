@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from checkers.coverage import FaultCoverage, Span
+from checkers.coverage import Coverage, FaultCoverage, Span
 from checkers.figures import Figures
 from harness.checking import Checked
 from harness.errors import Exit
@@ -25,6 +25,7 @@ REASONS_SHOWN = 5
 SEEN_SHOWN = 4
 FAULTS_SHOWN = 3
 STALLS_SHOWN = 2
+ERRORS_SHOWN = 3
 NS = 1_000_000_000
 COLOURS = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
 _GRAVEST = (Exit.HARNESS_ERROR, Exit.INVALID, Exit.UNKNOWN, Exit.VALID)
@@ -66,7 +67,8 @@ Line = tuple[str | tuple[str, str], ...]
 def screen(checked: Checked) -> list[Line]:
     """A verdict in at most 25 lines."""
     verdict, figures = checked.verdict, checked.results.figures
-    ours = checked.facts.get("kind") != "tap"  # not somebody's clients at taps, of whose operations nobody knows
+    # not somebody's clients at taps, of whose operations nobody knows
+    ours = checked.facts.get("kind") != "tap" and not checked.facts.get("traffic_only")
     lines: list[Line] = [*_table(figures), *_figures(figures)] if ours else []
     word = (f"  {verdict.outcome.upper():<10}", COLOURS[verdict.outcome])
     first, *others = _reasons(checked)
@@ -82,7 +84,7 @@ def screen(checked: Checked) -> list[Line]:
     if expected and expected != verdict.outcome:
         lines.append((f"  {'expected':<10}{expected}",))
     lines.append((f"  {'run':<10}{checked.run.path}",))
-    if verdict.outcome != "valid" and ours:
+    if verdict.outcome != "valid" and ours and checked.facts.get("kind") != "import":
         how = f"--replay {checked.run.path}" if checked.facts.get("schedule") else checked.run.path / "scenario.toml"
         lines.append((f"  {'repeat':<10}tidegauge run {how}",))
     return lines[: LINES_AT_MOST - 1] + lines[-1:] if len(lines) > LINES_AT_MOST else lines
@@ -98,7 +100,7 @@ def _table(figures: Figures) -> list[Line]:
         offsets = "none" if row.first_offset is None else f"{row.first_offset}-{row.last_offset}"
         text = (
             f"  {row.partition:<12}{row.sent:>9,}{row.acknowledged:>9,}{row.read:>9,}{100 * row.share:>7.1f} %"
-            f"{row.deviation:>+11,}{row.gaps:>7,}   {offsets}"
+            f"{row.deviation:>+11,}{'-' if row.gaps is None else f'{row.gaps:,}':>7}   {offsets}"
         )
         lines.append((text, (" LOW", "yellow") if row.low else ""))
     if len(figures.table) > PARTITIONS_SHOWN:
@@ -107,11 +109,12 @@ def _table(figures: Figures) -> list[Line]:
 
 
 def _figures(figures: Figures) -> list[Line]:
-    arrived = f"{figures.distinct:,} of {figures.sent:,} messages arrived"
+    arrived = f"{figures.distinct:,} of {figures.sent - figures.aborted:,} messages arrived"
     share = f" ({100 * figures.success_rate:.1f} %)" if figures.success_rate is not None else ""
     rates = f"; produced at {_rate(figures.produce_rate)}, consumed at {_rate(figures.consume_rate)}"
     balance = f"; imbalance {figures.imbalance:,}" if _table(figures) else ""
     lines: list[Line] = [(f"  {arrived}{share}{rates}{balance}",)]
+    lines += [(f"  {'; '.join(deeds)}",)] if (deeds := _deeds(figures)) else []
     for stall in figures.stalls[:STALLS_SHOWN]:
         end = ", and then it gave up" if stall.at_end else ""
         lines.append(
@@ -120,6 +123,23 @@ def _figures(figures: Figures) -> list[Line]:
     if figures.stalls_count > STALLS_SHOWN:
         lines.append((f"  and {figures.stalls_count - STALLS_SHOWN} stalls more",))
     return lines
+
+
+def _deeds(figures: Figures) -> list[str]:
+    """What was done beside sending and reading, in a few words each."""
+    deeds = []
+    if figures.transactions:
+        ends = ", ".join(f"{count:,} {name}" for name, count in figures.transactions.items())
+        deeds.append(f"transactions {ends}, {_rate(figures.transaction_rate)}")
+    if figures.topics:
+        deeds.append("topics " + ", ".join(f"{count:,} {name}" for name, count in figures.topics.items()))
+    counts = {
+        "messages made from others": figures.made,
+        "rebalances": figures.rebalances,
+        "offsets committed": figures.commits,
+        "batches sent again": figures.resends,
+    }
+    return deeds + [f"{count:,} {name}" for name, count in counts.items() if count]
 
 
 def _rate(rate: float | None) -> str:
@@ -164,7 +184,17 @@ def _covered(checked: Checked, *, ours: bool) -> list[str]:
     if len(covered.faults) > FAULTS_SHOWN:
         bit = sum(each.fault.bit for each in covered.faults)
         lines.append(f"{len(covered.faults)} faults in all, {bit} bit")
-    return lines + _not_looked_at(checked)
+    return lines + _not_in_the_table(covered) + _not_looked_at(checked)
+
+
+def _not_in_the_table(covered: Coverage) -> list[str]:
+    """Errors of which nobody has said what they mean."""
+    if not covered.unclassified:
+        return []
+    names = list(dict.fromkeys(f"{row['f']}: {row['name']}" for row in covered.errors if not row["classified"]))
+    more = ", …" if len(names) > ERRORS_SHOWN else ""
+    named = ", ".join(names[:ERRORS_SHOWN])
+    return [f"{covered.unclassified:,} errors that the table does not know ({named}{more}): counted as info"]
 
 
 def _not_looked_at(checked: Checked) -> list[str]:

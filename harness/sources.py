@@ -46,6 +46,23 @@ def last_acknowledged(run: Path) -> dict[tuple[int, int], int]:
     return highest
 
 
+def deleted_topics(run: Path) -> set[str]:
+    """The names of the topics that workers deleted, or may have; while the history is still in segments."""
+    asked: dict[int, int] = {}
+    refused: set[int] = set()
+    segments, _ = segments_of(run / SEGMENTS)
+    numbers = topic_numbers(segments)
+    for segment in segments:
+        source = Source(segment, {}, numbers)
+        for rows in source.blocks(Kind.INVOKE):
+            deletions = rows[rows["f"] == F.DELETE]
+            asked |= dict(zip(deletions["op"].tolist(), deletions["topic"].tolist(), strict=True))
+        for rows in source.blocks(Kind.COMPLETE):
+            refused |= set(rows["op"][(rows["f"] == F.DELETE) & (rows["type"] == Type.FAIL)].tolist())
+    names = {number: name for name, number in numbers.items()}
+    return {names[topic] for op, topic in asked.items() if op not in refused}
+
+
 def topics_of(run: Path) -> dict[int, str]:
     """The names of the topics that were used, while the history is still in segments."""
     return {number: name for name, number in topic_numbers(segments_of(run / SEGMENTS)[0]).items()}

@@ -39,6 +39,7 @@ BY_DELETION = BY_LEADER_CHANGE | REGRESSIONS | {"aborted-read", "duplicate", "fa
 BY_TWO_EVENTS = frozenset({"inconsistent-offset", "shared-offset"})
 OF_A_WRITE = frozenset({"lost-write", "lost-tail", "false-ack"})  # its time is that of the acknowledgement
 DUPLICATES_REQUESTS = "duplicate-requests"
+OF_PRODUCERS = frozenset({"plain", "idempotent", "transactional"})  # tags of a duplicate
 UNCLEAN_ELECTION = "unclean election"  # what the evidence of a fault says when it brought one about
 REASONS_AT_MOST = 20
 
@@ -61,7 +62,8 @@ class RunFacts:
     acks: str = "all"
     known: bool = True  # False: nobody knows how the run was set up
     traffic_only: bool = False  # somebody's clients at taps: no operations of ours, nothing but exchanges
-    idempotence: bool = False
+    imported: bool = False  # the history of clients that are not ours
+    idempotence: bool = False  # of producers of which the history does not say it
     retries: int | None = None  # None: as often as the client likes
     client: str = "kafka-python"
     unclean_election: bool = False
@@ -176,6 +178,8 @@ def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
     name = finding.anomaly
     if name in BY_ABSENCE and (unproven := _unproven(finding, results)):
         return Mark("unproven", unproven)
+    if name in BY_DELETION and "deleted topic" in finding.tags:
+        return Mark("allowed", "the workload deleted the topic")
     if name in BY_DELETION and _deleted(finding, results, facts):
         return Mark("allowed", "a fault deleted the topic")
     within_an_epoch = name in REGRESSIONS and "one epoch" in finding.tags  # illegal however it was set up
@@ -257,12 +261,14 @@ def _perhaps_unclean(finding: Finding, results: CheckResults, facts: RunFacts) -
 
 
 def _judge_duplicate(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
+    """By its producer where the history knows it, else by how the run was set up."""
     planned = {fault.name for fault in facts.faults}
-    if not facts.idempotence and _came(finding, results, planned & {DUPLICATES_REQUESTS}):
+    numbered = facts.idempotence if OF_PRODUCERS.isdisjoint(finding.tags) else "plain" not in finding.tags
+    if not numbered and _came(finding, results, planned & {DUPLICATES_REQUESTS}):
         return Mark("allowed", "a fault sends requests twice, and without idempotence both are appended")
-    if not facts.idempotence and facts.retries != 0:
+    if not numbered and facts.retries != 0:
         return Mark("allowed", "without idempotence a client's retry may be appended again")
-    if facts.client == "confluent-kafka" and facts.changes_leaders:
+    if facts.client == "confluent-kafka" and facts.changes_leaders and "transactional" not in finding.tags:
         return Mark("possibly the client", "confluent-kafka may resend across a leader change")
     return Mark("illegal")
 
@@ -335,7 +341,7 @@ def _missing_operations(results: CheckResults, facts: RunFacts) -> Iterator[str]
         yield "no send was acknowledged"
     if not covered.load_records:
         yield "the load's consumers read nothing"
-    yield from _missing_finals(covered)
+    yield from _missing_finals(covered, facts)
     if len(covered.faults) < len(facts.faults) or (facts.faults and not covered.faults):
         names = ", ".join(fault.name for fault in facts.faults)
         yield f"the history holds {len(covered.faults)} of the faults asked for ({names})"
@@ -368,7 +374,10 @@ def _missing_probes(results: CheckResults) -> Iterator[str]:
             yield f"nothing was there to look at for {name}"
 
 
-def _missing_finals(covered: Coverage) -> Iterator[str]:
+def _missing_finals(covered: Coverage, facts: RunFacts) -> Iterator[str]:
+    if facts.imported and F.FINAL.name.lower() not in covered.operations:
+        yield "there is no final read: of what was acknowledged last nobody knows whether it is there"
+        return
     for final in covered.finals_incomplete:
         place = f"{final['topic']}-{final['partition']}"
         if final["final_offset"] is None or final["final_end"] is None:
@@ -378,6 +387,10 @@ def _missing_finals(covered: Coverage) -> Iterator[str]:
     more = covered.finals_incomplete_count - len(covered.finals_incomplete)
     if more:
         yield f"{more:,} more partitions were not read to their end"
+    yield from (f"the raw read of {place} did not get to its end" for place in covered.raws_incomplete)
+    more = covered.raws_incomplete_count - len(covered.raws_incomplete)
+    if more:
+        yield f"the raw reads of {more:,} more partitions did not get to their end"
 
 
 def _missing_around(covered: FaultCoverage, facts: RunFacts) -> Iterator[str]:

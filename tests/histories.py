@@ -3,10 +3,15 @@
 A line is a process, what it does, and how that ended. One line takes the time from 10 s times its number to 5 s later,
 unless it ends with its own, as in `[3..7]`. `1@4` is offset 4 of partition 1, `@4` of partition 0, `1@` no offset.
 
-    p1 send a ─ ok @0              p producers; ok, fail or info; `ok 0@-1` is an acknowledgement without an offset
+    p1 send a ─ ok @0              p producers; ok, fail or info; `ok 0@-1` is an acknowledgement without an offset;
+                                   `txn` at the end makes it part of a transaction
+    i1 send a ─ ok @0              i producers that the manifest calls idempotent, j those that it calls plain
     c1 poll ─ @0:a @1:b            c consumers of the load; `@2:!` corrupt, `@2:?` foreign, `@2:~a` misrouted
+    u1 poll ─ @0:a @1:b            u consumers of the load that read with read_uncommitted
     r1 final ─ ok @2               r final readers: the read of a partition that ended at its end offset, or
     r1 final ─ info @2 of 5        did not
+    w1 raw ─ ok @2                 w raw readers
+    k1 delete ─ ok                 k keepers, who delete and create the topic
     n1 fetch ─ @7                  a node's answer: the high watermark; `from 3` adds a log start, `error 6` an error,
                                    `epoch 4` the leader epoch that it named
     n1 list ─ @7                   the end offset
@@ -40,10 +45,17 @@ if TYPE_CHECKING:
 
 SECOND_NS = 1_000_000_000
 ROLES = {"p": ("producer", 0), "c": ("consumer", 100), "r": ("final", 200), "n": ("probe", 300), "x": ("runner", 400),
-         "t": ("tap", 500)}  # fmt: skip
+         "t": ("tap", 500), "u": ("consumer", 600), "w": ("raw", 700), "k": ("keeper", 800), "i": ("producer", 900),
+         "j": ("producer", 1000)}  # fmt: skip
+ABOUT: dict[str, dict[str, Any]] = {
+    "u": {"isolation": "read_uncommitted"},
+    "w": {"isolation": "read_uncommitted"},
+    "i": {"idempotent": True},
+    "j": {"idempotent": False},
+}
 NOBODY = 99  # the process that should have sent a value nobody sent
 VALUES_OF_A_TOPIC = 1000
-_LINE = re.compile(r"([pcrnt])(\d+) (\w+) ?(\w*) ─ (.*?)(?: \[(\d+)\.\.(\d+)\])?$")
+_LINE = re.compile(r"([pcrntuwkij])(\d+) (\w+) ?(\w*) ─ (.*?)(?: \[(\d+)\.\.(\d+)\])?$")
 _PLACE = re.compile(r"(\d*)@(-?\d*)")
 _RECORD = re.compile(r"(\d*)@(\d+):([!?]|~?\w)")
 _MARKS = {"!": Status.CORRUPT, "?": Status.FOREIGN}
@@ -69,7 +81,7 @@ class Rows:
         """One event of `p1`, `c1`, `r1`, `n1`, `t1` or `x1`."""
         role, base = ROLES[who[0]]
         process = base + int(who[1:])
-        self.processes[process] = {"role": role}
+        self.processes[process] = {"role": role, **ABOUT.get(who[0], {})}
         event = (process << ID_BITS) + self._counter[process]
         self._counter[process] += 1
         self.events[kind].append({"event": event, "process": process, **columns})
@@ -119,8 +131,10 @@ def write(rows: Rows, topic: int, text: str) -> None:
             _send(rows, who + index, value_of(topic, name, int(index)), outcome, common)
         elif action == "poll":
             _poll(rows, who + index, senders, outcome, common)
-        elif action == "final":
+        elif action in {"final", "raw"}:
             _final(rows, who + index, outcome, common)
+        elif action in {"delete", "create"}:
+            rows.add(Kind.COMPLETE, who + index, f=F[action.upper()], type=Type[outcome.upper()], **common)
         else:
             _probe(rows, who + index, action, outcome, common)
 
@@ -133,7 +147,8 @@ def _place(text: str) -> dict[str, int | None]:
 
 def _send(rows: Rows, who: str, value: int, outcome: str, common: dict[str, int]) -> None:
     type_ = Type[outcome.split(maxsplit=1)[0].upper()]
-    rows.add(Kind.COMPLETE, who, f=F.SEND, op=value, value=value, type=type_, **_place(outcome), **common)
+    txn = {"txn": 1} if outcome.endswith("txn") else {}
+    rows.add(Kind.COMPLETE, who, f=F.SEND, op=value, value=value, type=type_, **_place(outcome), **txn, **common)
 
 
 def _poll(rows: Rows, who: str, senders: dict[str, int], outcome: str, common: dict[str, int]) -> None:
@@ -153,7 +168,8 @@ def _final(rows: Rows, who: str, outcome: str, common: dict[str, int]) -> None:
     words = outcome.split()
     place = _place(outcome)
     end = int(words[3]) if "of" in words else place["offset"]
-    rows.add(Kind.COMPLETE, who, f=F.FINAL, type=Type[words[0].upper()], end=end, **place, **common)
+    f = F.RAW if who[0] == "w" else F.FINAL
+    rows.add(Kind.COMPLETE, who, f=f, type=Type[words[0].upper()], end=end, **place, **common)
 
 
 def _probe(rows: Rows, who: str, action: str, outcome: str, common: dict[str, int]) -> None:

@@ -15,7 +15,7 @@ from harness.security import Security
 from harness.segments import Segment, read_segment
 from workloads import find_workload, payload
 from workloads.base import PRODUCER, FinalTarget, NodeAddress, WorkerConfig
-from workloads.clients.base import ClientError, Consumer, Delivered, Place, Polled, Producer
+from workloads.clients.base import ClientError, Consumer, Delivered, Keyed, Place, Polled, Producer
 from workloads.session import Control, Session, Status
 
 PREFIX = "run"
@@ -84,14 +84,18 @@ class FakeProducer(Producer):
 
     def __init__(self, refuse: Callable[[int], ClientError | None] = lambda _: None, *, silent: bool = False) -> None:
         self.sent: list[tuple[str, int, bytes]] = []
+        self.keyed: list[Keyed] = []
         self.closed = False
         self._refuse = refuse
         self._silent = silent
         self._waiting: list[bytes] = []
         self._offset = 0
 
-    def send(self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes]) -> None:
+    def send(
+        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: Keyed | None = None
+    ) -> None:
         """Keep them."""
+        self.keyed += [keyed] if keyed else []
         self.sent += [(topic, partition, one) for partition, one in zip(partitions, payloads, strict=True)]
         self._waiting += payloads
 
@@ -148,6 +152,11 @@ class FakeConsumer(Consumer):
     def position(self, place: Place) -> int | None:
         """After the last record."""
         return self.positions.get(place)
+
+    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
+        """Remember."""
+        self.positions.update(positions)
+        return None
 
     def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
         """As scripted."""

@@ -17,6 +17,8 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from harness.config import Model
 from harness.security import SecuritySpec
 from workloads.clients.base import ClientSettings
+from workloads.clients.grouped import GroupSettings
+from workloads.clients.transactional import TransactionalSettings
 
 if TYPE_CHECKING:
     from harness.tap.rules import Rule
@@ -73,6 +75,14 @@ class Settings(ClientSettings):
                 "unclean.leader.election.enable": str(self.unclean_election).lower(),
             },
         )
+
+
+class MemberSettings(GroupSettings, Settings):
+    """What every workload with members of groups can be told."""
+
+
+class TransactingSettings(TransactionalSettings, Settings):
+    """What every workload with transactions can be told."""
 
 
 class TopicSpec(Model):

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.history import F, Kind, Op, Type, now
+from harness.history import F, Kind, Op, Type, Values
 from workloads import payload
 from workloads.base import Settings
 from workloads.clients import make_consumer
 from workloads.clients.base import BEGINNING, Consumer, Place, Polled
-from workloads.payload import Ints
+from workloads.each import begin_each, end_each
+from workloads.outcomes import outcome
 from workloads.session import Session
 
 POLL_S = 0.1
@@ -38,50 +39,32 @@ class Reader:
             self.consumer.subscribe(list(numbers), group, self._assigned)
             return
         new = [place for place in places if place not in self._places]
-        op = self._announce(new)
+        each = begin_each(self._session.recorder, F.ASSIGN, self._numbers, new)
         self.consumer.assign(dict.fromkeys(places, BEGINNING))
-        self._answered(new, op)
+        end_each(self._session.recorder, each, Type.OK)
         self._places = set(places)
 
-    def poll(self, timeout_s: float = POLL_S) -> Polled:
-        """One poll, recorded whatever comes of it."""
-        recorder = self._session.recorder
-        op = recorder.begin(F.POLL)
+    def poll(self, timeout_s: float = POLL_S, txn: int | None = None) -> Polled:
+        """One poll, recorded whatever comes of it; `txn` is the transaction that it is a part of."""
+        op = self._session.recorder.begin(F.POLL, txn=txn)
         polled = self.consumer.poll(self._max_records, timeout_s)
-        count = len(polled.payloads)
-        write_records(self._session, polled, self._numbers, op.id, op.invoked)
-        if polled.errors:
-            first = polled.errors[0]
-            type_ = Type.OK if count else Type.INFO
-            recorder.end(op, type_, count=count, error=first.code, detail=first.text)
-        else:
-            recorder.end(op, Type.OK, count=count, error=0)
-        self._session.status.read += count
-        self._session.status.show()
+        end_poll(self._session, op, polled, self._numbers, txn=txn)
         return polled
 
-    def _assigned(self, places: list[Place]) -> None:
-        self._answered(places, self._announce(places))
-
-    def _announce(self, places: Sequence[Place]) -> Op:
-        """One operation per partition; the first of them is returned."""
+    def seek(self, positions: Mapping[Place, int]) -> None:
+        """Go on at these offsets of partitions that it reads."""
         recorder = self._session.recorder
-        first = Op(recorder.new_ops(len(places)), F.ASSIGN, now())
-        recorder.write(Kind.INVOKE, len(places), time=first.invoked, **self._columns(places, first))
-        return first
+        offsets = np.fromiter(positions.values(), np.int64, len(positions))
+        each = begin_each(recorder, F.ASSIGN, self._numbers, list(positions), offset=offsets)
+        error = self.consumer.seek(positions)
+        if error is None:
+            end_each(recorder, each, Type.OK, error=0)
+        else:
+            end_each(recorder, each, outcome(F.ASSIGN, error.code), error=error.code, detail=error.text)
 
-    def _answered(self, places: Sequence[Place], first: Op) -> None:
-        self._session.recorder.write(
-            Kind.COMPLETE, len(places), type=Type.OK, invoked=first.invoked, **self._columns(places, first)
-        )
-
-    def _columns(self, places: Sequence[Place], first: Op) -> dict[str, Any]:
-        return {
-            "f": first.f,
-            "op": np.arange(len(places)) + first.id,
-            "topic": np.array([self._numbers[topic] for topic, _ in places], np.int32),
-            "partition": np.array([partition for _, partition in places], np.int32),
-        }
+    def _assigned(self, places: list[Place]) -> None:
+        recorder = self._session.recorder
+        end_each(recorder, begin_each(recorder, F.ASSIGN, self._numbers, places), Type.OK)
 
 
 def open_reader(session: Session, settings: Settings) -> Reader:
@@ -90,10 +73,23 @@ def open_reader(session: Session, settings: Settings) -> Reader:
     return Reader(session, settings, make_consumer(settings, servers, session.security, session.client_id))
 
 
-def write_records(
-    session: Session, polled: Polled, numbers: Mapping[str, int], op: Ints, invoked: Ints, txn: int | None = None
+def end_poll(
+    session: Session, op: Op, polled: Polled, numbers: Mapping[str, int], **columns: Values | str | None
 ) -> None:
-    """The records of a poll, in one write."""
+    """The records of a poll, and then its completion."""
+    count = len(polled.payloads)
+    write_records(session, polled, numbers, op=op.id, invoked=op.invoked, txn=columns.get("txn"))
+    error, detail, type_ = 0, None, Type.OK
+    if polled.errors:
+        error, detail = polled.errors[0].code, polled.errors[0].text
+        type_ = Type.OK if count else Type.INFO
+    session.recorder.end(op, type_, count=count, error=error, detail=detail, **columns)
+    session.status.read += count
+    session.status.show()
+
+
+def write_records(session: Session, polled: Polled, numbers: Mapping[str, int], **columns: Values | str | None) -> None:
+    """The records of a poll, in one write; `columns` are those that they have from the poll: op, invoked, txn."""
     count = len(polled.payloads)
     if not count:
         return
@@ -103,9 +99,10 @@ def write_records(
     else:
         topics = np.fromiter(map(numbers.__getitem__, polled.topics), np.int32, count)
     partitions = np.array(polled.partitions, np.int32)
-    parsed = payload.parse(polled.payloads, topics, partitions, session.config.run)
+    parsed = payload.parse(polled.payloads, topics, partitions, session.config.run, polled.marks)
+    keys = None if polled.keys is None else payload.key_numbers(polled.keys)
     session.recorder.write(
-        Kind.RECORD, count, op=op, invoked=invoked, topic=topics, partition=partitions,
-        offset=np.array(polled.offsets, np.int64), value=parsed.value, producer=parsed.producer,
-        sequence=parsed.sequence, source=parsed.source, txn=txn, status=parsed.status,
+        Kind.RECORD, count, topic=topics, partition=partitions, offset=np.array(polled.offsets, np.int64),
+        value=parsed.value, producer=parsed.producer, sequence=parsed.sequence, source=parsed.source,
+        status=parsed.status, key=keys, **columns,
     )  # fmt: skip

@@ -107,7 +107,7 @@ class FinalRead:
         ops = np.fromiter(map(self._ops.__getitem__, places), np.int64, len(places))
         distinct, counts = np.unique(ops, return_counts=True)
         invoked = np.fromiter(map(self._invoked.__getitem__, ops.tolist()), np.int64, len(places))
-        write_records(self._session, polled, self._numbers, ops, invoked)
+        write_records(self._session, polled, self._numbers, op=ops, invoked=invoked)
         by_op = dict(zip(distinct.tolist(), counts.tolist(), strict=True))
         for place in set(places):
             if place in self._open:

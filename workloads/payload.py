@@ -24,6 +24,7 @@ from harness.history import COLUMNS, Status
 MAGIC = 0x32474454  # "TDG2"
 CHECKSUM_BYTES = 4
 NO_SOURCE = COLUMNS["source"].null
+TOMBSTONE = 1  # of the flags: the message deletes its key, and travels in a header of a record without a value
 ZERO = 0xFFFFFFFF  # what zlib calls a register of zero, before and after
 HEADER = np.dtype(
     [
@@ -39,6 +40,8 @@ HEADER = np.dtype(
         ("flags", "<u4"),
     ]
 )
+KEY = np.dtype(">i8")
+NO_KEY = np.array(COLUMNS["key"].null, KEY).tobytes()
 Ints = npt.NDArray[Any] | int
 
 
@@ -75,6 +78,19 @@ class Builder:
         return [data[start : start + size] for start in starts]
 
 
+def keys_of(numbers: npt.NDArray[Any]) -> list[bytes]:
+    """Numbers as keys of records: eight bytes, big-endian."""
+    data = numbers.astype(KEY).tobytes()
+    return [data[start : start + KEY.itemsize] for start in range(0, len(data), KEY.itemsize)]
+
+
+def key_numbers(keys: Sequence[bytes | None]) -> npt.NDArray[Any]:
+    """The numbers that keys of records stand for; null for a key that is none of ours."""
+    size = KEY.itemsize
+    data = b"".join([key if key is not None and len(key) == size else NO_KEY for key in keys])
+    return np.frombuffer(data, KEY).astype(np.int64)
+
+
 def headers(payloads: Sequence[bytes]) -> npt.NDArray[Any]:
     """The headers of messages of our own making, all of one size."""
     return np.frombuffer(b"".join(payloads), _message(len(payloads[0])))
@@ -91,9 +107,23 @@ class Parsed:
     status: npt.NDArray[Any]
 
 
-def parse(payloads: Sequence[bytes | None], topic: Ints, partition: Ints, run: int) -> Parsed:
-    """What was read at these places, and whether it is what this run wrote there."""
+def parse(
+    payloads: Sequence[bytes | None],
+    topic: Ints,
+    partition: Ints,
+    run: int,
+    marks: Sequence[bytes | None] | None = None,
+) -> Parsed:
+    """What was read at these places, and whether it is what this run wrote there; `marks` has headers of tombstones.
+
+    A record without a value is what its header says, if that is a tombstone; a tombstone with a value is damaged.
+    """
+    bare: npt.NDArray[Any] | bool = False
+    if marks is not None:
+        bare = np.array([value is None for value in payloads], bool)
+        payloads = [mark if value is None else value for value, mark in zip(payloads, marks, strict=True)]
     head, whole = _heads(payloads)
+    whole &= (head["flags"] & TOMBSTONE > 0) == bare
     marked = (head["magic"] == MAGIC) & (head["run"] == run)
     good = marked & whole
     elsewhere = (head["topic"] != topic) | (head["partition"] != partition)

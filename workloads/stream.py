@@ -11,7 +11,6 @@ generations. Generations are counted from the beginning of the run, so that all 
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from workloads.session import Session
     from workloads.topics import TopicMaker
 
-TICK_S = 0.01
-DEBT_S = 1.0
 GENERATIONS_READ = 3
 
 
@@ -148,33 +145,20 @@ def produce(session: Session, settings: StreamSettings) -> None:
     """Tick after tick until told to stop."""
     import numpy as np
 
+    from workloads.pacing import send_in_ticks
     from workloads.producing import open_sender
 
     sender = open_sender(session, settings)
     rotation = Rotation(session, settings)
-    rate = settings.rate / session.config.of
-    ticks = session.config.number * settings.partitions // session.config.of  # each begins elsewhere
-    sent = 0
-    began_at = time.monotonic()
-    while not session.control.stopped:
-        tick_began_at = time.monotonic()
-        count = sender.chunk
-        if rate:
-            due = (tick_began_at - began_at) * rate
-            sent = max(sent, int(due - DEBT_S * rate))
-            count = min(count, int(due) - sent)
-        if count:
-            topics = rotation.topics(rotation.current())
-            topic = topics[ticks % len(topics)]
-            partition = ticks // len(topics) % settings.partitions
-            sender.send(topic.number, topic.full_name(session.config.prefix), np.full(count, partition))
-            sent += count
-            ticks += 1
-        sender.drain(0)
-        while rate and (left_s := tick_began_at + TICK_S - time.monotonic()) > 0:
-            sender.drain(left_s)
-        sender.make_room()
-    sender.finish()
+    first = session.config.number * settings.partitions // session.config.of  # each begins elsewhere
+
+    def send(tick: int, count: int) -> None:
+        topics = rotation.topics(rotation.current())
+        topic = topics[(first + tick) % len(topics)]
+        partition = (first + tick) // len(topics) % settings.partitions
+        sender.send(topic.number, topic.full_name(session.config.prefix), np.full(count, partition))
+
+    send_in_ticks(session, sender, settings.rate / session.config.of, send)
     rotation.close()
 
 

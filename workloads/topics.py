@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kafka import KafkaAdminClient
@@ -17,6 +18,7 @@ from harness.security import Security
 from workloads.base import TopicSpec
 
 CREATE_TIMEOUT_S = 30.0
+CHANGE_TIMEOUT_S = 8.0  # of whoever has to end soon when it is told to
 ASK_TIMEOUT_S = 2.0
 EVERY_S = 0.05
 
@@ -33,15 +35,26 @@ class Addressed(Protocol):
         """Where clients reach it."""
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A topic that there is; another one of the same name has another id."""
+
+    id: str
+    partitions: int
+
+
 class TopicMaker:
     """Creates topics on a running cluster, over one connection that is kept."""
 
-    def __init__(self, addresses: Sequence[str], security: Security, client_id: str) -> None:
+    def __init__(
+        self, addresses: Sequence[str], security: Security, client_id: str, timeout_s: float = CREATE_TIMEOUT_S
+    ) -> None:
         self._admin = KafkaAdminClient(
             bootstrap_servers=list(addresses),
             client_id=client_id,
             reconnect_backoff_max_ms=500,
-            request_timeout_ms=int(CREATE_TIMEOUT_S * 1000),
+            request_timeout_ms=int(timeout_s * 1000),
+            bootstrap_timeout_ms=int(timeout_s * 1000),
             **security.kafka_python(),
         )
 
@@ -56,6 +69,22 @@ class TopicMaker:
             self._admin.create_topics({topic.full_name(prefix): options})
         except TopicAlreadyExistsError:
             return
+
+    def delete(self, name: str) -> None:
+        """Delete it. KafkaError when it cannot be, or nobody knows."""
+        self._admin.delete_topics([name])
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Have it have that many partitions. KafkaError when it cannot, or nobody knows."""
+        self._admin.create_partitions({name: partitions})
+
+    def seen(self, prefix: str) -> dict[str, Seen]:
+        """The topics of a run that there are, by name, as one node of the library's choosing says."""
+        return {
+            topic["name"]: Seen(str(topic["topic_id"]), len(topic["partitions"]))
+            for topic in self._admin.describe_topics()
+            if topic["name"].startswith(f"{prefix}-") and not topic["error_code"]
+        }
 
     def close(self) -> None:
         """Let go of the connection."""

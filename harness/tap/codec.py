@@ -1,7 +1,7 @@
 """What a frame says: headers, requests and responses, and the partitions in them, whatever the version.
 
-The codecs are kafka-python's, generated from Kafka's own schemas. What they do not know (an API of the future, a newer
-version, garbage) is `None` or `Garbled` here, and passes through the tap as it is.
+The codecs are kafka-python's, generated from Kafka's own schemas; `schemas` has what is missing there. What they do not
+know (an API of the future, a newer version, garbage) is `None` or `Garbled` here, and passes through the tap as it is.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ import kafka.protocol.metadata
 import kafka.protocol.producer
 import kafka.protocol.sasl
 
+from harness.tap import schemas
+
 _MODULES = (
     kafka.protocol.admin,
     kafka.protocol.consumer,
     kafka.protocol.metadata,
     kafka.protocol.producer,
     kafka.protocol.sasl,
+    schemas,
 )
 _START = struct.Struct(">hhih")  # API, version, correlation, length of the client id
 _CORRELATION = struct.Struct(">i")
@@ -65,6 +68,7 @@ class Api(IntEnum):
     TXN_OFFSET_COMMIT = 28
     SASL_AUTHENTICATE = 36
     DESCRIBE_CLUSTER = 60
+    CONSUMER_GROUP_HEARTBEAT = 68
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,17 @@ def of_group(seen: Seen) -> Rows:
     yield Row(error=error, generation=known_32(generation), detail=seen.detail(f"{request.group_id}/{member}"))
 
 
+def consumer_group_heartbeat(seen: Seen) -> Rows:
+    """One row: the epoch that the group gives the member; without an answer, or with an error, the member's own."""
+    request, response = seen.request, seen.response
+    told = request if response is None or seen.error else response
+    yield Row(
+        error=seen.error,
+        generation=known_32(told.member_epoch),
+        detail=seen.detail(f"{request.group_id}/{told.member_id or request.member_id}"),
+    )
+
+
 OF_GROUPS: dict[int, Callable[[Seen], Rows]] = {
     Api.INIT_PRODUCER_ID: init_producer_id,
     Api.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
@@ -156,4 +167,5 @@ OF_GROUPS: dict[int, Callable[[Seen], Rows]] = {
     Api.SYNC_GROUP: of_group,
     Api.HEARTBEAT: of_group,
     Api.LEAVE_GROUP: of_group,
+    Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
 }

@@ -5,7 +5,7 @@ Everything acknowledged is read, all of it is recorded, and all of it passed the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +15,18 @@ import pytest
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.history import F, Kind, Status, Type, now
+from harness.history import F, Kind, Status, Type
 from harness.progress import Silent
 from harness.tap.codec import Api
 from tests.integration.java_clients import Java
 from tests.integration.tapped import Tapped, create, exchanges, process_of_taps, tapped
 from tests.integration.traffic import COUNT, EXPECTED, confluent_round_trip, kafka_python_round_trip
-from tests.sessions import RUN, rows
-from tests.support import eventually, unique
-from workloads import find_workload
-from workloads.base import CONSUMER, FINAL, PROBE, PRODUCER, FinalTarget, NodeAddress, Role, WorkerConfig
-from workloads.fleet import Fleet
+from tests.integration.worked import Run
+from tests.support import eventually
+from workloads.base import CONSUMER, PRODUCER
 from workloads.probe import FETCH, LIST_OFFSETS, METADATA
-from workloads.topics import create_topics
 
 pytestmark = pytest.mark.cluster
-STOP_S = 60
 
 
 @pytest.fixture(scope="module", params=["4.3.1", "3.9.2"])
@@ -45,79 +41,6 @@ def taps(cluster: Cluster, tmp_path: Path) -> Iterator[Tapped]:
     """Taps before it."""
     with tapped(cluster.nodes, tmp_path / "taps") as open_:
         yield open_
-
-
-class Run:
-    """A run without faults, as the runner does it, as far as workers go."""
-
-    def __init__(self, cluster: Cluster, taps: Tapped, directory: Path, workload: str, **settings: Any) -> None:
-        self.workload = find_workload(workload)
-        self.settings = self.workload.model(bootstrap="first", **settings)
-        self.fleet = Fleet({}, directory / "logs")
-        self._directory, self.taps = directory, taps
-        self._nodes = tuple(
-            NodeAddress(id=node.id, address=tap) for node, tap in zip(cluster.nodes, taps.addresses, strict=True)
-        )
-        self._prefix, self._began = unique("test"), now()
-        self.topics = self.workload.topics(self.settings)
-        create_topics(cluster.nodes, cluster.security, self.topics, self._prefix)
-
-    def start(self, role: Role, targets: tuple[FinalTarget, ...] = ()) -> None:
-        """One worker."""
-        process = len(self.fleet.workers)
-        self.fleet.start(
-            WorkerConfig(
-                process=process,
-                role=role.name,
-                number=role.number,
-                of=role.of,
-                parts=role.parts,
-                workload=self.workload.name,
-                settings=self.settings.model_dump(mode="json"),
-                segment=self._directory / f"{process}.segment",
-                run=RUN,
-                began=self._began,
-                prefix=self._prefix,
-                topics=tuple(self.topics),
-                nodes=self._nodes,
-                targets=targets,
-            )
-        )
-
-    def load(self, enough: Callable[[], bool]) -> None:
-        """All stages beside the probes, until that is enough."""
-        self.start(Role(PROBE))
-        for stage in self.workload.stages(self.settings, 0):
-            for role in stage:
-                self.start(role)
-            if all(role.finite for role in stage):
-                self.fleet.tell({"acked": self.fleet.totals(PRODUCER)["ok"]}, CONSUMER)
-                eventually(lambda: self.fleet.over(stage[0].name), f"{stage[0].name} is done")  # noqa: B023
-        eventually(lambda: self.fleet.poll() is None and enough(), "the load")  # type: ignore[func-returns-value]
-        self.fleet.stop(STOP_S)
-        assert self.fleet.dead() == []
-
-    def final_read(self) -> None:
-        """Every partition of every topic that the segments name."""
-        acknowledged = self.rows(Kind.COMPLETE, F.SEND)
-        names = {number: name for path in self._segments() for number, name in rows(path)[0].topics.items()}
-        targets = []
-        for number, name in names.items():
-            for partition in range(self.settings.partitions):
-                here = acknowledged[(acknowledged["topic"] == number) & (acknowledged["partition"] == partition)]
-                last = int(here["offset"].max(initial=-1))
-                targets.append(FinalTarget(topic=number, name=name, partition=partition, last_acked=last))
-        self.start(Role(FINAL), tuple(targets))
-        eventually(lambda: self.fleet.over(FINAL), "the final read")
-        assert self.fleet.dead() == []
-
-    def rows(self, kind: Kind, f: F | None = None) -> Any:
-        """All rows of a kind, of all workers."""
-        found = np.concatenate([rows(path)[1][kind] for path in self._segments()])
-        return found if f is None else found[found["f"] == f]
-
-    def _segments(self) -> list[Path]:
-        return sorted(self._directory.glob("*.segment"))
 
 
 def everything_is_there(run: Run) -> None:
@@ -169,6 +92,37 @@ def test_stream_over_fresh_topics(cluster: Cluster, taps: Tapped, tmp_path: Path
     assert len(np.unique(run.rows(Kind.COMPLETE, F.SEND)["topic"])) >= 3
     assert set(run.rows(Kind.COMPLETE, F.CREATE)["type"].tolist()) <= {Type.OK, Type.INFO}
     assert len(run.rows(Kind.COMPLETE, F.ASSIGN)) >= 6
+
+
+def read_at_the_end(run: Run) -> Any:
+    """The records of one more final read; its end is reached everywhere."""
+    before = set(run.rows(Kind.COMPLETE, F.FINAL)["op"].tolist())
+    run.final_read()
+    final = run.rows(Kind.COMPLETE, F.FINAL)
+    assert set(final["type"].tolist()) == {Type.OK}
+    records = run.rows(Kind.RECORD)
+    return records[np.isin(records["op"], [op for op in final["op"].tolist() if op not in before])]
+
+
+@pytest.mark.parametrize("cluster", ["4.3.1"], indirect=True)
+@pytest.mark.parametrize("client", [pytest.param("kafka-python", marks=pytest.mark.nightly), "confluent-kafka"])
+def test_compaction_leaves_the_last_of_each_key(cluster: Cluster, taps: Tapped, tmp_path: Path, client: str) -> None:
+    """Most of what was written is gone after a while; of each key the last is there, be it a value or a tombstone."""
+    run = Run(cluster, taps, tmp_path, "compacted", client=client, keys=10, tombstones=0.5, consumers=1)
+    run.load(lambda: run.fleet.totals(CONSUMER)["read"] >= 3000)
+    sent = run.rows(Kind.COMPLETE, F.SEND)
+    sent = np.sort(sent[sent["type"] == Type.OK], order="offset")
+    eventually(lambda: len(read_at_the_end(run)) < len(sent) / 2, "compaction")
+    kept = read_at_the_end(run)
+    assert set(run.rows(Kind.RECORD)["status"].tolist()) == {Status.GOOD}
+    last = {int(row["key"]): (int(row["offset"]), int(row["value"])) for row in sent}
+    found = {int(row["key"]): (int(row["offset"]), int(row["value"])) for row in np.sort(kept, order="offset")}
+    assert found == last
+    assert set(last) == set(range(10))
+    invoked = run.rows(Kind.INVOKE, F.SEND)
+    assert dict(zip(invoked["value"].tolist(), invoked["key"].tolist(), strict=True)) == dict(
+        zip(sent["value"].tolist(), sent["key"].tolist(), strict=True)
+    )
 
 
 def direct_connections(cluster: Cluster) -> list[Any]:

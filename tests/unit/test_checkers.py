@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from checkers import coverage, delivery, watermarks
-from checkers.engine import check
+from checkers import coverage, delivery, offsets, watermarks
+from checkers.deletions import read_deletions
+from checkers.engine import Setting, check
 from checkers.frame import History
 from checkers.results import CheckResults, Finding
 from checkers.warm_up import warm_up
@@ -275,6 +276,170 @@ CASES = [
            t1 fetch ─ @9 error 6
            t1 fetch ─ @7""",
     ),
+    Case(
+        "what was aborted is there for those who read uncommitted",
+        """p1 send a ─ fail @0 txn
+           u1 poll ─ @0:a
+           w1 poll ─ @0:a
+           w1 raw ─ ok @2""",
+    ),
+    Case(
+        "what was aborted is not for those who read committed",
+        """p1 send a ─ fail @0 txn
+           u1 poll ─ @0:a
+           c1 poll ─ @0:a""",
+        ("aborted-read a 0@0",),
+    ),
+    Case(
+        "what failed outside of a transaction is for nobody",
+        """p1 send a ─ fail @0
+           u1 poll ─ @0:a""",
+        ("aborted-read a 0@0",),
+    ),
+    Case(
+        "what was committed is lost when only those have seen it who read uncommitted",
+        """p1 send a ─ ok @0 txn
+           p1 send b ─ ok @2 txn
+           u1 poll ─ @0:a @2:b
+           c1 poll ─ @2:b""",
+        ("lost-write a 0@0",),
+    ),
+    Case(
+        "how far readers of uncommitted records got says nothing about what was committed",
+        """p1 send a ─ ok @0 txn
+           p1 send b ─ ok @1 txn
+           u1 poll ─ @1:b""",
+    ),
+    Case(
+        "what was committed is lost when the final read does not find it, whatever the log holds",
+        """p1 send a ─ ok @0 txn
+           w1 poll ─ @0:a
+           w1 raw ─ ok @2
+           r1 final ─ ok @2""",
+        ("lost-tail a 0@0",),
+    ),
+    Case(
+        "a transaction of which nobody knows how it ended may be seen or not",
+        """p1 send a ─ info @0 txn
+           p1 send b ─ info @1 txn
+           p1 send c ─ ok @3 txn
+           c1 poll ─ @1:b @3:c
+           r1 final ─ ok @5""",
+    ),
+    Case(
+        "outside of transactions everybody's reads count",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           u1 poll ─ @0:a
+           c1 poll ─ @1:b""",
+    ),
+    Case(
+        "a log that holds a value of a transaction twice has a duplicate",
+        """p1 send a ─ ok @0 txn
+           w1 poll ─ @0:a @1:a
+           c1 poll ─ @0:a""",
+        ("duplicate a 0@0",),
+    ),
+    Case(
+        "what was written before its topic was deleted may be gone",
+        """p1 send a ─ ok @0
+           k1 delete ─ ok
+           k1 create ─ ok
+           p1 send b ─ ok @0
+           r1 poll ─ @0:b
+           r1 final ─ ok @1""",
+        ("lost-write a 0@0 gone",),
+    ),
+    Case(
+        "what was written after its topic was created again has to be there",
+        """k1 delete ─ ok
+           k1 create ─ ok
+           p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           p1 send c ─ ok @2
+           r1 poll ─ @1:b
+           r1 final ─ ok @2""",
+        ("lost-write a 0@0", "lost-tail c 0@2"),
+    ),
+    Case(
+        "offsets are handed out once in each life of a topic",
+        """p1 send a ─ ok @0
+           k1 delete ─ ok
+           k1 create ─ ok
+           p1 send b ─ ok @0
+           k1 delete ─ ok
+           k1 create ─ ok
+           p1 send c ─ ok @0
+           p1 send d ─ ok @0""",
+        ("inconsistent-offset c,d 0@0", "shared-offset c,d 0@0"),
+    ),
+    Case(
+        "an offset that was handed out twice while the topic was being deleted may be that of two topics",
+        """k1 delete ─ ok [0..5]
+           p1 send a ─ ok @0 [3..8]
+           p1 send b ─ ok @0 [4..9]
+           k1 create ─ ok [6..10]""",
+        ("inconsistent-offset a,b 0@0 gone", "shared-offset a,b 0@0 gone"),
+    ),
+    Case(
+        "nodes learn late that a topic was created again",
+        """k1 delete ─ ok [0..1]
+           k1 create ─ ok [2..3]
+           p1 send a ─ ok @0 [4..5]
+           r1 final ─ ok @0""",
+        ("lost-tail a 0@0 gone",),
+    ),
+    Case(
+        "a deletion that certainly failed excuses nothing",
+        """p1 send a ─ ok @0
+           k1 delete ─ fail
+           r1 final ─ ok @0""",
+        ("lost-tail a 0@0",),
+    ),
+    Case(
+        "a topic that was perhaps deleted and never created again excuses all",
+        """p1 send a ─ ok @0
+           k1 delete ─ info
+           p1 send b ─ ok @0
+           p1 send c ─ ok @1
+           r1 poll ─ @1:c""",
+        ("lost-write a 0@0 gone", "lost-write b 0@0 gone"),
+    ),
+    Case(
+        "a consumer may be handed late what it fetched before the topic was deleted",
+        """p1 send a ─ ok @0
+           k1 delete ─ ok
+           k1 create ─ ok
+           p1 send b ─ ok @0
+           c1 poll ─ @0:a
+           r1 poll ─ @0:b
+           r1 final ─ ok @1""",
+    ),
+    Case(
+        "how far readers got before the topic was deleted says nothing about the one after it",
+        """p1 send a ─ ok @7
+           c1 poll ─ @7:a
+           k1 delete ─ ok
+           k1 create ─ ok
+           p1 send b ─ ok @3""",
+    ),
+    Case(
+        "watermarks begin again with their topic",
+        """n1 fetch ─ @7
+           k1 delete ─ ok
+           k1 create ─ ok
+           n1 fetch ─ @3
+           n1 fetch ─ @2""",
+        ("watermark-regression 0@2",),
+    ),
+    Case(
+        "while a topic is being deleted nobody knows whose watermark a node shows",
+        """k1 delete ─ ok [0..2]
+           n1 fetch ─ @7 [3..4]
+           n1 fetch ─ @3 [5..6]
+           k1 create ─ ok [7..8]""",
+        ("watermark-regression 0@3 gone",),
+    ),
 ]
 
 TAGS = {
@@ -318,6 +483,14 @@ TAGS = {
         t1 fetch ─ @6""",
     "one epoch, across nodes, in requests of clients that only leaders answer": """t1 fetch ─ @7 epoch 3 version 10
         t2 fetch ─ @6 epoch 3 version 10""",
+    "epoch rose, same node, in the second life of a topic": """n1 metadata ─ epoch 0
+        n1 metadata ─ epoch 1
+        k1 delete ─ ok
+        k1 create ─ ok
+        n1 metadata ─ epoch 0
+        n1 fetch ─ @7
+        n1 metadata ─ epoch 1
+        n1 fetch ─ @6""",
     "epoch unknown, across nodes": """n1 fetch ─ @7
         n2 fetch ─ @6""",
 }
@@ -337,7 +510,7 @@ def batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tupl
     for topic, text in enumerate([*(case.text for case in CASES), *TAGS.values()]):
         write(rows, topic, text)
     sealed = rows.store(tmp_path_factory.mktemp("batch"))
-    return History(spark, sealed), check(spark, sealed, limit=1000)
+    return History(spark, sealed, deletions=read_deletions(sealed)), check(spark, sealed, limit=1000)
 
 
 def _findings(results: CheckResults, topic: int) -> list[Finding]:
@@ -347,7 +520,8 @@ def _findings(results: CheckResults, topic: int) -> list[Finding]:
 @pytest.mark.parametrize("topic", range(len(CASES)), ids=[case.name for case in CASES])
 def test_it_finds_what_is_there_and_nothing_else(topic: int, batch: tuple[History, CheckResults]) -> None:
     """Planted, near miss, allowed: exactly the findings that the case names."""
-    assert sorted(told(finding) for finding in _findings(batch[1], topic)) == sorted(CASES[topic].expected)
+    found = [told(finding) + " gone" * ("deleted topic" in finding.tags) for finding in _findings(batch[1], topic)]
+    assert sorted(found) == sorted(CASES[topic].expected)
 
 
 @pytest.mark.parametrize("number", range(len(TAGS)), ids=list(TAGS))
@@ -403,10 +577,10 @@ def test_every_anomaly_is_found_by_its_function_alone(batch: tuple[History, Chec
         "aborted-read": delivery.find_aborted_reads,
         "duplicate": delivery.find_duplicates,
         "false-ack": delivery.find_false_acks,
-        "inconsistent-offset": delivery.find_inconsistent_offsets,
-        "shared-offset": delivery.find_shared_offsets,
-        "corrupt": delivery.find_corrupt,
-        "misrouted": delivery.find_misrouted,
+        "inconsistent-offset": offsets.find_inconsistent_offsets,
+        "shared-offset": offsets.find_shared_offsets,
+        "corrupt": offsets.find_corrupt,
+        "misrouted": offsets.find_misrouted,
         "watermark-regression": watermarks.find_watermark_regressions,
         "end-offset-regression": watermarks.find_end_offset_regressions,
     }
@@ -467,7 +641,7 @@ def test_nothing_is_acknowledged_with_acks_0(spark: SparkSession, tmp_path: Path
     """Rules about acknowledgements do not apply, and the others do."""
     rows = Rows()
     write(rows, 0, "p1 send a ─ ok 0@-1\np1 send b ─ ok 0@-1\nc1 poll ─ @0:b @0:x\nr1 final ─ ok @1")
-    results = check(spark, rows.store(tmp_path), acks="0")
+    results = check(spark, rows.store(tmp_path), Setting(acks="0"))
     assert {anomaly.name for anomaly in results.found} == {"phantom", "inconsistent-offset"}
     assert results.anomalies["lost-write"].not_applicable
 
@@ -559,3 +733,77 @@ def test_a_consumer_that_was_killed_did_not_wait(spark: SparkSession, tmp_path: 
     results = check(spark, rows.store(tmp_path))
     assert (results.failures, results.figures.stalls) == ([], [])
     assert results.coverage.operations["poll"] == {"ok": 1, "info": 1}
+
+
+def test_a_duplicate_says_what_its_producer_was(spark: SparkSession, tmp_path: Path) -> None:
+    """As the manifest knows it; where it does not, nothing is said."""
+    rows = Rows()
+    for topic, send in enumerate(
+        ["p1 send a ─ ok @0", "i1 send a ─ ok @0", "j1 send a ─ info", "j1 send a ─ ok @0 txn"]
+    ):
+        write(rows, topic, f"{send}\nc1 poll ─ @0:a @1:a")
+    duplicates = check(spark, rows.store(tmp_path)).anomalies["duplicate"].findings
+    assert {finding.topic: finding.tags for finding in duplicates} == {
+        "t0": (),
+        "t1": ("idempotent",),
+        "t2": ("plain",),
+        "t3": ("transactional",),
+    }
+
+
+def test_a_compacted_topic_need_not_keep_everything(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing but that is excused, in no other topic; and gaps say nothing there, as with transactions."""
+    rows = Rows()
+    text = "p1 send a ─ ok @0\np1 send b ─ ok @2\nc1 poll ─ @1:x @3:b\nr1 poll ─ @3:b\nr1 final ─ ok @4"
+    write(rows, 0, text)
+    write(rows, 1, text)
+    write(rows, 2, "p1 send a ─ ok @0 txn\np1 send b ─ ok @2 txn\nc1 poll ─ @0:a @2:b\nr1 final ─ ok @4")
+    results = check(spark, rows.store(tmp_path), Setting(compacted=["t0", "another"]))
+    assert not results.failures
+    lost = [finding.topic for finding in results.anomalies["lost-write"].findings]
+    assert lost == ["t1"]
+    assert [finding.topic for finding in results.anomalies["phantom"].findings] == ["t0", "t1"]
+    assert [row.gaps for row in results.figures.table] == [None, 1, None]
+
+
+def test_of_a_foreign_history_nobody_is_blamed(spark: SparkSession, tmp_path: Path) -> None:
+    """The upper bits of its values say nothing."""
+    rows = Rows()
+    write(rows, 0, "c1 poll ─ @0:x")
+    (phantom,) = check(spark, rows.store(tmp_path), Setting(foreign=True)).anomalies["phantom"].findings
+    assert (phantom.detail, phantom.processes) == ("nobody sent it", (101,))
+
+
+def test_what_was_done_is_counted(spark: SparkSession, tmp_path: Path) -> None:
+    """Transactions, groups, topics, resends, errors, and raw reads that did not get to the end."""
+    rows = Rows()
+    write(
+        rows,
+        0,
+        "p1 send a ─ ok 0@0 txn\np1 send b ─ fail 1@0 txn\nc1 poll ─ @0:a\nw1 raw ─ info 0@1 of 2\nw1 raw ─ ok 1@2",
+    )
+    at = {"topic": 0, "partition": 0, "invoked": 1, "time": 2_000_000_001}
+    for type_ in (Type.OK, Type.OK, Type.FAIL, Type.INFO):
+        rows.add(Kind.COMPLETE, "p1", f=F.TXN, type=type_, **at)
+    for member, invoked in ((7, 1), (7, 1), (7, 2), (8, 2), (None, 3)):
+        rows.add(Kind.COMPLETE, "c1", f=F.ASSIGN, type=Type.OK, member=member, **(at | {"invoked": invoked}))
+    rows.add(Kind.COMPLETE, "c1", f=F.COMMIT, type=Type.OK, **at)
+    rows.add(Kind.COMPLETE, "p1", f=F.SEND, type=Type.OK, value=5, offset=5, source=3, **at)
+    rows.add(Kind.COMPLETE, "p1", f=F.SEND, type=Type.INFO, value=6, source=3, error=7, **at)
+    rows.add(Kind.COMPLETE, "p1", f=F.SEND, type=Type.INFO, value=7, error=-999, **at)
+    rows.add(Kind.COMPLETE, "k1", f=F.GROW, type=Type.OK, **at)
+    for crc in (1, 1, 1, 2, None):
+        rows.add(Kind.EXCHANGE, "t1", api=0, type=1, error=0, crc=crc, client="x", **at)
+    results = check(spark, rows.store(tmp_path))
+    assert not results.failures
+    figures = results.figures
+    assert (figures.transactions, figures.transaction_rate) == ({"committed": 2, "aborted": 1, "unknown": 1}, 1.0)
+    assert (figures.rebalances, figures.commits, figures.made, figures.resends) == (3, 1, 1, 2)
+    assert (figures.topics, figures.aborted) == ({"grown": 1}, 1)
+    assert results.coverage.raws_incomplete == ["t0-0"]
+    assert results.coverage.errors == [
+        {"f": "send", "error": -999, "name": "error -999", "type": "info", "count": 1, "classified": False},
+        {"f": "send", "error": 7, "name": "REQUEST_TIMED_OUT", "type": "info", "count": 1, "classified": True},
+    ]
+    told = results.as_json()
+    assert (told["unclassified"], told["errors"]) == (1, results.coverage.errors)

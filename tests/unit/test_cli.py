@@ -44,6 +44,8 @@ COMMANDS = [
     ["image", "build"],
     ["run"],
     ["check"],
+    ["import"],
+    ["export"],
     ["tap"],
     ["list"],
 ]

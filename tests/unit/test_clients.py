@@ -19,7 +19,7 @@ from tests.support import PATIENCE_S
 from workloads.clients import kafka_python, make_producer
 from workloads.clients.base import BLOCK_AT_MOST_S, ClientSettings, Delivered, Producer
 from workloads.clients.confluent import ConfluentProducer
-from workloads.outcomes import REFUSED_LOCALLY
+from workloads.error_codes import REFUSED_LOCALLY
 
 PLAIN = Security()
 TOO_LARGE = b"x" * 2_000_000

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.coverage import Span, Timeline, segment, spans, timeline
+from checkers.coverage import Span, Timeline, spans, timeline
+from checkers.deletions import segment
 
 
 def row(time: int, name: str, fault: int | None = None, stage: int | None = None, detail: str = "") -> dict[str, Any]:

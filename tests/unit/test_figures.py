@@ -56,10 +56,10 @@ def test_rates_need_time_to_have_passed() -> None:
 def test_durations_are_those_of_the_load() -> None:
     """Sends that stayed open until the end of the run do not lengthen the producing; final reads not the consuming."""
     operations = [
-        {"f": 1, "type": 1, "load": False, "first_ns": 1 * 10**9, "last_ns": 5 * 10**9},
-        {"f": 1, "type": 3, "load": False, "first_ns": 2 * 10**9, "last_ns": 99 * 10**9},
-        {"f": 2, "type": 1, "load": True, "first_ns": 5 * 10**9, "last_ns": 9 * 10**9},
-        {"f": 2, "type": 1, "load": False, "first_ns": 0, "last_ns": 99 * 10**9},
+        {"f": 1, "type": 1, "load": False, "first_ns": 1 * 10**9, "last_ns": 5 * 10**9, "count": 1, "made": 0},
+        {"f": 1, "type": 3, "load": False, "first_ns": 2 * 10**9, "last_ns": 99 * 10**9, "count": 1, "made": 0},
+        {"f": 2, "type": 1, "load": True, "first_ns": 5 * 10**9, "last_ns": 9 * 10**9, "count": 1, "made": 0},
+        {"f": 2, "type": 1, "load": False, "first_ns": 0, "last_ns": 99 * 10**9, "count": 1, "made": 0},
     ]
     reads = [{"load": True, "last_ns": 9 * 10**9, "count": 1}, {"load": False, "last_ns": 99 * 10**9, "count": 1}]
     found = figures({"values": [values(0, 8, 8)], "operations": operations, "reads": reads}, {})

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from harness.history import COLUMNS, KINDS, TOO_MANY_TEXTS, F, Kind, Recorder, T
 from harness.seal import open_history
 from harness.segments import read_segment
 from harness.sources import segment_path
+from tests.support import REPOSITORY
 
 
 def test_an_invocation_is_in_the_file_before_the_call_is_made(tmp_path: Path) -> None:
@@ -77,3 +79,15 @@ def test_a_row_is_fixed_and_small(kind: Kind) -> None:
     assert row_type(kind).names == KINDS[kind]
     assert row_type(kind).itemsize <= 160
     assert all(COLUMNS[name].null < -100 for name in KINDS[kind])
+
+
+def test_the_specification_has_every_kind_and_column_as_the_code_has_them() -> None:
+    """docs/history.md is what other programs are written by."""
+    text = (REPOSITORY / "docs" / "history.md").read_text(encoding="utf-8")
+    assert f"schema version {history.SCHEMA_VERSION};" in text
+    for kind, columns in KINDS.items():
+        own = ", ".join(f"`{name}`" for name in columns if name not in {"event", "time", "process"})
+        assert re.search(rf"^\| `{kind.name.lower()}` \| .* \| {re.escape(own)} \|$", text, re.MULTILINE), kind
+    types = {"<i8": "int64", "<i4": "int32", "<i2": "int16", "i1": "int8", "text": "string"}
+    for name, column in COLUMNS.items():
+        assert f"| `{name}` | {types[column.type]} | {column.about} |\n" in text

@@ -10,7 +10,7 @@ import pytest
 from harness.history import COLUMNS, F, Kind, Type
 from tests.sessions import FakeProducer, rows, session, settings_of
 from workloads.clients.base import ClientError
-from workloads.outcomes import REFUSED_LOCALLY
+from workloads.error_codes import REFUSED_LOCALLY
 from workloads.producing import Sender, Sequences
 
 NOT_LEADER = 6
@@ -29,7 +29,7 @@ def test_an_invocation_is_in_the_file_before_the_library_sees_the_message(tmp_pa
     seen: list[int] = []
 
     class Watching(FakeProducer):
-        def send(self, topic: str, partitions: object, payloads: object) -> None:
+        def send(self, topic: str, partitions: object, payloads: object, keyed: object = None) -> None:
             """Look at the file in the middle of the call."""
             seen.append(len(rows(at)[1][Kind.INVOKE]))
 

@@ -11,7 +11,7 @@ from harness import sources
 from harness.errors import TidegaugeError
 from harness.history import COLUMNS, KINDS, F, Kind, Recorder, Type, now
 from harness.seal import OPEN, Sealed, open_history, parquet_schema, seal
-from harness.sources import last_acknowledged, segment_path, topics_of
+from harness.sources import deleted_topics, last_acknowledged, segment_path, topics_of
 
 
 def rows(sealed: Sealed, kind: Kind) -> list[dict[str, Any]]:
@@ -189,7 +189,7 @@ def test_a_run_without_a_history_is_an_error(tmp_path: Path) -> None:
         open_history(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema_version": 1}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema_version": 2}'])
 def test_a_manifest_that_makes_no_sense_is_an_error(tmp_path: Path, text: str) -> None:
     """Without it nobody knows what should be there."""
     record_sends(tmp_path, 1)
@@ -213,6 +213,19 @@ def test_the_last_acknowledged_offsets_are_known_before_sealing(tmp_path: Path) 
     record_sends(tmp_path, 2, count=10, acknowledged=0)
     assert last_acknowledged(tmp_path) == {(0, 0): 3, (0, 1): 3}
     assert topics_of(tmp_path) == {0: "orders"}
+
+
+def test_the_topics_that_were_deleted_are_known_before_sealing(tmp_path: Path) -> None:
+    """Or may have been: one whose deletion nobody knows about, and one that was being deleted at the end."""
+    for process, (name, ended) in enumerate(
+        [("gone", Type.OK), ("perhaps", Type.INFO), ("refused", Type.FAIL), ("open", None), ("created", Type.OK)]
+    ):
+        with Recorder(segment_path(tmp_path, process), process, {"role": "keeper"}) as recorder:
+            recorder.topic(7, name)  # each process numbers by itself
+            op = recorder.begin(F.CREATE if name == "created" else F.DELETE, topic=7)
+            if ended is not None:
+                recorder.end(op, ended, topic=7)
+    assert deleted_topics(tmp_path) == {"gone", "perhaps", "open"}
 
 
 def test_a_hole_loses_its_own_rows_only(tmp_path: Path) -> None:

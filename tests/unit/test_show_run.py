@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,36 @@ def test_the_table_of_many_topics_stays_in_the_results() -> None:
     """It would tell nobody anything."""
     results = CheckResults(figures=Figures(table=[row(0, "a"), row(0, "b")]))
     assert not any("partition " in line for line in shown(results))
+
+
+def test_what_was_done_beside_sending_and_reading_is_a_line() -> None:
+    """Only what was done; what was aborted is not expected to arrive, and gaps that say nothing are not shown."""
+    done = Figures(
+        sent=100, distinct=80, aborted=20, transactions={"committed": 40, "aborted": 10}, transactions_s=4.0, made=7,
+        commits=9, rebalances=3, topics={"created": 2, "grown": 1}, resends=5, table=[replace(row(0), gaps=None)],
+    )  # fmt: skip
+    lines = shown(CheckResults(figures=done))
+    assert lines[1].split()[-2:] == ["-", "0-99"]
+    assert "80 of 80 messages arrived (100.0 %)" in lines[2]
+    assert lines[3] == (
+        "  transactions 40 committed, 10 aborted, 10/s; topics 2 created, 1 grown; 7 messages made from others;"
+        " 3 rebalances; 9 offsets committed; 5 batches sent again"
+    )
+    assert not any("transactions" in line for line in shown(CheckResults(figures=Figures(sent=1))))
+
+
+def test_errors_that_the_table_does_not_know_are_told() -> None:
+    """How many operations ended so, and the first few of them by name; those that it knows are in the results."""
+    known = {"f": "send", "error": 7, "name": "REQUEST_TIMED_OUT", "type": "info", "count": 9, "classified": True}
+    strange = [known | {"name": f"error {n}", "count": 2, "classified": False} for n in range(4)]
+    text = "\n".join(shown(CheckResults(coverage=Coverage(errors=[known, *strange]))))
+    assert "8 errors that the table does not know (send: error 0, send: error 1, send: error 2, …)" in text
+    assert "does not know" not in "\n".join(shown(CheckResults(coverage=Coverage(errors=[known]))))
+
+
+def test_nobody_can_repeat_what_was_imported() -> None:
+    """It has no scenario."""
+    assert not any("repeat" in line for line in shown(CheckResults(), kind="import"))
 
 
 def test_nothing_at_all_can_be_shown() -> None:

@@ -67,9 +67,9 @@ class _Stopping(FakeProducer):
         self._left = ticks
         self.stop: Callable[[], None] = lambda: None
 
-    def send(self, topic: str, partitions: Any, payloads: Any) -> None:
+    def send(self, topic: str, partitions: Any, payloads: Any, keyed: Any = None) -> None:
         """Count the tick."""
-        super().send(topic, partitions, payloads)
+        super().send(topic, partitions, payloads, keyed)
         self.ticks.append((topic, set(partitions), len(payloads)))
         self._left -= 1
         if not self._left:

@@ -151,3 +151,28 @@ def test_leave_group(wire: Wire, version: int) -> None:
     answer = {"error_code": 0, "members": [{"member_id": "m", "group_instance_id": None, "error_code": 25}]}
     (row,) = wire.rows(wire.of(Api.LEAVE_GROUP, version, request, answer))
     assert row == {"error": 25 if version >= 3 else 0, "detail": "g/m"}
+
+
+HEARTBEAT = {"group_id": "g", "member_id": "m", "member_epoch": 6}
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("assignment", [None, {"topic_partitions": [{"topic_id": ORDERS_ID, "partitions": [1, 2]}]}])
+def test_consumer_group_heartbeat(wire: Wire, version: int, assignment: Any) -> None:
+    """The epoch is that of the answer."""
+    answer = {"error_code": 0, "member_id": "m", "member_epoch": 7, "assignment": assignment}
+    (row,) = wire.rows(wire.of(Api.CONSUMER_GROUP_HEARTBEAT, version, HEARTBEAT, answer))
+    assert row == {"error": 0, "generation": 7, "detail": "g/m"}
+
+
+def test_consumer_group_heartbeat_that_is_refused(wire: Wire) -> None:
+    """The epoch that the member believed in; an answer with an error has none."""
+    answer = {"error_code": 110, "member_id": None, "member_epoch": 0}
+    (row,) = wire.rows(wire.of(Api.CONSUMER_GROUP_HEARTBEAT, 1, HEARTBEAT, answer))
+    assert row == {"error": 110, "generation": 6, "detail": "g/m"}
+
+
+def test_consumer_group_heartbeat_without_an_answer(wire: Wire) -> None:
+    """The same, and no error."""
+    (row,) = wire.rows(wire.of(Api.CONSUMER_GROUP_HEARTBEAT, 1, HEARTBEAT), Type.INFO)
+    assert row == {"generation": 6, "detail": "g/m"}

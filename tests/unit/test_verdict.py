@@ -213,6 +213,17 @@ def test_requests_that_a_fault_sends_twice_are_appended_twice() -> None:
         ("duplicate", (), replace(FACTS, idempotence=False), "allowed: without idempotence"),
         ("duplicate", (), replace(FACTS, client="confluent-kafka"), "possibly the client: "),
         ("duplicate", (), replace(FACTS, client="confluent-kafka", faults=()), "illegal"),
+        ("duplicate", ("plain",), FACTS, "allowed: without idempotence"),
+        ("duplicate", ("plain",), replace(FACTS, retries=0), "illegal"),
+        ("duplicate", ("idempotent",), replace(FACTS, idempotence=False), "illegal"),
+        ("duplicate", ("idempotent",), replace(FACTS, client="confluent-kafka"), "possibly the client: "),
+        ("duplicate", ("transactional",), replace(FACTS, client="confluent-kafka", idempotence=False), "illegal"),
+        ("duplicate", ("idempotent", "deleted topic"), FACTS, "allowed: the workload deleted the topic"),
+        ("lost-write", ("deleted topic",), FACTS, "allowed: the workload deleted the topic"),
+        ("shared-offset", ("deleted topic",), FACTS, "allowed: the workload deleted the topic"),
+        ("end-offset-regression", ("one epoch", "same node", "deleted topic"), FACTS, "allowed: the workload deleted"),
+        ("corrupt", ("deleted topic",), FACTS, "illegal"),
+        ("lost-write", ("last of its key",), FACTS, "illegal"),
         ("watermark-regression", ("one epoch", "same node"), FACTS, "illegal"),
         ("watermark-regression", ("one epoch", "across nodes"), FACTS, "illegal"),
         ("watermark-regression", ("epoch rose", "across nodes"), FACTS, "allowed: a new leader does not know"),
@@ -316,6 +327,9 @@ def around(**changes: Any) -> dict[str, Any]:
                 {"topic": "t", "partition": 2, "final_offset": None, "final_end": None}]},
             "t-2 was not read to its end",
         ),
+        (
+            {"raws_incomplete_count": 1, "raws_incomplete": ["t-2"]}, "the raw read of t-2 did not get to its end",
+        ),
     ],
 )  # fmt: skip
 def test_what_was_not_covered_makes_the_run_unknown(coverage: dict[str, Any], reason: str) -> None:
@@ -323,6 +337,19 @@ def test_what_was_not_covered_makes_the_run_unknown(coverage: dict[str, Any], re
     verdict = decide(results(coverage=coverage), FACTS)
     assert (verdict.outcome, verdict.exit_code) == ("unknown", Exit.UNKNOWN)
     assert verdict.reasons == (reason,)
+
+
+def test_an_imported_history_without_a_final_read_is_unknown_for_one_reason() -> None:
+    """Whatever the number of its partitions; with final reads it is as any other."""
+    short = {"finals_incomplete_count": 1, "finals_incomplete": [
+        {"topic": "t", "partition": 2, "final_offset": None, "final_end": None}]}  # fmt: skip
+    facts = replace(FACTS, imported=True)
+    (reason,) = decide(results(coverage=short), facts).reasons
+    assert reason.startswith("there is no final read: ")
+    (reason,) = decide(
+        results(coverage=short | {"operations": {"send": {"ok": 1}, "final": {"info": 1}}}), facts
+    ).reasons
+    assert reason == "t-2 was not read to its end"
 
 
 def test_faults_that_overlap_have_no_before_and_after() -> None:

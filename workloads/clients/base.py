@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -18,6 +18,7 @@ from harness.config import Model
 
 Place = tuple[str, int]  # a topic's name and a partition
 BEGINNING = -2  # in place of an offset
+MARK = "tidegauge"  # the header of a tombstone: the message that would be its value
 BLOCK_AT_MOST_S = 10.0  # handing a chunk to the library; kafka-python's own 60 s outlast any patience at the end
 IN_FLIGHT_WITH_IDEMPOTENCE = 5  # brokers remember that many batches of a producer
 
@@ -31,6 +32,9 @@ Acks = Annotated[Literal["0", "1", "all"], BeforeValidator(_acks)]
 
 class ClientSettings(Model):
     """How clients are set up; None leaves a setting to the client library's own default."""
+
+    keyed: ClassVar[bool] = False  # whether consumers hand out keys, and the headers of tombstones
+    block_at_most_s: ClassVar[float] = BLOCK_AT_MOST_S
 
     client: Literal["kafka-python", "confluent-kafka"] = Field(
         default="confluent-kafka", description="the client library that producers and consumers use"
@@ -116,6 +120,14 @@ class ClientError:
 
 
 @dataclass(frozen=True)
+class Keyed:
+    """The keys of messages, and which of these are tombstones: they go without a value, and `MARK` has the message."""
+
+    keys: Sequence[bytes]
+    tombstones: Sequence[bool]
+
+
+@dataclass(frozen=True)
 class Delivered:
     """Messages that have an outcome now, in parallel lists; `errors` has those that were not acknowledged."""
 
@@ -134,6 +146,7 @@ class Polled:
     payloads: list[bytes | None] = field(default_factory=list)
     errors: list[ClientError] = field(default_factory=list)
     keys: list[bytes | None] | None = None  # where somebody asked for them
+    marks: list[bytes | None] | None = None  # and what the headers of tombstones say
 
 
 class Producer(ABC):
@@ -142,10 +155,12 @@ class Producer(ABC):
     chunk: int  # messages that take the library some 10 ms: what is announced at once
 
     @abstractmethod
-    def send(self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes]) -> None:
+    def send(
+        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: Keyed | None = None
+    ) -> None:
         """Hand messages to the library; one that it refuses turns up among the delivered, with its error.
 
-        No two payloads are the same. A library that cannot take messages now is waited for, `BLOCK_AT_MOST_S` in all;
+        No two payloads are the same. A library that cannot take messages now is waited for, `block_at_most_s` in all;
         the rest is then refused.
         """
 
@@ -181,6 +196,10 @@ class Consumer(ABC):
     @abstractmethod
     def position(self, place: Place) -> int | None:
         """The offset that is read next; None as long as nobody knows."""
+
+    @abstractmethod
+    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
+        """Go on at these offsets of partitions that it was given."""
 
     @abstractmethod
     def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import confluent_kafka
@@ -13,16 +15,17 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from harness.security import Security
 from workloads.clients.base import (
     BEGINNING,
-    BLOCK_AT_MOST_S,
+    MARK,
     ClientError,
     ClientSettings,
     Consumer,
     Delivered,
+    Keyed,
     Place,
     Polled,
     Producer,
 )
-from workloads.outcomes import REFUSED_LOCALLY
+from workloads.error_codes import REFUSED_LOCALLY
 
 PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - its public name
 LOG = logging.getLogger("librdkafka")
@@ -51,12 +54,21 @@ def _error(error: Any) -> ClientError:
     return ClientError(error.code(), error.str())
 
 
+def _mark(message: Any) -> bytes | None:
+    """What the header of a tombstone says; a record with a value needs none."""
+    if message.value() is not None:
+        return None
+    return next((value for name, value in message.headers() or () if name == MARK), None)
+
+
 class ConfluentProducer(Producer):
     """`confluent_kafka.Producer`; the callback of each message only notes it down."""
 
     chunk = 1000
 
-    def __init__(self, settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> None:
+    def __init__(
+        self, settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str, **more: Any
+    ) -> None:
         options = _connection(settings, servers, security, client_id) | {
             "acks": settings.acks,
             "enable.idempotence": settings.idempotent,
@@ -67,7 +79,8 @@ class ConfluentProducer(Producer):
             "batch.size": settings.batch_size,
             "compression.type": settings.compression,
         }
-        self._producer = confluent_kafka.Producer(_given(options), logger=LOG)
+        self._producer = confluent_kafka.Producer(_given(options | more), logger=LOG)
+        self._block_at_most_s = settings.block_at_most_s
         self._payloads: list[bytes] = []
         self._offsets: list[int | None] = []  # None where a broker acknowledged without one
         self._errors: dict[int, ClientError] = {}
@@ -91,34 +104,70 @@ class ConfluentProducer(Producer):
         self._payloads.append(payload)
         self._offsets.append(-1)
 
-    def send(self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes]) -> None:
+    def _deleted(self, payload: bytes, error: KafkaError | None, message: Any) -> None:
+        """The callback of a tombstone: the library hands back neither its value nor its headers."""
+        if error is not None:
+            self._errors[len(self._payloads)] = _error(error)
+        self._payloads.append(payload)
+        self._offsets.append(message.offset())
+
+    def send(
+        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: Keyed | None = None
+    ) -> None:
         """One call of the library per message; a full queue is waited for, as its manual says."""
+        if keyed is not None:
+            self._send_keyed(topic, partitions, payloads, keyed)
+            return
         produce, finished = self._producer.produce, self._finished
         self._sent += len(payloads)
-        give_up_at = time.monotonic() + BLOCK_AT_MOST_S
+        give_up_at = time.monotonic() + self._block_at_most_s
         for partition, payload in zip(partitions, payloads, strict=True):
             try:
                 produce(topic, payload, None, partition, finished)
             except BufferError:
-                self._send_when_there_is_room(topic, partition, payload, give_up_at)
+                again = partial(produce, topic, payload, None, partition, finished)
+                self._send_when_there_is_room(payload, again, give_up_at)
             except KafkaException as error:
                 self._refused(payload, error)
 
-    def _send_when_there_is_room(self, topic: str, partition: int, payload: bytes, give_up_at: float) -> None:
-        while time.monotonic() < give_up_at:
-            self._producer.poll(WAIT_AT_A_FULL_QUEUE_S)
+    def _send_keyed(self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: Keyed) -> None:
+        self._sent += len(payloads)
+        give_up_at = time.monotonic() + self._block_at_most_s
+        for partition, payload, key, tombstone in zip(partitions, payloads, keyed.keys, keyed.tombstones, strict=True):
+            if tombstone:
+                deleted = partial(self._deleted, payload)
+                message = partial(
+                    self._producer.produce, topic, None, key, partition, deleted, headers=[(MARK, payload)]
+                )
+            else:
+                message = partial(self._producer.produce, topic, payload, key, partition, self._finished)
             try:
-                self._producer.produce(topic, payload, None, partition, self._finished)
+                message()
+            except BufferError:
+                self._send_when_there_is_room(payload, message, give_up_at)
+            except KafkaException as error:
+                self._refused(payload, error)
+
+    def _send_when_there_is_room(self, payload: bytes, again: Callable[[], None], give_up_at: float) -> None:
+        while time.monotonic() < give_up_at:
+            self._call_back(WAIT_AT_A_FULL_QUEUE_S)
+            try:
+                again()
             except BufferError:
                 continue
             except KafkaException as error:
                 self._refused(payload, error)
             return
-        self._refused(payload, f"the queue of the library was full for {BLOCK_AT_MOST_S:.0f} s")
+        self._refused(payload, f"the queue of the library was full for {self._block_at_most_s:.0f} s")
+
+    def _call_back(self, wait_s: float) -> None:
+        """A fatal error is raised here, once, whoever it is about; the messages and calls that it ends say so too."""
+        with suppress(KafkaException):
+            self._producer.poll(wait_s)
 
     def delivered(self, wait_s: float) -> Delivered:
         """Let the library call back, and drain what was noted."""
-        self._producer.poll(0 if self._payloads else wait_s)
+        self._call_back(0 if self._payloads else wait_s)
         offsets = [NO_OFFSET if offset is None else offset for offset in self._offsets]
         found = Delivered(self._payloads[:], offsets, self._errors.copy())
         for noted in (self._payloads, self._offsets, self._errors):
@@ -133,7 +182,8 @@ class ConfluentProducer(Producer):
 
     def close(self, timeout_s: float) -> None:
         """The library has no close; what is still queued is dropped with it."""
-        self._producer.flush(timeout_s)
+        with suppress(KafkaException):
+            self._producer.flush(timeout_s)
 
 
 class ConfluentConsumer(Consumer):
@@ -147,6 +197,7 @@ class ConfluentConsumer(Consumer):
             "enable.partition.eof": True,  # the only way to learn that a position is past markers at the end
         }
         self._consumer: Any = None
+        self._keyed = settings.keyed
         self._has: set[Place] = set()
         self._only: str | None = None  # the topic of all records, where there is one
         self._ends: dict[Place, int] = {}
@@ -189,6 +240,8 @@ class ConfluentConsumer(Consumer):
             [message.offset() for message in messages],
             [message.value() for message in messages],
             errors,
+            [message.key() for message in messages] if self._keyed else None,
+            [_mark(message) for message in messages] if self._keyed else None,
         )
 
     def _take_out(self, messages: Sequence[Message]) -> list[ClientError]:
@@ -208,6 +261,18 @@ class ConfluentConsumer(Consumer):
         (found,) = self._consumer.position([TopicPartition(*place)])
         position = max(found.offset, self._ends.get(place, BEGINNING))
         return position if position >= 0 else None
+
+    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
+        """By taking them anew: the library refuses to seek where it does not fetch just then."""
+        given = [TopicPartition(*place, offset) for place, offset in positions.items()]
+        try:
+            self._consumer.incremental_unassign(given)
+            self._consumer.incremental_assign(given)
+        except KafkaException as error:
+            return _error(error.args[0])
+        for place in positions:
+            self._ends.pop(place, None)
+        return None
 
     def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
         """ListOffsets(latest), in one call for all."""

@@ -8,13 +8,70 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
-from workloads.clients.base import ClientError, Place, Polled
+from pydantic import Field, PositiveInt, model_validator
+
+from workloads.clients.base import ClientError, ClientSettings, Place, Polled
+
+ASK_S = 5.0  # for what a group committed: the longest that a member stands still for it
+COMMIT_S = 5.0  # and for the answer to a commit
+
+
+class GroupSettings(ClientSettings):
+    """How members of a group are set up."""
+
+    group_protocol: Literal["classic", "consumer"] = Field(
+        default="classic",
+        description="how members and brokers agree: classic, or consumer (KIP-848, confluent-kafka alone)",
+    )
+    assignor: Literal["range", "roundrobin", "cooperative-sticky", "uniform"] | None = Field(
+        default=None,
+        description="how partitions are given out: range, roundrobin or cooperative-sticky by members (classic),"
+        " range or uniform by the broker (consumer); the library's or the broker's own choice unless set",
+    )
+    session_timeout_ms: PositiveInt = Field(
+        default=6000,  # brokers refuse less
+        description="a member that is not heard of for that long is out; with group_protocol=consumer brokers decide on"
+        " it, and this has to be what they are set to: 6000 where we start them, 45000 by default",
+    )
+    auto_commit_interval_ms: PositiveInt = Field(
+        default=1000, description="how often a library that commits by itself does so"
+    )
+
+    @property
+    def session_s(self) -> float:
+        """How long a group waits for a member that says nothing."""
+        return self.session_timeout_ms / 1000
+
+    @model_validator(mode="after")
+    def _protocol(self) -> GroupSettings:
+        """Refuse what the protocol or the client library does not know."""
+        if self.group_protocol == "consumer" and self.client == "kafka-python":
+            raise ValueError("kafka-python knows the classic protocol alone: take client=confluent-kafka or classic")
+        known = {"classic": ("range", "roundrobin", "cooperative-sticky"), "consumer": ("range", "uniform")}
+        if self.assignor is not None and self.assignor not in known[self.group_protocol]:
+            raise ValueError(
+                f"group_protocol={self.group_protocol} has no assignor {self.assignor}:"
+                f" take {' or '.join(known[self.group_protocol])}"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Joining:
+    """Which group a member joins, and whether its library commits by itself."""
+
+    group: str
+    automatic: bool = False
 
 
 class GroupListener(Protocol):
-    """Is told what the group and the library do, during `poll` and `leave`, by the thread that calls these."""
+    """Is told what the group and the library do, during `poll` and `leave`, while the thread that called these waits.
+
+    Nothing else of the same client runs at that time; its calls may be made from within, `poll` and `leave` excepted.
+    """
 
     def assigned(self, places: Sequence[Place]) -> None:
         """The group gave these partitions, beside those that the member has."""
@@ -25,8 +82,8 @@ class GroupListener(Protocol):
     def lost(self, places: Sequence[Place]) -> None:
         """These belong to somebody else already."""
 
-    def committed(self, offsets: Mapping[Place, int], error: ClientError | None) -> None:
-        """The library committed these by itself, or tried to."""
+    def committed(self, offsets: Mapping[Place, int], error: ClientError | None, began: int | None) -> None:
+        """The library committed these by itself, or tried to; `began` is the time, where anybody knows it."""
 
 
 class GroupConsumer(ABC):
@@ -49,8 +106,8 @@ class GroupConsumer(ABC):
         """The offset that is read next; None as long as nobody knows."""
 
     @abstractmethod
-    def commit(self, offsets: Mapping[Place, int]) -> ClientError | None:
-        """Commit these, and wait for the answer."""
+    def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
+        """Commit these, and wait for the answer: those that were not committed."""
 
     @abstractmethod
     def committed(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int] | ClientError:

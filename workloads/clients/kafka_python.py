@@ -14,18 +14,18 @@ from kafka.producer.future import RecordMetadata
 from harness.security import Security
 from workloads.clients.base import (
     BEGINNING,
-    BLOCK_AT_MOST_S,
+    MARK,
     ClientError,
     ClientSettings,
     Consumer,
     Delivered,
+    Keyed,
     Place,
     Polled,
     Producer,
 )
-from workloads.outcomes import REFUSED_LOCALLY
+from workloads.error_codes import REFUSED_LOCALLY, code_of
 
-UNNUMBERED = -1000  # an error of the library that has no number of Kafka's
 RECONNECT_AT_MOST_MS = 500  # the library's own 30 s would make every fault look that long
 NAP_S = 0.002
 NO_OFFSET = -1
@@ -45,8 +45,19 @@ def _connection(settings: ClientSettings, servers: Sequence[str], security: Secu
 
 
 def _error(error: BaseException) -> ClientError:
-    code = getattr(error, "errno", None)
-    return ClientError(code if isinstance(code, int) else UNNUMBERED, str(error))
+    return ClientError(code_of(error), str(error))
+
+
+def _keyed(payload: bytes, key: bytes, tombstone: bool) -> dict[str, Any]:  # noqa: FBT001 - of pairs that are unpacked
+    """A message with a key, or the tombstone of that key, as the library takes them."""
+    return {"key": key, "value": None, "headers": [(MARK, payload)]} if tombstone else {"key": key, "value": payload}
+
+
+def _mark(record: Any) -> bytes | None:
+    """What the header of a tombstone says; a record with a value needs none."""
+    if record.value is not None:
+        return None
+    return next((value for name, value in record.headers or () if name == MARK), None)
 
 
 class KafkaPythonProducer(Producer):
@@ -54,7 +65,9 @@ class KafkaPythonProducer(Producer):
 
     chunk = 400  # 40 ms of sending at full speed: what is announced earlier costs less
 
-    def __init__(self, settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> None:
+    def __init__(
+        self, settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str, **more: Any
+    ) -> None:
         options = {
             "acks": settings.acks if settings.acks == "all" else int(settings.acks),
             "enable_idempotence": settings.idempotent,
@@ -63,7 +76,8 @@ class KafkaPythonProducer(Producer):
             "linger_ms": settings.linger_ms,
             "batch_size": settings.batch_size,
             "compression_type": None if settings.compression == "none" else settings.compression,
-            "max_block_ms": int(BLOCK_AT_MOST_S * 1000),
+            "max_block_ms": int(settings.block_at_most_s * 1000),
+            **more,
         }
         self._producer = KafkaProducer(
             **_connection(settings, servers, security, client_id),
@@ -73,14 +87,20 @@ class KafkaPythonProducer(Producer):
         self._note = self._done.setdefault  # without a frame of Python's: nothing else runs as often
         self._sent = self._handed_back = 0
 
-    def send(self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes]) -> None:
+    def send(
+        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: Keyed | None = None
+    ) -> None:
         """One call of the library per message; a message that it refuses is noted as such."""
         send, note = self._producer.send, self._note
         self._sent += len(payloads)
         messages = zip(partitions, payloads, strict=True)
+        keys = iter(()) if keyed is None else zip(keyed.keys, keyed.tombstones, strict=True)
         for partition, payload in messages:
             try:
-                future = send(topic, payload, partition=partition)
+                if keyed is None:
+                    future = send(topic, payload, partition=partition)
+                else:
+                    future = send(topic, partition=partition, **_keyed(payload, *next(keys)))
             except KafkaTimeoutError as error:  # nobody knows the topic: each of the others would wait as long
                 self._refused([payload, *(left for _, left in messages)], error)
             except (KafkaError, AssertionError, ValueError) as error:
@@ -123,6 +143,26 @@ class KafkaPythonProducer(Producer):
             return
 
 
+def polled_of(batches: Mapping[TopicPartition, Sequence[Any]], *, keyed: bool = False) -> Polled:
+    """What a poll of the library returned."""
+    polled = Polled(keys=[], marks=[]) if keyed else Polled()
+    for place, records in batches.items():
+        polled.topics.extend([place.topic] * len(records))
+        polled.partitions.extend([place.partition] * len(records))
+        polled.offsets.extend([record.offset for record in records])
+        polled.payloads.extend([record.value for record in records])
+        if polled.keys is not None and polled.marks is not None:
+            polled.keys.extend([record.key for record in records])
+            polled.marks.extend([_mark(record) for record in records])
+    return polled
+
+
+def position_of(consumer: Any, place: Place) -> int | None:
+    """The offset that the library reads next, without asking anybody."""
+    state = consumer._subscription.assignment.get(TopicPartition(*place))  # noqa: SLF001 - position() may block
+    return None if state is None or state.position is None else int(state.position.offset)
+
+
 class KafkaPythonConsumer(Consumer):
     """`KafkaConsumer`."""
 
@@ -133,6 +173,7 @@ class KafkaPythonConsumer(Consumer):
             "isolation_level": settings.isolation_level or "read_uncommitted",
         }
         self._consumer: Any = None
+        self._keyed = settings.keyed
         self._has: set[Place] = set()
 
     def assign(self, positions: Mapping[Place, int]) -> None:
@@ -160,18 +201,17 @@ class KafkaPythonConsumer(Consumer):
         except KafkaError as error:
             time.sleep(NAP_S)  # an error that comes back at once must not make a busy loop
             return Polled(errors=[_error(error)])
-        polled = Polled()
-        for place, records in batches.items():
-            polled.topics.extend([place.topic] * len(records))
-            polled.partitions.extend([place.partition] * len(records))
-            polled.offsets.extend([record.offset for record in records])
-            polled.payloads.extend([record.value for record in records])
-        return polled
+        return polled_of(batches, keyed=self._keyed)
 
     def position(self, place: Place) -> int | None:
         """As the library says, without asking anybody."""
-        state = self._consumer._subscription.assignment.get(TopicPartition(*place))  # noqa: SLF001 - position() may block
-        return None if state is None or state.position is None else int(state.position.offset)
+        return position_of(self._consumer, place)
+
+    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
+        """Local."""
+        for place, offset in positions.items():
+            self._consumer.seek(TopicPartition(*place), offset)
+        return None
 
     def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
         """ListOffsets(latest); one partition without a leader fails the call for all, so each is then asked alone."""

@@ -1,0 +1,115 @@
+"""The exchange format as JSON Lines: a header, then one event on each line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+import numpy as np
+
+from harness.config import parse
+from harness.errors import UsageError
+from harness.foreign.batch import Batch, Names, Part, batch_of, blank, numbers_of
+from harness.foreign.form import KIND_WORDS, Header, Wrong, unfit_keys
+from harness.foreign.lines import TORN, Chunk
+from harness.history import Kind
+
+Pairs = list[tuple[str, Any]]
+
+
+class _Object(Pairs):
+    """An object as its keys and values, so that a key that is there twice is seen."""
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_EVENTS = json.JSONDecoder(object_pairs_hook=_Object, parse_constant=_no_number)
+
+
+def header_of(line: str) -> Header:
+    """The header, which is the first line."""
+    pairs = _parsed(1, line)
+    if "tidegauge" not in dict(pairs):
+        raise Wrong(1, "the header is missing", 'begin with {"tidegauge": "history", "version": 1}')
+    try:
+        return parse(Header, _plain(pairs), "the header")
+    except UsageError as error:
+        raise Wrong(1, error.message, error.remedy) from None
+
+
+def read(chunk: Chunk, names: Names) -> Batch:
+    """What lines after the header say."""
+    groups: dict[tuple[Kind, tuple[str, ...]], list[tuple[Any, ...]]] = {}
+    wrongs = [chunk.wrong] if chunk.wrong else []
+    for number, line in enumerate(chunk.lines, chunk.number):
+        try:
+            pairs = _parsed(number, line)
+            keys, values = zip(*pairs, strict=True) if pairs else ((), ())
+            groups.setdefault((_kind(number, keys, values), keys), []).append((number, *values))
+        except Wrong as wrong:
+            last = number == chunk.number + len(chunk.lines) - 1
+            wrongs.append(Wrong(number, TORN, "bring the whole file here") if chunk.torn and last else wrong)
+            break
+    parts: list[Part] = []
+    for (kind, keys), rows in groups.items():
+        made = _part(kind, keys, rows, names)
+        parts += made[0]
+        wrongs += made[1]
+    return batch_of(parts, wrongs)
+
+
+def _part(
+    kind: Kind, keys: tuple[str, ...], rows: list[tuple[Any, ...]], names: Names
+) -> tuple[list[Part], list[Wrong]]:
+    """Events of one kind that have the same keys, and what is wrong with them."""
+    if why := unfit_keys(kind, keys):
+        return [], [Wrong(rows[0][0], why, "docs/history.md has the columns of each kind")]
+    lines, *columns = zip(*rows, strict=True)
+    packed = blank(kind, len(rows))
+    for name, values in zip(keys, columns, strict=True):
+        if name == "kind":
+            continue
+        numbers = numbers_of(kind, name, values, lines, names)
+        if isinstance(numbers, Wrong):  # what comes before it may be wrong in another way
+            before = [row for row in rows if row[0] < numbers.line]
+            parts, wrongs = _part(kind, keys, before, names) if before else ([], [])
+            return parts, [numbers, *wrongs]
+        packed[name] = numbers
+    return [Part(kind, np.array(lines, np.int64), packed)], []
+
+
+def _parsed(number: int, line: str) -> Pairs:
+    if not line.strip():
+        raise Wrong(number, "the line is empty", "leave it out")
+    try:
+        parsed = _EVENTS.decode(line)
+    except (ValueError, RecursionError) as error:
+        said = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise Wrong(number, f"this is no JSON ({said})", "write one JSON object on each line") from None
+    if not isinstance(parsed, _Object):
+        raise Wrong(number, "this is no JSON object", "write one JSON object on each line")
+    return parsed
+
+
+def _kind(number: int, keys: tuple[str, ...], values: tuple[Any, ...]) -> Kind:
+    if "tidegauge" in keys:
+        raise Wrong(number, "a header is there a second time", "write one file for each history")
+    if "kind" not in keys:
+        raise Wrong(number, "the key 'kind' is missing", f"it is one of: {', '.join(KIND_WORDS)}")
+    word = values[keys.index("kind")]
+    if not isinstance(word, str) or word not in KIND_WORDS:
+        raise Wrong(number, f"'kind' is {json.dumps(_plain(word))}", f"it is one of: {', '.join(KIND_WORDS)}")
+    return KIND_WORDS[word]
+
+
+def _plain(value: Any) -> Any:
+    """With objects as dictionaries."""
+    if isinstance(value, _Object):
+        keys = [key for key, _ in value]
+        if len(set(keys)) != len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise Wrong(1, f"the key '{twice}' is there twice", "write it once")
+        return {key: _plain(each) for key, each in value}
+    return [_plain(each) for each in value] if isinstance(value, list) else value

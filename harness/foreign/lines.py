@@ -1,0 +1,120 @@
+"""A file as lines with their numbers, a few megabytes at a time; compressed ones too."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+import pyarrow as pa
+
+from harness.errors import UsageError
+from harness.foreign.form import Wrong
+
+BLOCK_BYTES = 1 << 21
+LINE_BYTES = 10 * 1000 * 1000
+TORN = "the file is cut off here: its last line has no end"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some whole lines; `number` is that of the first. `torn` says that the last one has no line end."""
+
+    number: int
+    lines: list[str]
+    torn: bool = False
+    wrong: Wrong | None = None  # with the line after these
+
+
+class Hashed(io.RawIOBase):
+    """A file that adds up what is read of it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+        self.bytes = 0
+
+    def readable(self) -> bool:
+        """It is for reading only."""
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        """Read, and take note."""
+        with memoryview(buffer) as view:  # type: ignore[arg-type]
+            count = self._file.readinto(view)  # type: ignore[attr-defined]
+            self.digest.update(view[:count])
+        self.bytes += count
+        return int(count)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Hashed]:
+    """A file that may be read; whatever keeps it from that is a sentence."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", "name a file")
+    try:
+        file = path.open("rb", buffering=0)
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {path}", "check the path") from None
+    except PermissionError:
+        raise UsageError(f"{path} may not be read", "check its owner and mode") from None
+    try:
+        with file:
+            yield Hashed(file)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UsageError(f"{path} cannot be unpacked ({error})", "bring the whole file here again") from error
+
+
+def unpacked(path: Path, file: Hashed) -> IO[bytes]:
+    """What is in a file, by its name: packed with gzip or zstd, or plain."""
+    buffered = io.BufferedReader(file, BLOCK_BYTES)
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.GzipFile(fileobj=buffered))
+    if path.suffix == ".zst":
+        return pa.CompressedInputStream(pa.PythonFile(buffered, "r"), "zstd")  # type: ignore[no-any-return]
+    return buffered
+
+
+def chunks(stream: IO[bytes]) -> Iterator[Chunk]:
+    """The lines; what is no text, or too long for a line, ends them."""
+    number, rest = 1, b""
+    while block := stream.read(BLOCK_BYTES):
+        whole, end, rest = (rest + block).rpartition(b"\n")
+        if end:
+            chunk = _decoded(number, whole.split(b"\n"))
+            yield chunk
+            number += len(chunk.lines)
+        if len(rest) > LINE_BYTES:
+            said = f"the line is longer than {LINE_BYTES // 1_000_000} MB"
+            yield Chunk(number, [], wrong=Wrong(number, said, "write one event on each line"))
+            return
+    if rest:
+        chunk = _decoded(number, [rest])
+        yield Chunk(number, chunk.lines, torn=True, wrong=chunk.wrong)
+
+
+def _decoded(number: int, lines: list[bytes]) -> Chunk:
+    too_long = next((place for place, line in enumerate(lines) if len(line) > LINE_BYTES), None)
+    try:
+        if too_long is None:
+            return Chunk(number, b"\n".join(lines).decode().split("\n"))
+    except UnicodeDecodeError:
+        pass
+    good: list[str] = []
+    for place, line in enumerate(lines):
+        if len(line) > LINE_BYTES:
+            said = f"the line is longer than {LINE_BYTES // 1_000_000} MB"
+            return Chunk(number, good, wrong=Wrong(number + place, said, "write one event on each line"))
+        try:
+            good.append(line.decode())
+        except UnicodeDecodeError as error:
+            return Chunk(
+                number, good, wrong=Wrong(number + place, f"byte {error.start + 1} is no UTF-8", "write UTF-8")
+            )
+    raise AssertionError("one of the lines was wrong")

@@ -1,0 +1,31 @@
+"""A foreign history from its file to the verdict, by the command line and with Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from harness.errors import Exit
+from tests.foreign import LOST_AND_ABORTED, edn
+from tests.support import cli
+
+
+def test_a_jepsen_history_is_checked_and_travels_on(tmp_path: Path) -> None:
+    """Its lost write and its aborted read are found, and again in what was exported of it."""
+    store = str(tmp_path / "store")
+    file = edn(tmp_path / "history.edn", LOST_AND_ABORTED)
+    ran = cli("import", str(file), "--set", "acks=all", "--check", "--json", "--store", store)
+    assert ran.returncode == Exit.INVALID, ran.stderr
+    results = json.loads(ran.stdout)
+    seen = {each["anomaly"]: (each["found"], each["mark"]) for each in results["check"]["seen"]}
+    assert seen == {"lost-write": (1, "illegal"), "aborted-read": (1, "illegal")}
+    assert results["events"] == {"invoke": 9, "complete": 9, "record": 2, "phase": 1}
+    exported = str(tmp_path / "history.jsonl")
+    assert cli("export", "latest", exported, "--store", store).returncode == Exit.VALID
+    again = cli("import", exported, "--check", "--json", "--store", store)
+    assert again.returncode == Exit.INVALID, again.stderr
+    check = json.loads(again.stdout)["check"]
+    assert [check[name] for name in ("seen", "reasons")] == [results["check"][name] for name in ("seen", "reasons")]
+    wrong = cli("import", __file__, "--format", "jepsen", "--store", str(tmp_path / "other"))
+    assert (wrong.returncode, "line 1" in wrong.stderr) == (Exit.USAGE, True)
+    assert not (tmp_path / "other").exists()

@@ -1,0 +1,97 @@
+"""A run without faults, as the runner does it, as far as workers go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.clusters.base import Cluster
+from harness.history import F, Kind, now
+from tests.integration.tapped import Tapped
+from tests.sessions import RUN, rows
+from tests.support import eventually, unique
+from workloads import find_workload
+from workloads.base import CONSUMER, FINAL, PROBE, PRODUCER, FinalTarget, NodeAddress, Role, WorkerConfig
+from workloads.fleet import Fleet
+from workloads.topics import create_topics
+
+STOP_S = 60
+
+
+class Run:
+    """A workload on a cluster behind taps."""
+
+    def __init__(self, cluster: Cluster, taps: Tapped, directory: Path, workload: str, **settings: Any) -> None:
+        self.workload = find_workload(workload)
+        self.settings = self.workload.model(bootstrap="first", **settings)
+        self.fleet = Fleet({}, directory / "logs")
+        self._directory, self.taps = directory, taps
+        self._nodes = tuple(
+            NodeAddress(id=node.id, address=tap) for node, tap in zip(cluster.nodes, taps.addresses, strict=True)
+        )
+        self._prefix, self._began = unique("test"), now()
+        self.topics = self.workload.topics(self.settings)
+        create_topics(cluster.nodes, cluster.security, self.topics, self._prefix)
+
+    def start(self, role: Role, targets: tuple[FinalTarget, ...] = ()) -> None:
+        """One worker."""
+        process = len(self.fleet.workers)
+        self.fleet.start(
+            WorkerConfig(
+                process=process,
+                role=role.name,
+                number=role.number,
+                of=role.of,
+                parts=role.parts,
+                task=role.task,
+                seed=process,
+                workload=self.workload.name,
+                settings=self.settings.model_dump(mode="json"),
+                segment=self._directory / f"{process}.segment",
+                run=RUN,
+                began=self._began,
+                prefix=self._prefix,
+                topics=tuple(self.topics),
+                nodes=self._nodes,
+                targets=targets,
+            )
+        )
+
+    def load(self, enough: Callable[[], bool]) -> None:
+        """All stages beside the probes, until that is enough."""
+        self.start(Role(PROBE))
+        for stage in self.workload.stages(self.settings, 0):
+            for role in stage:
+                self.start(role)
+            if all(role.finite for role in stage):
+                self.fleet.tell({"acked": self.fleet.totals(PRODUCER)["ok"]}, CONSUMER)
+                eventually(lambda: self.fleet.over(stage[0].name), f"{stage[0].name} is done")  # noqa: B023
+        eventually(lambda: self.fleet.poll() is None and enough(), "the load")  # type: ignore[func-returns-value]
+        self.fleet.stop(STOP_S)
+        assert self.fleet.dead() == []
+
+    def final_read(self) -> None:
+        """Every partition of every topic that the segments name."""
+        acknowledged = self.rows(Kind.COMPLETE, F.SEND)
+        names = {number: name for path in self.segments() for number, name in rows(path)[0].topics.items()}
+        targets = []
+        for number, name in names.items():
+            for partition in range(self.settings.partitions):
+                here = acknowledged[(acknowledged["topic"] == number) & (acknowledged["partition"] == partition)]
+                last = int(here["offset"].max(initial=-1))
+                targets.append(FinalTarget(topic=number, name=name, partition=partition, last_acked=last))
+        self.start(Role(FINAL), tuple(targets))
+        eventually(lambda: self.fleet.over(FINAL), "the final read")
+        assert self.fleet.dead() == []
+
+    def rows(self, kind: Kind, f: F | None = None) -> Any:
+        """All rows of a kind, of all workers."""
+        found = np.concatenate([rows(path)[1][kind] for path in self.segments()])
+        return found if f is None else found[found["f"] == f]
+
+    def segments(self) -> list[Path]:
+        """Of all workers so far."""
+        return sorted(self._directory.glob("*.segment"))

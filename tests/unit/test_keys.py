@@ -1,0 +1,104 @@
+"""The last write of each key of a compacted topic: what is found lost and what is left alone, in one Spark job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from checkers.frame import History
+from checkers.keys import KEYS, LAST_OF_ITS_KEY
+from harness.history import F, Kind, Status, Type
+from tests.histories import SECOND_NS, Rows, spark_session
+
+COMPACTED, PLAIN = 1, 2
+READ_AT_NS = 100 * SECOND_NS  # when the final read begins
+END = 99
+
+
+class Story:
+    """A history in the making: each key is a case of its own, and its offsets begin with it."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self.rows.topics = {COMPACTED: "compacted", PLAIN: "plain"}
+
+    def send(self, key: int | None, offset: int | None, **more: Any) -> None:
+        """An acknowledged write, unless told otherwise; its value is its offset and a thousand."""
+        value = 1000 + (offset or 0)
+        whole = {"topic": COMPACTED, "partition": 0, "type": Type.OK, "time": 5 * SECOND_NS, "invoked": SECOND_NS}
+        columns = whole | {"op": value, "value": value, "key": key, "offset": offset} | more
+        self.rows.add(Kind.COMPLETE, "p1", f=F.SEND, **columns)
+
+    def read(self, key: int, offset: int, who: str = "r1", **more: Any) -> None:
+        """A record that the final reader, or another one, was handed."""
+        whole = {"topic": COMPACTED, "partition": 0, "status": Status.GOOD, "value": 1000 + offset}
+        columns = whole | {"key": key, "offset": offset, "time": READ_AT_NS + 1, "invoked": READ_AT_NS} | more
+        self.rows.add(Kind.RECORD, who, **columns)
+
+    def final(self, partition: int, type_: Type = Type.OK, topic: int = COMPACTED) -> None:
+        """How the final read of a partition ended."""
+        columns = {"topic": topic, "partition": partition, "type": type_, "offset": END, "end": END}
+        self.rows.add(Kind.COMPLETE, "r1", f=F.FINAL, time=READ_AT_NS + 2, invoked=READ_AT_NS, **columns)
+
+
+def of_keys(story: Story) -> None:
+    """What is in partition 0: lost are 21, 30, 60 and 70."""
+    story.send(1, 10)  # gone for good reasons
+    story.send(1, 11)
+    story.read(1, 11)
+    story.send(2, 20)
+    story.send(2, 21)
+    story.read(2, 20)  # an earlier one is not enough
+    story.send(3, 30)  # nothing of that key
+    story.send(4, 40)
+    story.read(4, 45)  # superseded by a send that nobody knows the end of
+    story.send(5, 50)
+    story.read(5, 51, status=Status.CORRUPT, value=None)  # compaction goes by keys
+    story.send(6, 60)
+    story.read(6, 60, value=9999)  # its offset holds something else
+    story.send(7, 70)
+    story.read(7, 70, who="c1")  # read in time, and gone at the end
+    story.final(partition=0)
+
+
+def of_what_proves_nothing(story: Story) -> None:
+    """Sends that were not acknowledged, reads that did not end or began too early, other topics, no keys."""
+    story.send(11, 11, type=Type.INFO)
+    story.send(12, 12, type=Type.FAIL)
+    story.send(13, None)
+    story.send(13, -1)
+    story.send(14, 14, time=READ_AT_NS + 1)
+    story.send(None, 15)
+    story.send(1, 16, partition=1)
+    story.final(partition=1, type_=Type.INFO)
+    story.send(1, 17, partition=2)  # no final read at all
+    story.send(1, 18, topic=PLAIN)
+    story.final(partition=0, topic=PLAIN)
+
+
+def of_partitions(story: Story) -> None:
+    """A key is a key of its partition: another partition with the same key says nothing."""
+    story.send(1, 80, partition=3)
+    story.read(1, 85, partition=4)
+    story.final(partition=3)
+    story.final(partition=4)
+
+
+def test_the_last_write_of_each_key_has_to_be_there_or_one_after_it(tmp_path: Path) -> None:
+    """What was before it may be gone, and what proves nothing is left alone."""
+    story = Story()
+    for tell in (of_keys, of_what_proves_nothing, of_partitions):
+        tell(story)
+    with spark_session() as spark:
+        history = History(spark, story.rows.store(tmp_path), compacted=frozenset({COMPACTED}))
+        found = sorted(KEYS.findings(history).collect(), key=lambda row: row["offset"])
+    assert [(row["offset"], row["values"]) for row in found] == [
+        (offset, [1000 + offset]) for offset in (21, 30, 60, 70, 80)
+    ]
+    assert {(row["anomaly"], *row["tags"]) for row in found} == {("lost-write", LAST_OF_ITS_KEY)}
+    assert found[0]["detail"] == (
+        "the last write of key 2, acknowledged at offset 21; the final read ended at offset 99 and had offset 20 of"
+        " that key"
+    )
+    assert found[1]["detail"].endswith("had nothing of that key")
+    assert found[0]["processes"] == [1, 201]

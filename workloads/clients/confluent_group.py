@@ -1,0 +1,163 @@
+"""confluent-kafka (librdkafka) as a member of a group: the classic protocol and KIP-848."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from harness.security import Security
+from workloads.clients.base import ClientError, Place, Polled
+from workloads.clients.confluent import FULL_QUEUE_BACKOFF_MS, LOG, _connection, _error, _given
+from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, GroupSettings, Joining
+
+NO_OFFSET = KafkaError._NO_OFFSET  # noqa: SLF001 - its public name
+WRONG_STATE = KafkaError._STATE  # noqa: SLF001 - its public name
+NOT_YET_S = 0.05
+SEEK_S = 3.0
+
+
+class ConfluentMember(GroupConsumer):
+    """`confluent_kafka.Consumer`, subscribed."""
+
+    def __init__(
+        self, settings: GroupSettings, servers: Sequence[str], security: Security, client_id: str, joining: Joining
+    ) -> None:
+        options = _connection(settings, servers, security, client_id) | {
+            "group.id": joining.group,
+            "group.protocol": settings.group_protocol,
+            "enable.auto.commit": joining.automatic,
+            "auto.commit.interval.ms": settings.auto_commit_interval_ms,
+            "auto.offset.reset": "earliest",
+            "isolation.level": settings.isolation_level,
+            "fetch.queue.backoff.ms": FULL_QUEUE_BACKOFF_MS,
+            "socket.timeout.ms": int(COMMIT_S * 1000),  # the library's own minute is how long a commit may take
+        }
+        if settings.group_protocol == "consumer":
+            options["group.remote.assignor"] = settings.assignor
+        else:
+            options["session.timeout.ms"] = settings.session_timeout_ms
+            options["heartbeat.interval.ms"] = settings.session_timeout_ms // 4
+            options["partition.assignment.strategy"] = settings.assignor
+        if joining.automatic:
+            options["on_commit"] = self._on_commit
+        self._consumer: Any = confluent_kafka.Consumer(_given(options), logger=LOG)
+        self._listener: GroupListener | None = None
+
+    def join(self, topics: Sequence[str], listener: GroupListener) -> ClientError | None:
+        """Subscribe; the library assigns by itself what the listener was told of."""
+        self._listener = listener
+        try:
+            self._consumer.subscribe(
+                list(topics),
+                on_assign=lambda _, given: listener.assigned(_places(given)),
+                on_revoke=lambda _, taken: listener.revoked(_places(taken)),
+                on_lost=lambda _, taken: listener.lost(_places(taken)),
+            )
+        except KafkaException as error:
+            return _error(error.args[0])
+        return None
+
+    def poll(self, max_records: int, timeout_s: float) -> Polled:
+        """As many messages as are there within the time."""
+        try:
+            messages = self._consumer.consume(max_records, timeout_s)
+        except KafkaException as error:
+            time.sleep(NOT_YET_S)  # an error that comes back at once must not make a busy loop
+            return Polled(errors=[_error(error.args[0])])
+        errors = [_error(message.error()) for message in messages if message.error()]
+        messages = [message for message in messages if not message.error()] if errors else messages
+        return Polled(
+            [message.topic() for message in messages],
+            [message.partition() for message in messages],
+            [message.offset() for message in messages],
+            [message.value() for message in messages],
+            errors,
+        )
+
+    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
+        """One call of the library per partition; one that was given just now is waited for."""
+        give_up_at = time.monotonic() + SEEK_S
+        for place, offset in positions.items():
+            while True:
+                try:
+                    self._consumer.seek(TopicPartition(*place, offset))
+                except KafkaException as error:
+                    if error.args[0].code() != WRONG_STATE or time.monotonic() > give_up_at:
+                        return _error(error.args[0])
+                    time.sleep(NOT_YET_S)
+                else:
+                    break
+        return None
+
+    def position(self, place: Place) -> int | None:
+        """After the last record; None before the first one."""
+        (found,) = self._consumer.position([TopicPartition(*place)])
+        return int(found.offset) if found.offset >= 0 else None
+
+    def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
+        """One request for all; the library says for each partition what became of it."""
+        wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        try:
+            answers = self._consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            return dict.fromkeys(offsets, _error(error.args[0]))
+        return {(each.topic, each.partition): _error(each.error) for each in answers if each.error}
+
+    def committed(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int] | ClientError:
+        """OffsetFetch, in one call for all."""
+        try:
+            answers = self._consumer.committed([TopicPartition(*place) for place in places], timeout=timeout_s)
+        except KafkaException as error:
+            return _error(error.args[0])
+        wrong = next((each.error for each in answers if each.error), None)
+        if wrong is not None:
+            return _error(wrong)
+        return {(each.topic, each.partition): max(each.offset, -1) for each in answers}
+
+    @property
+    def member_id(self) -> str:
+        """As the library says."""
+        return str(self._consumer.memberid() or "") if self._consumer is not None else ""
+
+    @property
+    def generation(self) -> int | None:
+        """The library does not tell; taps see it."""
+        return None
+
+    def metadata(self) -> Any:
+        """`ConsumerGroupMetadata`."""
+        return self._consumer.consumer_group_metadata()
+
+    def leave(self) -> ClientError | None:
+        """Close the library, which lets go of everything first."""
+        try:
+            self._consumer.close()
+        except KafkaException as error:
+            return _error(error.args[0])
+        finally:
+            self._consumer = None
+        return None
+
+    def drop(self) -> None:
+        """Let the library be destroyed without having been closed."""
+        self._consumer = None
+
+    def _on_commit(self, error: KafkaError | None, offsets: Sequence[TopicPartition]) -> None:
+        """Pass on what the library committed by itself; to have had nothing to commit is not an error."""
+        by_error: dict[ClientError | None, dict[Place, int]] = {}
+        for each in offsets:
+            wrong = each.error or error
+            if each.offset >= 0 and (wrong is None or wrong.code() != NO_OFFSET):
+                of_error = by_error.setdefault(_error(wrong) if wrong else None, {})
+                of_error[each.topic, each.partition] = each.offset
+        for failed, of_error in by_error.items():
+            if self._listener is not None:
+                self._listener.committed(of_error, failed, None)
+
+
+def _places(given: Sequence[TopicPartition]) -> list[Place]:
+    return [(each.topic, each.partition) for each in given]

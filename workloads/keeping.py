@@ -1,0 +1,157 @@
+"""The keeper of topics: creates, deletes, makes anew and grows them, one change at a time, and records each."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafka.errors import KafkaError
+
+from harness.history import F, Type
+from workloads.error_codes import code_of
+from workloads.outcomes import outcome
+from workloads.shifting_topics import LASTING, TopicsSettings
+from workloads.topics import CHANGE_TIMEOUT_S, Seen, TopicMaker
+
+if TYPE_CHECKING:
+    from workloads.session import Session
+
+GONE_WITHIN_S = 10.0
+ALL_BACK_WITHIN_S = 60.0
+AGAIN_S = 0.2
+GROWS_BY_AT_MOST = 3
+
+
+def keep(session: Session, settings: TopicsSettings) -> None:
+    """One change after the other until told to stop; then everything that should be there is brought back."""
+    keeper = Keeper(session, settings)
+    while not session.control.wait(settings.change_every):
+        keeper.change()
+    keeper.bring_back()
+    keeper.close()
+
+
+class Keeper:
+    """Knows which topics there should be, with how many partitions."""
+
+    def __init__(self, session: Session, settings: TopicsSettings) -> None:
+        self._session = session
+        self._settings = settings
+        self._prefix = session.config.prefix
+        self._chances = random.Random(session.config.seed)  # noqa: S311 - repeatable on purpose
+        self._maker: TopicMaker | None = None
+        self.partitions = {topic.number: topic.partitions for topic in session.config.topics}
+        self.missing: set[int] = set()  # should be there, and may not be
+        self.changes = {F.CREATE: 0, F.DELETE: 0, F.GROW: 0}
+
+    def change(self) -> None:
+        """One change; a topic that could not be created goes before."""
+        for number in sorted(self.missing):
+            self._create(number)
+        if not self.missing:
+            self._chances.choice(self._possible())()
+        self._say()
+
+    def bring_back(self) -> None:
+        """Create whatever is not there, until all of it is: a deletion nobody knows of may have come through late."""
+        give_up_at = time.monotonic() + ALL_BACK_WITHIN_S
+        while not self._session.control.gone and time.monotonic() < give_up_at:
+            seen = self._seen()
+            if seen is not None:
+                there = {number for number in self.partitions if self._name(number) in seen}
+                self.missing = self.partitions.keys() - there
+                if not self.missing:
+                    return
+            for number in sorted(self.missing):
+                self._create(number)
+            self._say()
+            time.sleep(AGAIN_S)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._maker is not None:
+            self._maker.close()
+
+    def _possible(self) -> list[Callable[[], None]]:
+        settings, possible = self._settings, []
+        if len(self.partitions) < settings.topics_at_most:
+            possible.append(self._create_another)
+        if self.partitions.keys() - {LASTING}:
+            possible.append(self._make_anew)
+        if any(count < settings.partitions_at_most for count in self.partitions.values()):
+            possible.append(self._grow)
+        return possible or [lambda: None]
+
+    def _create_another(self) -> None:
+        number = max(self.partitions) + 1
+        self._session.recorder.topic(number, self._name(number))
+        self.partitions[number] = self._settings.partitions
+        self._create(number)
+
+    def _make_anew(self) -> None:
+        number = self._chances.choice(sorted(self.partitions.keys() - {LASTING}))
+        name = self._name(number)
+        if self._do(F.DELETE, number, lambda maker: maker.delete(name)) == Type.FAIL:
+            return
+        self.missing.add(number)
+        give_up_at = time.monotonic() + GONE_WITHIN_S
+        while time.monotonic() < give_up_at and not self._session.control.stopped:
+            seen = self._seen()
+            if seen is not None and name not in seen:
+                break
+            self._session.control.wait(AGAIN_S)
+        self._create(number)
+
+    def _grow(self) -> None:
+        most = self._settings.partitions_at_most
+        number = self._chances.choice([n for n, count in sorted(self.partitions.items()) if count < most])
+        count = min(most, self.partitions[number] + self._chances.randint(1, GROWS_BY_AT_MOST))
+        if self._do(F.GROW, number, lambda maker: maker.grow(self._name(number), count), count) != Type.FAIL:
+            self.partitions[number] = count
+
+    def _create(self, number: int) -> None:
+        """Create a topic as it should be; it stays missing unless that is certain."""
+        topic = self._settings.numbered(number).model_copy(update={"partitions": self.partitions[number]})
+        created = self._do(F.CREATE, number, lambda maker: maker.create(topic, self._prefix), topic.partitions)
+        if created == Type.OK:
+            self.missing.discard(number)
+        else:
+            self.missing.add(number)
+
+    def _do(self, f: F, number: int, ask: Callable[[TopicMaker], None], count: int | None = None) -> Type:
+        """One operation, recorded whatever comes of it."""
+        recorder = self._session.recorder
+        op = recorder.begin(f, topic=number, count=count)
+        self.changes[f] += 1
+        try:
+            ask(self._connected())
+        except KafkaError as error:
+            code = code_of(error)
+            ended = outcome(f, code)
+            recorder.end(op, ended, topic=number, count=count, error=code, detail=str(error))
+            return ended
+        recorder.end(op, Type.OK, topic=number, count=count, error=0)
+        return Type.OK
+
+    def _seen(self) -> dict[str, Seen] | None:
+        """The topics that there are; None when nobody says."""
+        try:
+            return self._connected().seen(self._prefix)
+        except KafkaError:
+            return None
+
+    def _connected(self) -> TopicMaker:
+        if self._maker is None:
+            session = self._session
+            self._maker = TopicMaker(session.addresses, session.security, session.client_id, CHANGE_TIMEOUT_S)
+        return self._maker
+
+    def _name(self, number: int) -> str:
+        return self._settings.numbered(number).full_name(self._prefix)
+
+    def _say(self) -> None:
+        created, deleted, grown = self.changes.values()
+        self._session.status.detail = f"topics: {created} created, {deleted} deleted, {grown} grown"
+        self._session.status.show()

@@ -1,0 +1,254 @@
+"""A member of a group, and the record of all it does.
+
+A membership is an operation (subscribe); its id is the `member` of whatever belongs to it. A partition is the member's
+own from the completion of its assign to the completion of its revoke, to the member's leave or crash, or to the end of
+the process. What the library commits by itself is recorded when it tells; such an operation is written as if invoked
+when the library may have begun at the earliest: when it was asked for the first time to hand out what comes after the
+last record that the commit covers.
+
+A revoke is `info` when the group has taken the partition, and also when the process stood still for so long that it may
+have: its library may not know of it when it lets go.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from harness.history import F, Op, Type, now
+from workloads.base import MemberSettings
+from workloads.clients import make_member
+from workloads.clients.base import ClientError, Place, Polled
+from workloads.clients.grouped import ASK_S, GroupConsumer, Joining
+from workloads.consuming import POLL_S, end_poll
+from workloads.each import Each, begin_each, end_each
+from workloads.outcomes import outcome
+from workloads.session import Session
+
+POSITIONS_KEPT = 2000
+
+
+def _nothing(places: Sequence[Place]) -> None:
+    """What a member does whose owner has no wishes."""
+
+
+@dataclass
+class Holding:
+    """A partition that is the member's own."""
+
+    assigned: int  # when
+    position: int | None = None  # after the last record that was read
+    past: deque[tuple[int, int]] = field(
+        default_factory=lambda: deque(maxlen=POSITIONS_KEPT)
+    )  # positions, and since when
+
+    def moved(self, position: int, time_ns: int) -> None:
+        """The poll that was called at this time read up to here."""
+        self.position = position
+        self.past.append((position, time_ns))
+
+    def reached(self, position: int) -> int:
+        """Since when the member may have been there; older positions are forgotten."""
+        while self.past and self.past[0][0] < position:
+            self.past.popleft()
+        return self.past[0][1] if self.past and self.past[0][0] == position else self.assigned
+
+
+class Member:
+    """One membership; `on_assign`, `on_revoke` and `on_lost` are told within the callbacks of the library."""
+
+    def __init__(self, session: Session, settings: MemberSettings, group: str, consumer: GroupConsumer) -> None:
+        self.consumer = consumer
+        self.group = group
+        self.on_assign: Callable[[Sequence[Place]], None] = _nothing  # after they were recorded
+        self.on_revoke: Callable[[Sequence[Place]], None] = _nothing  # while they are still the member's own
+        self.on_lost: Callable[[Sequence[Place]], None] = _nothing
+        self._session = session
+        self._recorder = session.recorder
+        self._max_records = settings.max_poll_records
+        self._numbers: dict[str, int] = {}
+        self._held: dict[Place, Holding] = {}
+        self._membership: Op | None = None
+        self._doubt_ns = int(settings.session_s * 1e9 / 2)  # heartbeats stop with the process
+        self._awake = self._slept = 0  # when it was last known to be, and until when it was not
+        self._let_go_of: dict[Place, Holding] = {}  # what was committed there may be told later
+        self._joined_at = now()
+
+    @property
+    def id(self) -> int | None:
+        """The operation that subscribed."""
+        return self._membership.id if self._membership else None
+
+    @property
+    def owned(self) -> set[Place]:
+        """The partitions that are the member's own."""
+        return set(self._held)
+
+    @property
+    def positions(self) -> dict[Place, int]:
+        """Where the member is in those of its partitions that it has read from, or was told to go on at."""
+        return {place: held.position for place, held in self._held.items() if held.position is not None}
+
+    def join(self, numbers: Mapping[str, int]) -> bool:
+        """Subscribe to these topics, given with their numbers; whether the library took it."""
+        self._numbers = dict(numbers)
+        self._membership = self._recorder.begin(F.SUBSCRIBE, name=self.group)
+        error = self.consumer.join(list(numbers), _Listener(self))
+        self._end(self._membership, error)
+        return error is None
+
+    def poll(self, txn: int | None = None, timeout_s: float = POLL_S) -> Polled:
+        """One poll, recorded whatever comes of it."""
+        op = self._recorder.begin(F.POLL, member=self.id, txn=txn)
+        self._look_at_the_clock()
+        polled = self.consumer.poll(self._max_records, timeout_s)
+        self._look_at_the_clock()
+        end_poll(self._session, op, polled, self._numbers, txn=txn, member=self.id, generation=self.consumer.generation)
+        ends = dict(zip(zip(polled.topics, polled.partitions, strict=True), polled.offsets, strict=True))
+        for place, last in ends.items():
+            if place in self._held:
+                self._held[place].moved(last + 1, op.invoked)
+        return polled
+
+    def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
+        """Commit these, one operation per partition; those that were not committed."""
+        if not offsets:
+            return {}
+        each = self._begin(F.COMMIT, list(offsets), offset=np.array(list(offsets.values()), np.int64), name=self.group)
+        errors = self.consumer.commit(offsets)
+        self._end_each(each, F.COMMIT, [errors.get(place) for place in offsets])
+        return errors
+
+    def committed(self, places: Sequence[Place], timeout_s: float = ASK_S) -> dict[Place, int] | ClientError:
+        """What the group committed there, -1 for nothing; one operation per partition."""
+        if not places:
+            return {}
+        each = self._begin(F.COMMITTED, places, name=self.group)
+        answer = self.consumer.committed(places, timeout_s)
+        if isinstance(answer, ClientError):
+            self._end_each(each, F.COMMITTED, [answer] * len(places))
+        else:
+            found = np.array([answer.get(place, -1) for place in places], np.int64)
+            end_each(self._recorder, each, Type.OK, offset=found, generation=self.consumer.generation, error=0)
+        return answer
+
+    def seek_back(self, positions: Mapping[Place, int]) -> ClientError | None:
+        """Go on at these offsets, in those of the partitions that are still the member's own."""
+        own = {place: offset for place, offset in positions.items() if place in self._held}
+        if not own:
+            return None
+        each = self._begin(F.ASSIGN, list(own), offset=np.array(list(own.values()), np.int64), name=self.group)
+        error = self.consumer.seek(own)
+        self._end_each(each, F.ASSIGN, [error] * len(own))
+        if error is None:
+            for place, offset in own.items():
+                self._held[place].moved(offset, now())
+        return error
+
+    def leave(self) -> None:
+        """Leave the group in order; what the library does not mention then ends as well."""
+        op = self._recorder.begin(F.LEAVE, member=self.id, name=self.group)
+        error = self.consumer.leave()
+        if self._held:
+            self._let_go(list(self._held), _nothing, Type.INFO if error else Type.OK)
+        self._end(op, error)
+
+    def drop(self) -> None:
+        """Be gone without a word, as after a crash."""
+        op = self._recorder.begin(F.CRASH, member=self.id, name=self.group)
+        self.consumer.drop()
+        self._held.clear()
+        self._end(op, None)
+
+    def take(self, places: Sequence[Place]) -> None:
+        """The group gave these."""
+        if places:
+            each = self._begin(F.ASSIGN, places, name=self.group)
+            who = self.consumer.member_id or None
+            end_each(self._recorder, each, Type.OK, generation=self.consumer.generation, error=0, detail=who)
+            self._held.update({place: Holding(now()) for place in places})
+            self.on_assign(places)
+
+    def give(self, places: Sequence[Place], *, lost: bool) -> None:
+        """The group asks for these back, or has taken them already."""
+        own = [place for place in places if place in self._held]
+        if own:
+            self._let_go(own, self.on_lost if lost else self.on_revoke, Type.INFO if lost else Type.OK)
+
+    def committed_by_library(self, offsets: Mapping[Place, int], error: ClientError | None, began: int | None) -> None:
+        """What was committed without having been asked for; `began` is the time, where anybody knows it."""
+        for place, offset in offsets.items():
+            held = self._held.get(place) or self._let_go_of.get(place)
+            since = began or (held.reached(offset) if held else self._joined_at)
+            each = self._begin(F.COMMIT, [place], offset=offset, name=self.group, time=since)
+            self._end_each(each, F.COMMIT, [error])
+
+    def _let_go(self, places: Sequence[Place], tell: Callable[[Sequence[Place]], None], type_: Type) -> None:
+        self._look_at_the_clock()
+        each = self._begin(F.REVOKE, places, name=self.group)
+        tell(places)
+        types = np.array(
+            [Type.INFO if self._held[place].assigned < self._slept else type_ for place in places], np.int8
+        )
+        self._let_go_of.update({place: self._held.pop(place) for place in places})
+        end_each(self._recorder, each, types, generation=self.consumer.generation, error=0)
+
+    def _look_at_the_clock(self) -> None:
+        time_ns = now()
+        if self._awake and time_ns - self._awake > self._doubt_ns:
+            self._slept = time_ns
+        self._awake = time_ns
+
+    def _begin(self, f: F, places: Sequence[Place], **columns: int | np.ndarray | str | None) -> Each:
+        return begin_each(self._recorder, f, self._numbers, places, member=self.id, **columns)
+
+    def _end_each(self, each: Each, f: F, errors: Sequence[ClientError | None]) -> None:
+        """Errors one by one, in the order of the operations."""
+        generation = self.consumer.generation
+        first = next((error for error in errors if error), None)
+        if first is None:
+            end_each(self._recorder, each, Type.OK, generation=generation, error=0)
+            return
+        types = np.array([outcome(f, error.code) if error else Type.OK for error in errors], np.int8)
+        codes = np.array([error.code if error else 0 for error in errors], np.int16)
+        end_each(self._recorder, each, types, generation=generation, error=codes, detail=first.text)
+
+    def _end(self, op: Op, error: ClientError | None) -> None:
+        shared = {"member": self.id, "name": self.group, "generation": self.consumer.generation}
+        if error is None:
+            self._recorder.end(op, Type.OK, error=0, **shared)
+        else:
+            self._recorder.end(op, outcome(op.f, error.code), error=error.code, detail=error.text, **shared)
+
+
+class _Listener:
+    """What the library tells."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def assigned(self, places: Sequence[Place]) -> None:
+        """The group gave these."""
+        self._member.take(places)
+
+    def revoked(self, places: Sequence[Place]) -> None:
+        """The group asks for these back."""
+        self._member.give(places, lost=False)
+
+    def lost(self, places: Sequence[Place]) -> None:
+        """These belong to somebody else already."""
+        self._member.give(places, lost=True)
+
+    def committed(self, offsets: Mapping[Place, int], error: ClientError | None, began: int | None) -> None:
+        """The library committed these by itself, or tried to."""
+        self._member.committed_by_library(offsets, error, began)
+
+
+def open_member(session: Session, settings: MemberSettings, group: str, *, automatic: bool = False) -> Member:
+    """A member over the client that the settings name, not yet joined; `automatic`: its library commits by itself."""
+    servers = settings.servers(session.addresses)
+    consumer = make_member(settings, servers, session.security, session.client_id, Joining(group, automatic))
+    return Member(session, settings, group, consumer)
