@@ -12,6 +12,7 @@ happened in it. Nor of those parts of a window in which another fault was there 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ TIMELINE_ROWS = 100_000
 SHORT_NS = 1_000_000_000
 LONGEST_SHORT_NS = 3 * SHORT_NS
 PACES = 3  # of the load, from one send to the next on average, whatever became of it
+PRODUCE = 0  # Kafka's number of the request
+_PROCESS = re.compile(r"tidegauge-[a-z]+-(\d+)")  # as workers call themselves
 Rows = Iterable[Mapping[str, Any]]
 
 
@@ -225,6 +228,21 @@ def reads(history: History, bounds_ns: list[int]) -> DataFrame:
         .groupBy("load", "segment")
         .agg(*_aggregates("count(*) as count", "max(time) as last_ns"))
     )
+
+
+def numberings(history: History) -> DataFrame:
+    """Clients whose producers went on with another producer id or epoch, as seen at the taps."""
+    from pyspark.sql import functions as sql
+
+    numbered = history.kind(Kind.EXCHANGE).where(f"api = {PRODUCE} and producer_id >= 0")
+    counted = numbered.groupBy("client").agg(sql.count_distinct("producer_id", "producer_epoch").alias("times"))
+    return counted.where("times > 1")
+
+
+def renumbered(rows: Rows) -> frozenset[int]:
+    """The processes of these clients, which have their numbers in their names."""
+    found = (_PROCESS.fullmatch(str(row["client"])) for row in rows)
+    return frozenset(int(match[1]) for match in found if match)
 
 
 def probes(history: History) -> DataFrame:

@@ -6,22 +6,25 @@ with its transaction; of such a value only those reads count, and only so far as
 read_committed. Others see what is open or was aborted, rightly. A reader of which nobody says how it read counts.
 
 lost-write     acknowledged, at or below the highest offset read in its partition, and in no read. Offsets are handed
-               out in the order of the log, so that the order of offsets is the order of indexes. A value that was
-               acknowledged without a usable offset is lost when nobody read it although the final read, begun after
-               the acknowledgement, ended at the end of the partition. Not in a compacted topic, which need keep no
-               more than the last record of each key (`checkers.keys`).
+               out in the order of the log, so that the order of offsets is the order of indexes. How far readers got
+               is not told by members of groups, who begin where the group is: what they skip is not lost. A value
+               that was acknowledged without a usable offset is lost when nobody read it although the final read, begun
+               after the acknowledgement, ended at the end of the partition. Not in a compacted topic, which need keep
+               no more than the last record of each key (`checkers.keys`).
 lost-tail      acknowledged above everything that was read, although the final read of the partition, begun after the
                acknowledgement, ended at its end offset. Not in a compacted topic.
 phantom        read, and nobody sent it.
 aborted-read   read, although its send certainly failed, or its transaction did.
 duplicate      one value at two or more offsets of its partition. Tagged by its producer, as the manifest knows it:
-               `transactional`, `idempotent` or `plain`.
+               `transactional`, `idempotent` or `plain`; and `numbered anew` if the taps saw that producer go on with
+               another producer epoch: a client that begins to number anew may write again what is there already.
 false-ack      acknowledged without a usable offset (none, or negative), or below a log start that a node had shown
                before the send was invoked.
 
 A record that is corrupt or foreign shows how far a reader got, and is a read of no value. A value that was sent or
 seen before the last deletion of its topic by the workload (`checkers.deletions`) may be gone: what is found of it is
-tagged `deleted topic`. How far readers of such a topic got is told by the final readers alone.
+tagged `deleted topic`; but what failed was never there, and of a duplicate that is said only if its two places may lie
+in different lives of the topic. How far readers of such a topic got is told by the final readers alone.
 
 Everything about values is one hash aggregate by value, with the acknowledgement and the reads as flags side by side:
 half the price of joining what was sent against what was read. Everything about offsets is a second one
@@ -35,8 +38,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from checkers.deletions import UNSURE
 from checkers.frame import FRESH_ROLES, LOAD_ROLE, PLACE, Family, History, Rule, aggregate, first_of, process_of
-from checkers.offsets import ODD, OFFSETS
+from checkers.offsets import ODD, OFFSETS, era_read
 from harness.history import F, Kind, Status, Type
 
 if TYPE_CHECKING:
@@ -54,15 +58,18 @@ def values(history: History) -> DataFrame:
     """One row per value: how its send ended, how often it was read, the lowest and highest offset it is known at."""
     from pyspark.sql import functions as sql
 
+    gone = history.deletions
+    of_sends, of_reads = ([f"{era} as era"] if gone else [] for era in (gone.era("invoked", "time"), era_read(history)))
     sends = history.sends.selectExpr(
         "value", "topic", "partition", "type", "offset as acknowledged", "invoked", "time as completed", "txn",
         "event as send_event", f"if({_OK} and offset >= 0, offset, null) as place", "event", "time",
+        *of_sends,
     )  # fmt: skip
     right = f"status = {Status.GOOD:d}"
     reads = history.records.where(f"value is not null and {_TOLD}").selectExpr(
         "value", f"if({right}, topic, null) as topic", f"if({right}, partition, null) as partition",
         f"if({right}, offset, null) as place", "1 as read", f"if({history.by_role(LOAD_ROLE)}, 1, null) as load",
-        f"if({history.sees_aborted}, null, 1) as committed", "event", "time",
+        f"if({history.sees_aborted}, null, 1) as committed", "event", "time", *of_reads,
     )  # fmt: skip
     rows = sends.unionByName(reads, allowMissingColumns=True)
     known = aggregate(
@@ -81,6 +88,7 @@ def values(history: History) -> DataFrame:
             "max(place) as high",
             f"{first_of('event', 'lowest', 'place')} as low_event",
             f"{first_of('event', 'highest', 'place')} as high_event",
+            *(f"{first_of('era', which, 'place')} as {which}_era" for which in ("lowest", "highest") if gone),
             "min(event) filter (where read = 1) as any_event",
             "min(event) filter (where committed = 1) as committed_event",
             "min(time) as seen",
@@ -104,10 +112,14 @@ def _judged(history: History) -> list[str]:
         "reached_event": ("any_reached_event", "committed_reached_event"),
     }
     sender = f"when txn is not null then 'transactional' when {numbered} then 'idempotent' when {plain} then 'plain'"
+    anew = ", ".join(map(str, sorted(history.renumbered))) or "null"
+    apart = f"if(lowest_era = highest_era and lowest_era <> {UNSURE}, null, 'deleted topic')"
     return [
         *(f"if(txn is null, {anybody}, {committed}) as {name}" for name, (anybody, committed) in chosen.items()),
         f"case {sender} end as sender",
+        f"if({process_of('send_event')} in ({anew}), 'numbered anew', null) as anew",
         f"if(least(invoked, seen) < {history.deletions.until()}, 'deleted topic', null) as gone",
+        f"{apart if history.deletions else 'cast(null as string)'} as apart",
         f"{f'topic not in ({compacted})' if compacted else 'true'} as keeps_all",
         f"{str(history.foreign).lower()} as foreign",
     ]
@@ -119,7 +131,8 @@ def _partitions(history: History) -> DataFrame:
 
     # what was read of a topic before it was deleted says nothing about the one of the same name
     lasting = f"({history.deletions.untouched()}) or {history.by_role(*FRESH_ROLES)}"
-    records = history.records.where(lasting).selectExpr(
+    by_itself = f"not ({history.by_about('group', [True])})"
+    records = history.records.where(f"({lasting}) and {by_itself}").selectExpr(
         *PLACE, "offset as any_reached", f"if({history.sees_aborted}, null, offset) as committed_reached", "event"
     )
     final, raw = f"f = {F.FINAL:d}", f"f = {F.RAW:d}"
@@ -229,7 +242,6 @@ VALUES = Family(
                 "values": "array(value)",
                 "time": "seen",
                 "events": "array(send_event, read_event)",
-                "tags": "array(gone)",
                 "detail": "if(txn is null, 'its send ended as certainly failed', 'its transaction was aborted')",
             },
         ),
@@ -243,7 +255,7 @@ VALUES = Family(
                 "values": "array(value)",
                 "time": "seen",
                 "events": "array(low_event, high_event)",
-                "tags": "array(sender, gone)",
+                "tags": "array(sender, anew, apart)",
                 "detail": "format_string('at offset %d and at offset %d', low, high)",
             },
         ),

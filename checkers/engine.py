@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from checkers import coverage, figures
@@ -103,12 +103,13 @@ def _fill(history: History, results: CheckResults, blocking: Collection[str], li
     }
     line = _timeline(history, results.failures)
     sections = _collect(_questions(history, chosen, line), results.failures)
-    _read_coverage(results, sections, history.sealed.topics)
+    _read_coverage(results, sections, history)
     results.coverage.faults = coverage.spans(line, sections.get("operations", []), sections.get("reads", []), blocking)
     found = _read_tallies(results, sections, chosen)
     results.figures = figures.figures(sections, history.sealed.topics, history.compacted)
     if found:
-        _read_findings(history, results, found, limit)
+        anew = coverage.renumbered(sections.get("numberings", []))
+        _read_findings(replace(history, renumbered=anew), results, found, limit)
 
 
 def _timeline(history: History, failures: list[str]) -> Timeline:
@@ -138,6 +139,7 @@ def _questions(
         questions["probes"] = lambda: coverage.probes(history)
     if history.has(Kind.EXCHANGE):
         questions["resends"] = lambda: figures.resends(history)
+        questions["numberings"] = lambda: coverage.numberings(history)
     if history.has(Kind.PROBE) or history.has(Kind.EXCHANGE):
         questions[WATERMARKS.name] = lambda: tally(WATERMARKS, history, chosen[WATERMARKS.name])
     return questions
@@ -217,8 +219,8 @@ def _read_tallies(
     return found
 
 
-def _read_coverage(results: CheckResults, sections: Sections, topics: Mapping[int, str]) -> None:
-    covered = results.coverage
+def _read_coverage(results: CheckResults, sections: Sections, history: History) -> None:
+    covered, topics = results.coverage, history.sealed.topics
     covered.errors = coverage.errors(sections.get("operations", []))
     for row in sections.get("operations", []):
         outcomes = covered.operations.setdefault(F(row["f"]).name.lower(), {})
@@ -230,12 +232,12 @@ def _read_coverage(results: CheckResults, sections: Sections, topics: Mapping[in
     covered.probes = sorted(sections.get("probes", []), key=lambda row: (row["api"] or 0, row["node"] or 0))
     for row in sections.get(VALUES.name, []):
         if row["topic"] is not None:
-            _read_finals(covered, row, topics.get(row["topic"], str(row["topic"])))
+            _read_finals(covered, row, topics.get(row["topic"], str(row["topic"])), foreign=history.foreign)
 
 
-def _read_finals(covered: Coverage, row: Mapping[str, Any], topic: str) -> None:
-    """How far the final readers of a partition got."""
-    if row["raw_ok"] is False:
+def _read_finals(covered: Coverage, row: Mapping[str, Any], topic: str, *, foreign: bool) -> None:
+    """How far the final readers of a partition got; others than us need not read what was not committed."""
+    if row["raw_ok"] is False or (row["raw_ok"] is None and row["transactional"] and not foreign):
         covered.raws_incomplete_count += 1
         if len(covered.raws_incomplete) < INCOMPLETE_AT_MOST:
             covered.raws_incomplete.append(f"{topic}-{row['partition']}")

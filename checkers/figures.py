@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from checkers.coverage import PRODUCE
 from checkers.frame import LOAD_ROLE, History
 from harness.history import F, Kind, Type
 
@@ -32,7 +33,6 @@ BUCKET_NS = 1_000_000_000
 IMBALANCE = 0.10
 PARTITIONS_AT_MOST = 50  # beyond that the table is left out
 STALLS_AT_MOST = 50
-PRODUCE = 0  # Kafka's number of the request
 
 
 @dataclass(frozen=True)
@@ -160,10 +160,12 @@ def silences(history: History) -> DataFrame:
 
 
 def rebalances(history: History) -> DataFrame:
-    """How often members of groups were given partitions."""
+    """How often members of groups were given partitions; where a member only goes back, the position is named."""
     from pyspark.sql import functions as sql
 
-    given = history.completions.where(f"f = {F.ASSIGN:d} and member is not null and type = {Type.OK:d}")
+    given = history.completions.where(
+        f"f = {F.ASSIGN:d} and member is not null and offset is null and type = {Type.OK:d}"
+    )
     return given.agg(sql.count_distinct("member", "invoked").alias("count"))
 
 
@@ -197,7 +199,7 @@ def figures(
         if not row["at_end"] or result.distinct < result.acknowledged
     ]
     result.stalls_count = len(stalls)
-    result.stalls = sorted(stalls, key=lambda stall: (-stall.lasted_ns, stall.began_ns))[:STALLS_AT_MOST]
+    result.stalls = sorted(stalls, key=lambda stall: (-stall.lasted_ns, stall.began_ns, stall.process))[:STALLS_AT_MOST]
     return result
 
 

@@ -96,6 +96,7 @@ class History:
     deletions: Deletions = field(default_factory=Deletions)
     compacted: frozenset[int] = frozenset()  # topics that keep the last record of each key, and need keep no other
     foreign: bool = False  # not of our workers: the upper bits of a value say nothing
+    renumbered: frozenset[int] = frozenset()  # processes whose producers used more than one producer id and epoch
 
     @property
     def small(self) -> bool:

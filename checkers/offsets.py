@@ -35,9 +35,7 @@ _TOLD = f"status in ({Status.GOOD:d}, {Status.MISROUTED:d})"  # of a record: its
 def offsets(history: History) -> DataFrame:
     """One row per offset of Log(p): the lowest and highest value known there, and how often it was acknowledged."""
     gone = history.deletions
-    of_sends, of_reads = (
-        [f"{era} as era"] if gone else [] for era in (gone.era("invoked", "time"), _era_read(history))
-    )
+    of_sends, of_reads = ([f"{era} as era"] if gone else [] for era in (gone.era("invoked", "time"), era_read(history)))
     sends = history.sends.where(f"{_OK} and offset >= 0").selectExpr(
         *PLACE, "offset", "value", "value as acknowledged", "event", "time", *of_sends
     )
@@ -71,7 +69,7 @@ def offsets(history: History) -> DataFrame:
     return known if gone else known.selectExpr("*", "0 as era")
 
 
-def _era_read(history: History) -> str:
+def era_read(history: History) -> str:
     """SQL: the era of a record; what a reader of the load was handed after a deletion may be from before it."""
     first = {topic: windows[:1] for topic, windows in history.deletions.windows.items()}
     era = history.deletions.era("invoked", "time")

@@ -92,7 +92,7 @@ def run(
     ] = None,
     workload: Annotated[
         str | None,
-        typer.Option("--workload", "-w", envvar="TIDEGAUGE_WORKLOAD", help="What clients do: large-batch or stream."),
+        typer.Option("--workload", "-w", envvar="TIDEGAUGE_WORKLOAD", help="What clients do; see `list workloads`."),
     ] = None,
     nemesis: Annotated[
         list[str] | None,

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
-from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
+from harness.admin import Admin
 from harness.clusters.base import Node
 from harness.security import Security
 from harness.wire import Connection, WireError
@@ -140,25 +139,12 @@ def observe(
     return ClusterView(tuple(topics), answers, silent)
 
 
-class _Admin(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
-    """One that leaves neither its thread nor its sockets behind when it does not get a connection."""
-
-    _closed = False  # what `close` goes by, and what the constructor sets only at its end
-
-    def __init__(self, **settings: Any) -> None:
-        try:
-            super().__init__(**settings)
-        except BaseException:
-            self.close()
-            raise
-
-
 def _observe_through_admin(
     nodes: Sequence[Node], topics: Sequence[str], security: Security, timeout_s: float
 ) -> ClusterView:
     timeout_ms = round(max(timeout_s, ADMIN_TIMEOUT_S) * 1000)
     try:
-        with _Admin(
+        with Admin(
             bootstrap_servers=[node.address for node in nodes],
             client_id="tidegauge",
             request_timeout_ms=timeout_ms,

@@ -194,7 +194,7 @@ def _not_in_the_table(covered: Coverage) -> list[str]:
     names = list(dict.fromkeys(f"{row['f']}: {row['name']}" for row in covered.errors if not row["classified"]))
     more = ", …" if len(names) > ERRORS_SHOWN else ""
     named = ", ".join(names[:ERRORS_SHOWN])
-    return [f"{covered.unclassified:,} errors that the table does not know ({named}{more}): counted as info"]
+    return [f"{covered.unclassified:,} errors that the table does not know ({named}{more})"]
 
 
 def _not_looked_at(checked: Checked) -> list[str]:

@@ -36,6 +36,7 @@ BY_ABSENCE = frozenset({"lost-write", "lost-tail", "phantom"})
 BY_LEADER_CHANGE = frozenset({"lost-write", "lost-tail", "inconsistent-offset", "shared-offset"})
 REGRESSIONS = frozenset({"watermark-regression", "end-offset-regression"})
 BY_DELETION = BY_LEADER_CHANGE | REGRESSIONS | {"aborted-read", "duplicate", "false-ack"}  # a topic begins again
+BY_OWN_DELETION = BY_DELETION - {"aborted-read"}  # what certainly failed is in no life of a topic
 BY_TWO_EVENTS = frozenset({"inconsistent-offset", "shared-offset"})
 OF_A_WRITE = frozenset({"lost-write", "lost-tail", "false-ack"})  # its time is that of the acknowledgement
 DUPLICATES_REQUESTS = "duplicate-requests"
@@ -157,7 +158,7 @@ def decide(results: CheckResults, facts: RunFacts) -> Verdict:
         for item in seen
         if item.mark.status == "possibly the client"
     ]
-    if facts.traffic_only:
+    if facts.traffic_only or not facts.known:
         doubtful += [f"{item.anomaly} was seen: {item.mark.why}" for item in seen if item.mark.status == "unproven"]
     illegal = [f"{item.anomaly} ×{item.found:,}" for item in seen if item.mark.status == "illegal"]
     outcome: Outcome = "invalid" if illegal else "unknown" if missing or doubtful else "valid"
@@ -178,7 +179,7 @@ def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
     name = finding.anomaly
     if name in BY_ABSENCE and (unproven := _unproven(finding, results)):
         return Mark("unproven", unproven)
-    if name in BY_DELETION and "deleted topic" in finding.tags:
+    if name in BY_OWN_DELETION and "deleted topic" in finding.tags:
         return Mark("allowed", "the workload deleted the topic")
     if name in BY_DELETION and _deleted(finding, results, facts):
         return Mark("allowed", "a fault deleted the topic")
@@ -268,7 +269,11 @@ def _judge_duplicate(finding: Finding, results: CheckResults, facts: RunFacts) -
         return Mark("allowed", "a fault sends requests twice, and without idempotence both are appended")
     if not numbered and facts.retries != 0:
         return Mark("allowed", "without idempotence a client's retry may be appended again")
-    if facts.client == "confluent-kafka" and facts.changes_leaders and "transactional" not in finding.tags:
+    if "transactional" in finding.tags:
+        return Mark("illegal")
+    if "numbered anew" in finding.tags:
+        return Mark("possibly the client", "its producer began to number anew, and may have written again")
+    if facts.client == "confluent-kafka" and facts.changes_leaders:
         return Mark("possibly the client", "confluent-kafka may resend across a leader change")
     return Mark("illegal")
 

@@ -61,12 +61,19 @@ class Victims:
                 self._wanted.add(process)
 
     def replaced(self, process: int) -> bool:
-        """Whether that other one runs and has spoken; nobody takes the place of anybody when the load is over."""
+        """Whether that other one, or whoever came after it, runs and has spoken.
+
+        Nobody takes the place of anybody when the load is over.
+        """
         with self._lock:
-            heir = self._heirs.get(process)
             if self._over or process not in self._killed:
                 return True
-        worker = self._fleet.workers.get(heir) if heir is not None else None
+            heir = process
+            while heir in self._heirs:  # one that was killed as well has an heir of its own
+                heir = self._heirs[heir]
+            if heir in self._killed:
+                return False
+        worker = self._fleet.workers.get(heir)
         return worker is not None and worker.spoke and worker.popen.poll() is None
 
     def take_places(self, start: Callable[[int], int]) -> None:

@@ -41,14 +41,10 @@ class Library(GroupConsumer):
             found = self.steps.pop(0)(self.listener)
         return found if isinstance(found, Polled) else Polled()
 
-    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
-        """Keep it."""
+    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+        """Keep it; some are refused."""
         self.calls.append(("seek", dict(positions)))
-        return self.error
-
-    def position(self, place: Place) -> int | None:
-        """Nobody asks."""
-        raise AssertionError(place)
+        return {place: error for place, error in self.refuses.items() if place in positions}
 
     def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
         """Keep it; some are refused."""

@@ -7,6 +7,7 @@ unless it ends with its own, as in `[3..7]`. `1@4` is offset 4 of partition 1, `
                                    `txn` at the end makes it part of a transaction
     i1 send a ─ ok @0              i producers that the manifest calls idempotent, j those that it calls plain
     c1 poll ─ @0:a @1:b            c consumers of the load; `@2:!` corrupt, `@2:?` foreign, `@2:~a` misrouted
+    g1 poll ─ @0:a @1:b            g consumers of the load that are members of a group
     u1 poll ─ @0:a @1:b            u consumers of the load that read with read_uncommitted
     r1 final ─ ok @2               r final readers: the read of a partition that ended at its end offset, or
     r1 final ─ info @2 of 5        did not
@@ -46,16 +47,17 @@ if TYPE_CHECKING:
 SECOND_NS = 1_000_000_000
 ROLES = {"p": ("producer", 0), "c": ("consumer", 100), "r": ("final", 200), "n": ("probe", 300), "x": ("runner", 400),
          "t": ("tap", 500), "u": ("consumer", 600), "w": ("raw", 700), "k": ("keeper", 800), "i": ("producer", 900),
-         "j": ("producer", 1000)}  # fmt: skip
+         "j": ("producer", 1000), "g": ("consumer", 1100)}  # fmt: skip
 ABOUT: dict[str, dict[str, Any]] = {
     "u": {"isolation": "read_uncommitted"},
     "w": {"isolation": "read_uncommitted"},
     "i": {"idempotent": True},
     "j": {"idempotent": False},
+    "g": {"group": True},
 }
 NOBODY = 99  # the process that should have sent a value nobody sent
 VALUES_OF_A_TOPIC = 1000
-_LINE = re.compile(r"([pcrntuwkij])(\d+) (\w+) ?(\w*) ─ (.*?)(?: \[(\d+)\.\.(\d+)\])?$")
+_LINE = re.compile(r"([pcrntuwkijg])(\d+) (\w+) ?(\w*) ─ (.*?)(?: \[(\d+)\.\.(\d+)\])?$")
 _PLACE = re.compile(r"(\d*)@(-?\d*)")
 _RECORD = re.compile(r"(\d*)@(\d+):([!?]|~?\w)")
 _MARKS = {"!": Status.CORRUPT, "?": Status.FOREIGN}

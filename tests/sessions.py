@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,13 @@ from workloads.session import Control, Session, Status
 PREFIX = "run"
 RUN = 77
 NOBODY = "127.0.0.1:1"  # refuses connections
+
+
+@contextmanager
+def silent_broker() -> Iterator[str]:
+    """The address of one that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def worker_config(directory: Path, workload: str = "large-batch", **changes: Any) -> WorkerConfig:
@@ -127,17 +136,27 @@ class FakeConsumer(Consumer):
         self.positions: dict[Place, int] = {}
         self.subscribed: list[str] = []
         self.when_empty: Callable[[], None] = lambda: None
+        self.fails: list[ClientError] = []  # the next attempts to take something
+        self.refuses: dict[Place, ClientError] = {}  # to seek there
         self.closed = False
 
-    def assign(self, positions: Mapping[Place, int]) -> None:
+    def assign(self, positions: Mapping[Place, int]) -> ClientError | None:
         """Positions start at nought."""
+        if self.fails:
+            return self.fails.pop(0)
         self.assigned = dict(positions)
         self.positions = {place: self.positions.get(place, 0) for place in positions}
+        return None
 
-    def subscribe(self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]) -> None:
+    def subscribe(
+        self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]
+    ) -> ClientError | None:
         """The group gives the first partition of each."""
+        if self.fails:
+            return self.fails.pop(0)
         self.subscribed = list(topics)
         on_assign([(topic, 0) for topic in topics])
+        return None
 
     def poll(self, max_records: int, timeout_s: float) -> Polled:
         """The next of the script."""
@@ -153,10 +172,10 @@ class FakeConsumer(Consumer):
         """After the last record."""
         return self.positions.get(place)
 
-    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
+    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
         """Remember."""
-        self.positions.update(positions)
-        return None
+        self.positions.update({place: at for place, at in positions.items() if place not in self.refuses})
+        return {place: error for place, error in self.refuses.items() if place in positions}
 
     def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
         """As scripted."""

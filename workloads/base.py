@@ -150,6 +150,10 @@ class Workload(ABC, Generic[S]):
         """Whether what a worker sends is numbered."""
         return settings.idempotent
 
+    def in_group(self, settings: S, role: Role) -> bool:
+        """Whether a worker reads as a member of a group, and so begins where the group is."""
+        return role.name == CONSUMER and settings.consume_by == "subscribe"
+
     def reads_raw(self, settings: S) -> bool:  # noqa: ARG002 - most have no transactions
         """Whether the final read is made twice: of what was committed, and of everything."""
         return False

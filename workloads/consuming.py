@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,12 @@ from harness.history import F, Kind, Op, Type, Values
 from workloads import payload
 from workloads.base import Settings
 from workloads.clients import make_consumer
-from workloads.clients.base import BEGINNING, Consumer, Place, Polled
-from workloads.each import begin_each, end_each
-from workloads.outcomes import outcome
+from workloads.clients.base import BEGINNING, ClientError, Consumer, Place, Polled
+from workloads.each import begin_each, end_each, end_each_by
 from workloads.session import Session
 
 POLL_S = 0.1
+NAP_S = 0.2  # after a library that could not be set up
 
 
 class Reader:
@@ -30,25 +31,26 @@ class Reader:
         self._subscribes = settings.consume_by == "subscribe"
         self._numbers: dict[str, int] = {}
         self._places: set[Place] = set()
+        self._again: Callable[[], ClientError | None] | None = None  # what did not work, and is tried before each poll
 
     def follow(self, numbers: Mapping[str, int], places: Sequence[Place]) -> None:
-        """Read these topics: the given partitions of them, from the beginning, or what the group gives."""
+        """Read these topics: the given partitions of them, from the beginning, or what the group gives.
+
+        Where the library cannot be set up, each poll tries it once more before anything else.
+        """
         self._numbers.update(numbers)
-        if self._subscribes:
-            group = f"{self._session.config.prefix}-{self._session.config.workload}"
-            self.consumer.subscribe(list(numbers), group, self._assigned)
-            return
-        new = [place for place in places if place not in self._places]
-        each = begin_each(self._session.recorder, F.ASSIGN, self._numbers, new)
-        self.consumer.assign(dict.fromkeys(places, BEGINNING))
-        end_each(self._session.recorder, each, Type.OK)
-        self._places = set(places)
+        take = partial(self._subscribe, list(numbers)) if self._subscribes else partial(self._assign, list(places))
+        self._again = take if take() else None
 
     def poll(self, timeout_s: float = POLL_S, txn: int | None = None) -> Polled:
         """One poll, recorded whatever comes of it; `txn` is the transaction that it is a part of."""
+        error = self._again() if self._again else None
+        self._again = self._again if error else None
         op = self._session.recorder.begin(F.POLL, txn=txn)
-        polled = self.consumer.poll(self._max_records, timeout_s)
+        polled = Polled(errors=[error]) if error else self.consumer.poll(self._max_records, timeout_s)
         end_poll(self._session, op, polled, self._numbers, txn=txn)
+        if error:
+            self._session.control.wait(NAP_S)
         return polled
 
     def seek(self, positions: Mapping[Place, int]) -> None:
@@ -56,11 +58,21 @@ class Reader:
         recorder = self._session.recorder
         offsets = np.fromiter(positions.values(), np.int64, len(positions))
         each = begin_each(recorder, F.ASSIGN, self._numbers, list(positions), offset=offsets)
-        error = self.consumer.seek(positions)
+        errors = self.consumer.seek(positions)
+        end_each_by(recorder, each, [errors.get(place) for place in positions])
+
+    def _subscribe(self, topics: Sequence[str]) -> ClientError | None:
+        group = f"{self._session.config.prefix}-{self._session.config.workload}"
+        return self.consumer.subscribe(topics, group, self._assigned)
+
+    def _assign(self, places: Sequence[Place]) -> ClientError | None:
+        new = [place for place in places if place not in self._places]
+        each = begin_each(self._session.recorder, F.ASSIGN, self._numbers, new)
+        error = self.consumer.assign(dict.fromkeys(places, BEGINNING))
+        end_each_by(self._session.recorder, each, [error] * len(new))
         if error is None:
-            end_each(recorder, each, Type.OK, error=0)
-        else:
-            end_each(recorder, each, outcome(F.ASSIGN, error.code), error=error.code, detail=error.text)
+            self._places = set(places)
+        return error
 
     def _assigned(self, places: list[Place]) -> None:
         recorder = self._session.recorder

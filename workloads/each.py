@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.history import F, Kind, Recorder, Type, Values, now
-from workloads.clients.base import Place
+from harness.history import COLUMNS, F, Kind, Recorder, Type, Values, now
+from workloads.clients.base import ClientError, Place
+from workloads.outcomes import outcome
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,17 @@ def begin_each(
 def end_each(recorder: Recorder, each: Each, type_: Type | Values, **columns: Values | str | None) -> None:
     """Record how they ended: all alike, or as arrays say."""
     recorder.write(Kind.COMPLETE, each.count, type=type_, invoked=each.invoked, **(each.columns | columns))
+
+
+def end_each_by(
+    recorder: Recorder, each: Each, errors: Sequence[ClientError | None], **columns: Values | str | None
+) -> None:
+    """Record how they ended, each by its own error or none, in the order of the operations."""
+    f = each.columns["f"]
+    nothing, stored = COLUMNS["detail"].null, COLUMNS["detail"].stored
+    end_each(
+        recorder, each, np.array([outcome(f, error.code) if error else Type.OK for error in errors], np.int8),
+        error=np.array([error.code if error else 0 for error in errors], np.int16),
+        detail=np.array([recorder.text(error.text) if error else nothing for error in errors], stored),
+        **columns,
+    )  # fmt: skip

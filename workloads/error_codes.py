@@ -81,5 +81,6 @@ def code_of(error: BaseException) -> int:
     code = getattr(error, "errno", None)
     if isinstance(code, int) and not isinstance(error, OSError):
         return code
-    passed_on = next((each for each in error.args if isinstance(each, BaseException)), None)
-    return NUMBERS.get(type(error).__name__, UNNUMBERED) if passed_on is None else code_of(passed_on)
+    passed_on = [code_of(each) for each in error.args if isinstance(each, BaseException)]
+    known = [code for code in passed_on if code != UNNUMBERED]
+    return known[0] if known else NUMBERS.get(type(error).__name__, UNNUMBERED)

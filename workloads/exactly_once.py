@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
 from harness.durations import Duration
 from harness.history import Type
@@ -40,6 +40,7 @@ from workloads.base import (
     Workload,
 )
 from workloads.clients.base import ClientError, Place, Polled
+from workloads.groups import BEYOND_THE_SESSION_S
 
 if TYPE_CHECKING:
     from workloads.membership import Member
@@ -53,7 +54,6 @@ NAP_S = 0.2  # after something that did not work
 ASK_EVERY_S = 1.0
 ASK_S = 5.0
 ASKED_IN_VAIN_AT_MOST = 3
-DRAIN_S = {"classic": 20.0, "consumer": 60.0}
 
 
 class ExactlyOnceSettings(TransactingSettings, MemberSettings):
@@ -79,19 +79,30 @@ class ExactlyOnceSettings(TransactingSettings, MemberSettings):
     churn_every: Duration = Field(
         default=15.0, description="how often a transformer or a reader is killed or stands still; 0 is never"
     )
-    pause: Duration = Field(
-        default=8.0, description="how long one that stands still does so: longer than its session; 0 is never"
-    )
-    drain: Duration | None = Field(
+    pause: Duration | None = Field(
         default=None,
-        description="how long transformers may go on after the load until all that was fed is through: 20 s, or"
-        " a minute with group_protocol=consumer, where it takes 45 s to miss a member",
+        description="how long one that stands still does so: longer than its session, by 3 s unless set; 0 is never",
+    )
+    drain: Duration = Field(
+        default=20.0,
+        description="how long transformers may go on after the load until all that was fed is through: longer than"
+        " the session of a member that is gone",
     )
 
     @property
-    def drain_s(self) -> float:
-        """As given, or long enough for partitions of a member that is gone to be another's."""
-        return self.drain if self.drain is not None else DRAIN_S[self.group_protocol]
+    def pause_s(self) -> float:
+        """How long one that stands still does so."""
+        return self.session_s + BEYOND_THE_SESSION_S if self.pause is None else self.pause
+
+    @model_validator(mode="after")
+    def _past_the_session(self) -> ExactlyOnceSettings:
+        """Refuse pauses that no group notices."""
+        if 0 < self.pause_s <= self.session_s:
+            raise ValueError(
+                f"pause={self.pause_s:g} is not longer than the session of {self.session_s:g} s:"
+                " make it longer, 0 for never, or leave it out"
+            )
+        return self
 
 
 class ExactlyOnce(Workload[ExactlyOnceSettings]):
@@ -121,13 +132,17 @@ class ExactlyOnce(Workload[ExactlyOnceSettings]):
         """Nobody acts on what may be aborted."""
         return "read_committed"
 
+    def in_group(self, settings: ExactlyOnceSettings, role: Role) -> bool:  # noqa: ARG002 - however it is set up
+        """Transformers are."""
+        return role.task == TRANSFORM
+
     def reads_raw(self, settings: ExactlyOnceSettings) -> bool:  # noqa: ARG002 - always
         """What was aborted is in the logs as well."""
         return True
 
     def churn(self, settings: ExactlyOnceSettings) -> Churn | None:
         """Crashes, and pauses past the session."""
-        return Churn(settings.churn_every, pause_s=settings.pause) if settings.churn_every else None
+        return Churn(settings.churn_every, pause_s=settings.pause_s) if settings.churn_every else None
 
     def work(self, session: Session, settings: ExactlyOnceSettings) -> None:
         """By task."""
@@ -340,8 +355,10 @@ class Transformer:
         if polled.payloads:
             batch.first_at = batch.first_at or time.monotonic()
             batch.member, batch.membership = self._member.consumer.metadata(), self._member.id or 0
-            # A member that was thrown out has no name, and brokers let the offsets of the nameless pass.
-            batch.torn |= not self._member.consumer.member_id
+            # A member that was thrown out has no name, or no generation where its library tells: brokers let the
+            # offsets of such a one pass.
+            generation = getattr(batch.member, "generation_id", 0)
+            batch.torn |= not self._member.consumer.member_id or generation is None or generation < 0
         return polled
 
     def _send(self, batch: Batch, polled: Polled) -> None:
@@ -384,10 +401,10 @@ class Drain:
         self._through = False
         self._ends: dict[Place, int] = {}
         self._next_at = time.monotonic()
-        self._give_up_at = self._next_at + settings.drain_s
+        self._give_up_at = self._next_at + settings.drain
         servers = settings.servers(session.addresses)
         self._consumer = make_consumer(settings, servers, session.security, session.client_id)
-        self._consumer.assign({})
+        self._connected = False
 
     @property
     def over(self) -> bool:
@@ -399,6 +416,9 @@ class Drain:
         if (now_s := time.monotonic()) < self._next_at:
             return
         self._next_at = now_s + ASK_EVERY_S
+        self._connected = self._connected or self._consumer.assign({}) is None
+        if not self._connected:
+            return
         before, self._ends = self._ends, self._consumer.end_offsets(self.places, ASK_S)
         answer = member.committed(self.places, ASK_S)
         self._through = not isinstance(answer, ClientError) and _starts(answer) == self._ends == before

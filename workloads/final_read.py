@@ -5,12 +5,16 @@ acknowledged offset. An end at or below that offset is believed only after the r
 then. The reader gives up on what is left when nothing at all has come for `final_read_timeout_s`; a partition whose
 end was not reached, or could not be believed because the reader was stopped, is `info`, with the reason.
 
-Where there are transactions it is made twice: of what was committed, and (role `raw`) of everything in the logs.
+Where there are transactions it is made twice: of what was committed, and (role `raw`) of everything in the logs. What
+was committed ends at the last stable offset, before the first transaction that is open. So that reader asks also where
+the log itself ends, and waits in the same way while that is further; then the partition is `info`, for nobody knows
+what is behind a transaction that is still open.
 """
 
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,8 +38,10 @@ class Reading:
 
     target: FinalTarget
     op: Op
+    committed: bool = False  # its end is that of what was committed
     position: int = 0
     end: int | None = None
+    log_end: int | None = None  # of everything, when the end was reached
     count: int = 0
 
     @property
@@ -48,24 +54,39 @@ class Reading:
         """Whether the known end lies at or before the last acknowledged offset."""
         return self.end is not None and self.end <= self.target.last_acked
 
+    @property
+    def blocked(self) -> bool:
+        """Whether more may come when a transaction ends."""
+        return self.committed and (self.log_end is None or self.end is None or self.log_end > self.end)
+
 
 def final_read(session: Session, settings: Settings) -> None:
     """Read everything, record it, and say for each partition whether its end was reached."""
-    consumer = make_consumer(settings, settings.servers(session.addresses), session.security, session.client_id)
-    try:
-        FinalRead(session, settings, consumer).run()
-    finally:
-        consumer.close()
+    with ExitStack() as stack:
+
+        def open_consumer(chosen: Settings) -> Consumer:
+            servers = chosen.servers(session.addresses)
+            consumer = make_consumer(chosen, servers, session.security, session.client_id)
+            stack.callback(consumer.close)
+            return consumer
+
+        consumer, uncommitted = open_consumer(settings), None
+        if settings.isolation_level == "read_committed":
+            uncommitted = open_consumer(settings.model_copy(update={"isolation_level": "read_uncommitted"}))
+            uncommitted.assign({})
+        FinalRead(session, settings, consumer, uncommitted).run()
 
 
 class FinalRead:
-    """All partitions at once, over one consumer."""
+    """All partitions at once, over one consumer; `uncommitted` is asked for ends, where that one sees less."""
 
-    def __init__(self, session: Session, settings: Settings, consumer: Consumer) -> None:
+    def __init__(
+        self, session: Session, settings: Settings, consumer: Consumer, uncommitted: Consumer | None = None
+    ) -> None:
         self._session = session
         self._f = F.RAW if session.config.role == RAW else F.FINAL
         self._timeout_s = settings.final_read_timeout_s
-        self._consumer = consumer
+        self._consumer, self._uncommitted = consumer, uncommitted
         self._open: dict[Place, Reading] = {}
         self._ops: dict[Place, int] = {}
         self._numbers = {target.name: target.topic for target in session.config.targets}
@@ -94,7 +115,7 @@ class FinalRead:
             recorder.topic(number, name)
         for target in self._session.config.targets:
             op = recorder.begin(self._f, topic=target.topic, partition=target.partition)
-            self._open[target.name, target.partition] = Reading(target, op)
+            self._open[target.name, target.partition] = Reading(target, op, self._uncommitted is not None)
         self._ops = {place: reading.op.id for place, reading in self._open.items()}
         self._invoked = {reading.op.id: reading.op.invoked for reading in self._open.values()}
         self._consumer.assign(dict.fromkeys(self._open, BEGINNING))
@@ -125,26 +146,45 @@ class FinalRead:
                 reading.position, moved = position, True
         arrived = [place for place, reading in self._open.items() if reading.end is None or reading.reached]
         ends = self._consumer.end_offsets(arrived, ASK_S) if arrived else {}
+        seen_before = {place for place in arrived if self._open[place].end is not None}
+        for place in arrived:
+            self._open[place].end = ends.get(place)
+        self._ask_for_log_ends([place for place in arrived if self._open[place].reached])
         for place in arrived:
             reading = self._open[place]
-            seen_before, reading.end = reading.end, ends.get(place)
-            if seen_before is not None and reading.reached and not reading.short:
+            if place in seen_before and reading.reached and not reading.short and not reading.blocked:
                 self._end(place)
                 moved = True
         return moved
 
+    def _ask_for_log_ends(self, places: list[Place]) -> None:
+        """After the ends of what was committed: in between a transaction may end, and never begin."""
+        if self._uncommitted is not None and places:
+            ends = self._uncommitted.end_offsets(places, ASK_S)
+            for place in places:
+                self._open[place].log_end = ends.get(place)
+
     def _end(self, place: Place) -> None:
         reading = self._open.pop(place)
         target = reading.target
-        detail = None
-        if reading.end is None:
-            detail = f"nobody says where {target.name}-{target.partition} ends; read to {reading.position}"
-        elif not reading.reached:
-            detail = f"{target.name}-{target.partition} ends at {reading.end} and was read to {reading.position}"
-        elif reading.short and self._session.control.stopped:
-            detail = f"the reader of {target.name}-{target.partition} was stopped before its end could be believed"
+        detail = self._doubt(reading)
         self._session.recorder.end(
             reading.op, Type.INFO if detail else Type.OK, topic=target.topic, partition=target.partition,
             offset=reading.position, end=reading.end, count=reading.count, detail=detail,
         )  # fmt: skip
         self._session.status.show()
+
+    def _doubt(self, reading: Reading) -> str | None:
+        """Why nobody knows whether all was read."""
+        name = f"{reading.target.name}-{reading.target.partition}"
+        if reading.end is None:
+            return f"nobody says where {name} ends; read to {reading.position}"
+        if not reading.reached:
+            return f"{name} ends at {reading.end} and was read to {reading.position}"
+        if (reading.short or reading.blocked) and self._session.control.stopped:
+            return f"the reader of {name} was stopped before its end could be believed"
+        if reading.blocked and reading.log_end is None:
+            return f"nobody says where the log of {name} ends; what is committed ends at {reading.end}"
+        if reading.blocked:
+            return f"a transaction is still open at {reading.end}, the log ends at {reading.log_end}"
+        return None

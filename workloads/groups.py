@@ -88,6 +88,10 @@ class Groups(Workload[GroupsSettings]):
             ]
         ]
 
+    def in_group(self, settings: GroupsSettings, role: Role) -> bool:  # noqa: ARG002 - however it is set up
+        """All consumers are."""
+        return role.name == CONSUMER
+
     def churn(self, settings: GroupsSettings) -> Churn | None:
         """Crashes, and pauses that the group does not wait for."""
         if not settings.churn_every:
@@ -127,9 +131,11 @@ class Stay:
         self._stopped_at: float | None = None
 
     def run(self) -> None:
-        """Poll, commit and ask until it is time to go."""
+        """Poll, commit and ask until it is time to go; whoever could not even join goes at once."""
         if not self._member.join(self._numbers):
+            self._member.leave()
             self._session.control.wait(AGAIN_S)
+            return
         began_at = committed_at = asked_at = time.monotonic()
         while not self._over(began_at):
             polled = self._member.poll()
@@ -141,6 +147,8 @@ class Stay:
             if self._settings.read_back and (self._new or now_s - asked_at >= ASK_EVERY_S):
                 asked_at = now_s
                 self._ask()
+        if self._commits:  # here it is waited for no longer than a member may stand still
+            self._commit(list(self._member.owned))
         self._member.leave()
 
     def _over(self, began_at: float) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from kafka.errors import KafkaError
 
 from harness.history import F, Type
 from workloads.error_codes import code_of
@@ -33,6 +32,14 @@ def keep(session: Session, settings: TopicsSettings) -> None:
     keeper.close()
 
 
+@dataclass(frozen=True)
+class Missing:
+    """A topic that should be there, and may not be."""
+
+    id: str | None = None  # of the one that was deleted: it is not the one that should be there
+    certain: bool = True  # that it was deleted, if not yet everywhere
+
+
 class Keeper:
     """Knows which topics there should be, with how many partitions."""
 
@@ -43,14 +50,14 @@ class Keeper:
         self._chances = random.Random(session.config.seed)  # noqa: S311 - repeatable on purpose
         self._maker: TopicMaker | None = None
         self.partitions = {topic.number: topic.partitions for topic in session.config.topics}
-        self.missing: set[int] = set()  # should be there, and may not be
+        self.missing: dict[int, Missing] = {}
         self.changes = {F.CREATE: 0, F.DELETE: 0, F.GROW: 0}
 
     def change(self) -> None:
         """One change; a topic that could not be created goes before."""
-        for number in sorted(self.missing):
-            self._create(number)
-        if not self.missing:
+        if self.missing:
+            self._restore(self._seen())
+        else:
             self._chances.choice(self._possible())()
         self._say()
 
@@ -60,13 +67,12 @@ class Keeper:
         while not self._session.control.gone and time.monotonic() < give_up_at:
             seen = self._seen()
             if seen is not None:
-                there = {number for number in self.partitions if self._name(number) in seen}
-                self.missing = self.partitions.keys() - there
-                if not self.missing:
-                    return
-            for number in sorted(self.missing):
-                self._create(number)
+                gone = [number for number in self.partitions if self._name(number) not in seen]
+                self.missing = {number: Missing() for number in gone} | self.missing
+            self._restore(seen)
             self._say()
+            if seen is not None and not self.missing:
+                return
             time.sleep(AGAIN_S)
 
     def close(self) -> None:
@@ -88,21 +94,40 @@ class Keeper:
         number = max(self.partitions) + 1
         self._session.recorder.topic(number, self._name(number))
         self.partitions[number] = self._settings.partitions
+        self.missing[number] = Missing()
         self._create(number)
 
     def _make_anew(self) -> None:
         number = self._chances.choice(sorted(self.partitions.keys() - {LASTING}))
         name = self._name(number)
-        if self._do(F.DELETE, number, lambda maker: maker.delete(name)) == Type.FAIL:
+        seen = self._seen() or {}
+        if name not in seen or not self._delete(number, seen[name].id):
             return
-        self.missing.add(number)
         give_up_at = time.monotonic() + GONE_WITHIN_S
         while time.monotonic() < give_up_at and not self._session.control.stopped:
-            seen = self._seen()
-            if seen is not None and name not in seen:
+            looked = self._seen()
+            if looked is not None and name not in looked:
                 break
             self._session.control.wait(AGAIN_S)
         self._create(number)
+
+    def _restore(self, seen: Mapping[str, Seen] | None) -> None:
+        """See to it that what is missing is there again, given what there is, where anybody says."""
+        for number, missing in sorted(self.missing.items()):
+            found = (seen or {}).get(self._name(number))
+            if found is None:
+                self._create(number)
+            elif found.id != missing.id:
+                del self.missing[number]
+            elif not missing.certain:
+                self._delete(number, found.id)
+
+    def _delete(self, number: int, id_: str) -> bool:
+        """Delete a topic, the one of this id; whether that may have happened."""
+        ended = self._do(F.DELETE, number, lambda maker: maker.delete(self._name(number)))
+        if ended != Type.FAIL:
+            self.missing[number] = Missing(id_, certain=ended == Type.OK)
+        return ended != Type.FAIL
 
     def _grow(self) -> None:
         most = self._settings.partitions_at_most
@@ -112,13 +137,11 @@ class Keeper:
             self.partitions[number] = count
 
     def _create(self, number: int) -> None:
-        """Create a topic as it should be; it stays missing unless that is certain."""
+        """Create a topic that is missing, as it should be; it stays missing unless that is certain."""
         topic = self._settings.numbered(number).model_copy(update={"partitions": self.partitions[number]})
-        created = self._do(F.CREATE, number, lambda maker: maker.create(topic, self._prefix), topic.partitions)
+        created = self._do(F.CREATE, number, lambda maker: maker.create_anew(topic, self._prefix), topic.partitions)
         if created == Type.OK:
-            self.missing.discard(number)
-        else:
-            self.missing.add(number)
+            del self.missing[number]
 
     def _do(self, f: F, number: int, ask: Callable[[TopicMaker], None], count: int | None = None) -> Type:
         """One operation, recorded whatever comes of it."""
@@ -127,7 +150,7 @@ class Keeper:
         self.changes[f] += 1
         try:
             ask(self._connected())
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - whatever the library raises is an answer
             code = code_of(error)
             ended = outcome(f, code)
             recorder.end(op, ended, topic=number, count=count, error=code, detail=str(error))
@@ -139,7 +162,7 @@ class Keeper:
         """The topics that there are; None when nobody says."""
         try:
             return self._connected().seen(self._prefix)
-        except KafkaError:
+        except Exception:  # noqa: BLE001 - whatever the library raises, the next look may succeed
             return None
 
     def _connected(self) -> TopicMaker:

@@ -24,7 +24,7 @@ from workloads.clients import make_member
 from workloads.clients.base import ClientError, Place, Polled
 from workloads.clients.grouped import ASK_S, GroupConsumer, Joining
 from workloads.consuming import POLL_S, end_poll
-from workloads.each import Each, begin_each, end_each
+from workloads.each import Each, begin_each, end_each, end_each_by
 from workloads.outcomes import outcome
 from workloads.session import Session
 
@@ -119,7 +119,7 @@ class Member:
             return {}
         each = self._begin(F.COMMIT, list(offsets), offset=np.array(list(offsets.values()), np.int64), name=self.group)
         errors = self.consumer.commit(offsets)
-        self._end_each(each, F.COMMIT, [errors.get(place) for place in offsets])
+        self._end_each(each, [errors.get(place) for place in offsets])
         return errors
 
     def committed(self, places: Sequence[Place], timeout_s: float = ASK_S) -> dict[Place, int] | ClientError:
@@ -129,24 +129,23 @@ class Member:
         each = self._begin(F.COMMITTED, places, name=self.group)
         answer = self.consumer.committed(places, timeout_s)
         if isinstance(answer, ClientError):
-            self._end_each(each, F.COMMITTED, [answer] * len(places))
+            self._end_each(each, [answer] * len(places))
         else:
             found = np.array([answer.get(place, -1) for place in places], np.int64)
             end_each(self._recorder, each, Type.OK, offset=found, generation=self.consumer.generation, error=0)
         return answer
 
-    def seek_back(self, positions: Mapping[Place, int]) -> ClientError | None:
-        """Go on at these offsets, in those of the partitions that are still the member's own."""
+    def seek_back(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+        """Go on at these offsets, in those of the partitions that are still the member's own: where it did not work."""
         own = {place: offset for place, offset in positions.items() if place in self._held}
         if not own:
-            return None
+            return {}
         each = self._begin(F.ASSIGN, list(own), offset=np.array(list(own.values()), np.int64), name=self.group)
-        error = self.consumer.seek(own)
-        self._end_each(each, F.ASSIGN, [error] * len(own))
-        if error is None:
-            for place, offset in own.items():
-                self._held[place].moved(offset, now())
-        return error
+        errors = self.consumer.seek(own)
+        self._end_each(each, [errors.get(place) for place in own])
+        for place in own.keys() - errors.keys():
+            self._held[place].moved(own[place], now())
+        return errors
 
     def leave(self) -> None:
         """Leave the group in order; what the library does not mention then ends as well."""
@@ -184,7 +183,7 @@ class Member:
             held = self._held.get(place) or self._let_go_of.get(place)
             since = began or (held.reached(offset) if held else self._joined_at)
             each = self._begin(F.COMMIT, [place], offset=offset, name=self.group, time=since)
-            self._end_each(each, F.COMMIT, [error])
+            self._end_each(each, [error])
 
     def _let_go(self, places: Sequence[Place], tell: Callable[[Sequence[Place]], None], type_: Type) -> None:
         self._look_at_the_clock()
@@ -205,16 +204,8 @@ class Member:
     def _begin(self, f: F, places: Sequence[Place], **columns: int | np.ndarray | str | None) -> Each:
         return begin_each(self._recorder, f, self._numbers, places, member=self.id, **columns)
 
-    def _end_each(self, each: Each, f: F, errors: Sequence[ClientError | None]) -> None:
-        """Errors one by one, in the order of the operations."""
-        generation = self.consumer.generation
-        first = next((error for error in errors if error), None)
-        if first is None:
-            end_each(self._recorder, each, Type.OK, generation=generation, error=0)
-            return
-        types = np.array([outcome(f, error.code) if error else Type.OK for error in errors], np.int8)
-        codes = np.array([error.code if error else 0 for error in errors], np.int16)
-        end_each(self._recorder, each, types, generation=generation, error=codes, detail=first.text)
+    def _end_each(self, each: Each, errors: Sequence[ClientError | None]) -> None:
+        end_each_by(self._recorder, each, errors, generation=self.consumer.generation)
 
     def _end(self, op: Op, error: ClientError | None) -> None:
         shared = {"member": self.id, "name": self.group, "generation": self.consumer.generation}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from workloads.base import PRODUCER, Role, TopicSpec, Workload
 from workloads.clients.base import IN_FLIGHT_WITH_IDEMPOTENCE
@@ -44,8 +44,9 @@ class RetriesSettings(StreamSettings):
         default=1000, description=StreamSettings.model_fields["request_timeout_ms"].description
     )
     delivery_timeout_ms: PositiveInt | None = Field(
-        default=8000, description=StreamSettings.model_fields["delivery_timeout_ms"].description
+        default=15_000, description=StreamSettings.model_fields["delivery_timeout_ms"].description
     )
+    rate: NonNegativeFloat = Field(default=500.0, description=StreamSettings.model_fields["rate"].description)
     linger_ms: NonNegativeInt | None = Field(
         default=5, description=StreamSettings.model_fields["linger_ms"].description
     )

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from harness import wire
+from harness.admin import Admin
 from harness.errors import ClusterError
 from harness.security import Security
 from workloads.base import TopicSpec
@@ -49,7 +50,7 @@ class TopicMaker:
     def __init__(
         self, addresses: Sequence[str], security: Security, client_id: str, timeout_s: float = CREATE_TIMEOUT_S
     ) -> None:
-        self._admin = KafkaAdminClient(
+        self._admin = Admin(
             bootstrap_servers=list(addresses),
             client_id=client_id,
             reconnect_backoff_max_ms=500,
@@ -60,15 +61,17 @@ class TopicMaker:
 
     def create(self, topic: TopicSpec, prefix: str) -> None:
         """Create it; that somebody else just did so is as good. KafkaError when it cannot be."""
+        with suppress(TopicAlreadyExistsError):
+            self.create_anew(topic, prefix)
+
+    def create_anew(self, topic: TopicSpec, prefix: str) -> None:
+        """Create it, where there is none. KafkaError when it cannot be, when there is one, or nobody knows."""
         options: dict[str, Any] = {
             "num_partitions": topic.partitions,
             "replication_factor": topic.replication_factor,
             "configs": topic.config,
         }
-        try:
-            self._admin.create_topics({topic.full_name(prefix): options})
-        except TopicAlreadyExistsError:
-            return
+        self._admin.create_topics({topic.full_name(prefix): options})
 
     def delete(self, name: str) -> None:
         """Delete it. KafkaError when it cannot be, or nobody knows."""
@@ -115,7 +118,7 @@ def create_topics(nodes: Sequence[Addressed], security: Security, topics: Sequen
 def delete_topics(nodes: Sequence[Addressed], security: Security, prefix: str) -> None:
     """Remove every topic of a run from a cluster that stays."""
     try:
-        admin = KafkaAdminClient(
+        admin = Admin(
             bootstrap_servers=[node.address for node in nodes], client_id="tidegauge-topics", **security.kafka_python()
         )
         try:

@@ -36,6 +36,7 @@ from workloads.outcomes import outcome
 from workloads.producing import Sender
 from workloads.session import Session
 
+CALL_S = 10.0  # for one call of the library, however long a transaction may last: whoever is told to stop has to end
 DRAIN_S = 0.02
 CLOSE_S = 1.0
 NAP_S = 0.2  # after an instance could not take its transactional id
@@ -50,7 +51,7 @@ class Transactor:
     ) -> None:
         self.name = transactional_id
         self.fenced = False  # whether another instance took the id from the last one of this
-        self.timeout_s = settings.transaction_timeout_ms / 1000
+        self.timeout_s = min(settings.transaction_timeout_ms / 1000, CALL_S)
         self.session = session
         self._settings = settings
         self._opener = opener or self._open

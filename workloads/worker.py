@@ -84,7 +84,11 @@ def about_of(config: WorkerConfig, workload: Workload[Any], settings: Settings) 
         "isolation": isolation_of(config, workload, settings),
         "idempotent": workload.idempotent(settings, config.as_role),
     }
-    return about | ({"task": config.task} if config.task else {})
+    if config.task:
+        about["task"] = config.task
+    if workload.in_group(settings, config.as_role):
+        about["group"] = True
+    return about
 
 
 def isolation_of(config: WorkerConfig, workload: Workload[Any], settings: Settings) -> str:

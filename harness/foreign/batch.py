@@ -138,17 +138,17 @@ def _worded(name: str, values: Sequence[Any], lines: Sequence[int]) -> npt.NDArr
     found = [WORDS[name].get(value) if type(value) is str else None for value in values]
     if None in found:
         place = found.index(None)
-        return Wrong(lines[place], f"'{name}' is {_shown(values[place])}", f"it is one of: {', '.join(WORDS[name])}")
+        return Wrong(lines[place], f"'{name}' is {shown(values[place])}", f"it is one of: {', '.join(WORDS[name])}")
     return np.array(found, np.int64)
 
 
 def _of_wrong_type(line: int, name: str, value: object, wanted: str) -> Wrong:
-    return Wrong(line, f"'{name}' is {_shown(value)}", "leave the key out" if value is None else f"write {wanted}")
+    return Wrong(line, f"'{name}' is {shown(value)}", "leave the key out" if value is None else f"write {wanted}")
 
 
 def out_of_range(line: int, name: str, value: int, low: int, high: int) -> Wrong:
     """What to say of a number that does not fit its column."""
-    return Wrong(line, f"'{name}' is {_shown(value)}, out of range", f"write a number from {low} to {high}")
+    return Wrong(line, f"'{name}' is {shown(value)}, out of range", f"write a number from {low} to {high}")
 
 
 def _named(name: str, values: Sequence[Any], lines: Sequence[int], names: Names) -> npt.NDArray[Any] | Wrong:
@@ -168,6 +168,10 @@ def _named(name: str, values: Sequence[Any], lines: Sequence[int], names: Names)
     return np.fromiter(map(numbers.__getitem__, values), np.int64, len(values))
 
 
-def _shown(value: object) -> str:
-    text = json.dumps(value)
+def shown(value: object) -> str:
+    """A value in an error."""
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        return "nested very deeply"
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

@@ -1,6 +1,6 @@
 """EDN, as Clojure programs print it, a line at a time.
 
-`parse` is strict and says where something is wrong. `parse_quickly` takes ordinary lines (no strings, no tags beside
+`parse` is strict and says where something is wrong. `parse_quickly` takes ordinary lines (no escapes, no tags beside
 that of a Jepsen operation) many at once, by making JSON of them; it declines whatever it is not sure of, and agrees
 with `parse` on all else.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -35,9 +36,9 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 GAP = " \t\r\n\f\v,"
-_WHOLE = re.compile(r"[+-]?(?:0|[1-9]\d*)N?")
-_FLOAT = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
-_RATIO = re.compile(r"[+-]?\d+/\d+")
+_WHOLE = re.compile(r"[+-]?(?:0|[1-9]\d*)N?", re.ASCII)
+_FLOAT = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d+)?M?", re.ASCII)
+_RATIO = re.compile(r"[+-]?\d+/\d+", re.ASCII)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "b": "\b", "f": "\f"}
 _LITERALS = {"nil": None, "true": True, "false": False}
@@ -53,6 +54,8 @@ _KEYWORDS = tuple(
 _LONGER = tuple(
     (keyword, f'"\\u003a{keyword[1:]}"') for keyword in (":poll-ms", ":seek-to-beginning?", ":rebalance-log")
 )
+_USUAL = frozenset({":f", *(keyword for keyword, _ in (*_LONGER, *_KEYWORDS))})
+_KEYWORD = re.compile(r"(?<![^ ,\[({]):[A-Za-z][A-Za-z0-9.*+!?<>=_-]*(?=[ ,\])}]|$)")
 
 
 @dataclass(frozen=True)
@@ -172,8 +175,16 @@ def _scalar(kind: str, text: str, at: int) -> Any:
             return Symbol(text)
         raise EdnError(f"'{text[:40]}' is no number", at)
     if kind == "string":
-        return Quoted(_ESCAPE.sub(lambda match: _unescaped(match[1], at), text))
+        return Quoted(_whole_characters(_ESCAPE.sub(lambda match: _unescaped(match[1], at), text), at))
     return _LITERALS[text] if text in _LITERALS else Symbol(text)
+
+
+def _whole_characters(text: str, at: int) -> str:
+    """Two escapes may be the halves of one character; one alone is none."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise EdnError("a string holds half a character", at) from None
 
 
 def _unescaped(text: str, at: int) -> str:
@@ -188,30 +199,53 @@ def _decline(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _collection(found: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    if "m" in found and len(found["m"]) % 2:
-        raise ValueError("a key without a value")
-    return found
-
-
-_scan = json.JSONDecoder(parse_constant=_decline, object_hook=_collection).scan_once  # type: ignore[attr-defined]
-
-
 def parse_quickly(lines: list[str]) -> list[Any]:
     """The value of each line, or None for one that `parse` has to look at."""
-    text = "\n".join([line if '"' not in line else "~" for line in lines])
+    kept: list[Any] = []
+
+    def collection(found: dict[str, Any]) -> Any:
+        if "q" in found:
+            return kept[found["q"]]
+        if "m" in found and len(found["m"]) % 2:
+            raise ValueError("a key without a value")
+        return found
+
+    scan = json.JSONDecoder(parse_constant=_decline, object_hook=collection).scan_once  # type: ignore[attr-defined]
+    text = "\n".join(
+        [_prepared(line, kept) if '"' in line or "@" in line or ":error" in line else line for line in lines]
+    )
     text = text.replace(OPERATION_TAG, "{").replace(":f ", '":f" ')
     for keyword, quoted in (*_LONGER, *_KEYWORDS):
         text = text.replace(keyword, quoted)
     text = text.replace("null", "~").replace("nil", "null")
     text = text.replace("{", '{"m":[').replace("}", "]}").replace("(", '{"l":[').replace(")", "]}")
     text = text.replace(", ", ",").replace(" ", ",")
-    return [_scanned(line) for line in text.split("\n")]
+    if kept:
+        text = text.replace("@", '{"q":').replace("$", "}")
+    return [_scanned(scan, line) for line in text.split("\n")]
 
 
-def _scanned(line: str) -> Any:
+def _prepared(line: str, kept: list[Any]) -> str:
+    """The line with `@number$` for its strings and unusual keywords, which are kept; no JSON if that is not sure."""
+    parts = line.split('"')
+    if "\\" in line or ";" in line or len(parts) % 2 == 0 or any("@" in part or "$" in part for part in parts[::2]):
+        return "~"
+
+    def placed(value: Any) -> str:
+        kept.append(value)
+        return f"@{len(kept) - 1}$"
+
+    for place, part in enumerate(parts):
+        if place % 2:
+            parts[place] = placed(Quoted(part))
+        else:
+            parts[place] = _KEYWORD.sub(lambda found: found[0] if found[0] in _USUAL else placed(found[0]), part)
+    return "".join(parts)
+
+
+def _scanned(scan: Callable[[str, int], tuple[Any, int]], line: str) -> Any:
     try:
-        value, end = _scan(line, 0)
+        value, end = scan(line, 0)
     except (StopIteration, ValueError, RecursionError):
         return None
     return value if end == len(line) else None

@@ -57,6 +57,10 @@ class Wrong(Exception):
         self.reason = reason
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[type[Wrong], tuple[int, str, str]]:
+        """It travels between processes."""
+        return Wrong, (self.line, self.reason, self.remedy)
+
 
 class About(Model):
     """What run.json knows of a run and the verdict needs."""
@@ -76,9 +80,19 @@ class About(Model):
     traffic_only: StrictBool = False
     dead_workers: tuple[StrictStr, ...] = ()
     troubles: tuple[StrictStr, ...] = ()
-    tap: dict[str, Any] | None = None
+    tap: dict[str, StrictInt] | None = None
     damage: tuple[StrictStr, ...] = ()
     damaged_processes: tuple[StrictInt, ...] = ()
+
+    @field_validator("settings")
+    @classmethod
+    def _settings_are_what_the_verdict_reads(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        if settings.get("acks", "all") not in ("0", "1", "all"):
+            raise ValueError('acks is "0", "1" or "all"')
+        for name, kind in (("idempotence", bool), ("unclean_election", bool), ("retries", int)):
+            if type(settings.get(name)) not in (kind, type(None)):
+                raise ValueError(f"{name} is {'true or false' if kind is bool else 'a whole number'}")
+        return settings
 
     @field_validator("schedule")
     @classmethod

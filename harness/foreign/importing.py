@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import re
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -21,6 +22,7 @@ from harness.errors import UsageError, from_os_error
 from harness.foreign import jsonl, parquet
 from harness.foreign.batch import Names
 from harness.foreign.form import DEFAULT_ROLE, Header, Wrong, facts_from
+from harness.foreign.helpers import read_all
 from harness.foreign.intake import Intake
 from harness.foreign.jepsen import JepsenReader
 from harness.foreign.lines import Chunk, Hashed, chunks, opened, unpacked
@@ -34,6 +36,9 @@ KIND = "import"
 FORMATS = ("jsonl", "parquet", "jepsen")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".edn": "jepsen"}
 _PACKED = (".gz", ".zst")
+_SCRATCH = ".import-"
+_OWNER = "owner"
+_NEW_S = 60
 _TITLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
@@ -176,16 +181,30 @@ def _scratch(store: Path) -> Iterator[Path]:
     made = [path for path in (store, *store.parents) if not path.exists()]
     try:
         store.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".import-", dir=store))
+        _sweep(store)
+        scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=store))
+        owner = (scratch / _OWNER).open("w")
     except OSError as error:
         raise from_os_error(error, "making a directory in the store") from error
     try:
-        yield scratch
+        with owner:
+            fcntl.flock(owner, fcntl.LOCK_EX)
+            yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         for path in made:
             with suppress(OSError):  # a run is in it
                 path.rmdir()
+
+
+def _sweep(store: Path) -> None:
+    """Remove what imports left that were killed; those that live hold a lock."""
+    for owner in store.glob(f"{_SCRATCH}*/{_OWNER}"):
+        with suppress(OSError), owner.open() as file:
+            if time.time() - owner.stat().st_mtime < _NEW_S:  # it may not have come to its lock
+                continue
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(owner.parent, ignore_errors=True)
 
 
 @contextmanager
@@ -253,9 +272,10 @@ def _take_parquet(file: Path, scratch: Path, names: Names, view: View) -> Taken:
 def _take_jepsen(lines: Iterator[Chunk], scratch: Path, names: Names) -> Taken:
     reader = JepsenReader(scratch, names)
     count = 0
-    for chunk in lines:
-        reader.take(chunk)
-        count += len(chunk.lines)
+    with closing(read_all(lines)) as passages:
+        for chunk, passage in passages:
+            reader.take(chunk.number, passage)
+            count += len(chunk.lines)
     reader.finish()
     notes = [f"{reader.phases:,} lines of the nemesis, or of other operations, are phases"] if reader.phases else []
     if reader.left_out:

@@ -42,17 +42,17 @@ class Intake:
         """Take what is right; what is wrong, here or in the batch, is raised."""
         parts = batch.parts
         if parts:
-            self._number(list(parts.values()))
-            wrongs = list(self._wrongs(parts))
+            wrongs = [*self._number(list(parts.values())), *self._wrongs(parts)]
             if batch.wrong:
                 wrongs.append(batch.wrong)
             if wrongs:
+                wrongs += self._repeated()  # may be in lines before these
                 raise min(wrongs, key=lambda wrong: wrong.line)
             for part in parts.values():
                 self.runs.add(part.kind, part.rows)
             self._names.check(max(int(part.lines[-1]) for part in parts.values() if len(part.lines)))
         elif batch.wrong:
-            raise batch.wrong
+            raise min([batch.wrong, *self._repeated()], key=lambda wrong: wrong.line)
 
     def finish(self) -> None:
         """Look at what can only be known at the end."""
@@ -72,7 +72,7 @@ class Intake:
         self.completed_at_the_end = len(rows)
         self.runs.add(Kind.COMPLETE, rows)
 
-    def _number(self, parts: list[Part]) -> None:
+    def _number(self, parts: list[Part]) -> Iterator[Wrong]:
         """Give events their numbers where the file does not; a file does so everywhere or nowhere."""
         given = [part.rows["event"] != NULL for part in parts]
         first = min(
@@ -86,18 +86,19 @@ class Intake:
             odd = np.flatnonzero(has != self._given)
             if len(odd):
                 said = "has no 'event', and events before it have" if self._given else "has 'event', and none before it"
-                raise Wrong(int(part.lines[odd[0]]), said, "write it in all events or in none")
+                yield Wrong(int(part.lines[odd[0]]), said, "write it in all events or in none")
         if self._given:
             for part in parts:
                 wrong = np.flatnonzero(part.rows["event"] >> ID_BITS != part.rows["process"])
                 if len(wrong):
-                    raise Wrong(
+                    yield Wrong(
                         int(part.lines[wrong[0]]),
                         f"'event' does not have its process in the bits above the lower {ID_BITS}",
                         "leave 'event' out everywhere: it is given out then",
                     )
-                self._ledgers["event"].add(part.rows["event"], part.lines)
-                self._events.note(part.rows)
+                known = part.rows["event"] != NULL
+                self._ledgers["event"].add(part.rows["event"][known], part.lines[known])
+                self._events.note(part.rows[known])
             return
         lines = np.concatenate([part.lines for part in parts])
         processes = np.concatenate([part.rows["process"] for part in parts])
@@ -228,16 +229,18 @@ def _unsure_records(part: Part) -> Iterator[Wrong]:
 def _contradictions(rows: Rows, lines: Lines, opened: Rows, known: npt.NDArray[np.bool_]) -> Iterator[Wrong]:
     """Completions that say something else than their invocations."""
     invoked = np.where(rows["invoked"] == NULL, opened["time"], rows["invoked"])
+    sends = rows["f"] == F.SEND
+    unknown = COLUMNS["partition"].null
+    told = (opened["partition"] != unknown) & (rows["partition"] != unknown)
+    moved = sends & told & (rows["partition"] != opened["partition"])
     checks = (
         (rows["process"] != opened["process"], "is completed by another process than invoked it", "process"),
         (rows["f"] != opened["f"], "is completed as something else than it was invoked as", "f"),
         (rows["time"] < opened["time"], "is completed before the time of its invocation", "time"),
         (invoked != opened["time"], "was not invoked at the time that its completion says", "invoked"),
-        (
-            (rows["f"] == F.SEND) & (rows["value"] != opened["value"]),
-            "is completed with another value than was sent",
-            "value",
-        ),
+        (sends & (rows["value"] != opened["value"]), "is completed with another value than was sent", "value"),
+        (sends & (rows["topic"] != opened["topic"]), "is completed for another topic than it was sent to", "topic"),
+        (moved, "is completed for another partition than it was sent to", "partition"),
     )
     for wrong, said, column in checks:
         found = np.flatnonzero(wrong & known)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, NoReturn
 
 import numpy as np
 
 from harness.config import parse
 from harness.errors import UsageError
-from harness.foreign.batch import Batch, Names, Part, batch_of, blank, numbers_of
+from harness.foreign.batch import Batch, Names, Part, batch_of, blank, numbers_of, shown
 from harness.foreign.form import KIND_WORDS, Header, Wrong, unfit_keys
 from harness.foreign.lines import TORN, Chunk
 from harness.history import Kind
 
 Pairs = list[tuple[str, Any]]
+DEPTH_AT_MOST = 50
 
 
 class _Object(Pairs):
@@ -25,7 +27,16 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-_EVENTS = json.JSONDecoder(object_pairs_hook=_Object, parse_constant=_no_number)
+def _float(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
+
+
+_EVENTS = json.JSONDecoder(object_pairs_hook=_Object, parse_constant=_no_number, parse_float=_float)
+
+
+class _NoJson(Wrong):
+    """A line that may be one half of another."""
 
 
 def header_of(line: str) -> Header:
@@ -34,7 +45,11 @@ def header_of(line: str) -> Header:
     if "tidegauge" not in dict(pairs):
         raise Wrong(1, "the header is missing", 'begin with {"tidegauge": "history", "version": 1}')
     try:
-        return parse(Header, _plain(pairs), "the header")
+        plain = _plain(pairs)
+        json.dumps(plain, ensure_ascii=False).encode()
+        return parse(Header, plain, "the header")
+    except UnicodeEncodeError:
+        raise Wrong(1, "the header holds half a character", "write whole characters") from None
     except UsageError as error:
         raise Wrong(1, error.message, error.remedy) from None
 
@@ -50,7 +65,8 @@ def read(chunk: Chunk, names: Names) -> Batch:
             groups.setdefault((_kind(number, keys, values), keys), []).append((number, *values))
         except Wrong as wrong:
             last = number == chunk.number + len(chunk.lines) - 1
-            wrongs.append(Wrong(number, TORN, "bring the whole file here") if chunk.torn and last else wrong)
+            torn = chunk.torn and last and isinstance(wrong, _NoJson)
+            wrongs.append(Wrong(number, TORN, "bring the whole file here") if torn else wrong)
             break
     parts: list[Part] = []
     for (kind, keys), rows in groups.items():
@@ -87,7 +103,7 @@ def _parsed(number: int, line: str) -> Pairs:
         parsed = _EVENTS.decode(line)
     except (ValueError, RecursionError) as error:
         said = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-        raise Wrong(number, f"this is no JSON ({said})", "write one JSON object on each line") from None
+        raise _NoJson(number, f"this is no JSON ({said})", "write one JSON object on each line") from None
     if not isinstance(parsed, _Object):
         raise Wrong(number, "this is no JSON object", "write one JSON object on each line")
     return parsed
@@ -100,16 +116,18 @@ def _kind(number: int, keys: tuple[str, ...], values: tuple[Any, ...]) -> Kind:
         raise Wrong(number, "the key 'kind' is missing", f"it is one of: {', '.join(KIND_WORDS)}")
     word = values[keys.index("kind")]
     if not isinstance(word, str) or word not in KIND_WORDS:
-        raise Wrong(number, f"'kind' is {json.dumps(_plain(word))}", f"it is one of: {', '.join(KIND_WORDS)}")
+        raise Wrong(number, f"'kind' is {shown(word)}", f"it is one of: {', '.join(KIND_WORDS)}")
     return KIND_WORDS[word]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = 0) -> Any:
     """With objects as dictionaries."""
+    if depth > DEPTH_AT_MOST:
+        raise Wrong(1, "the header is nested too deeply", "leave out what the verdict does not need")
     if isinstance(value, _Object):
         keys = [key for key, _ in value]
         if len(set(keys)) != len(keys):
             twice = next(key for key in keys if keys.count(key) > 1)
             raise Wrong(1, f"the key '{twice}' is there twice", "write it once")
-        return {key: _plain(each) for key, each in value}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+        return {key: _plain(each, depth + 1) for key, each in value}
+    return [_plain(each, depth + 1) for each in value] if isinstance(value, list) else value

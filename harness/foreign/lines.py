@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-import pyarrow as pa
-
 from harness.errors import UsageError
 from harness.foreign.form import Wrong
 
-BLOCK_BYTES = 1 << 21
+BLOCK_BYTES = 1 << 20
 LINE_BYTES = 10 * 1000 * 1000
 TORN = "the file is cut off here: its last line has no end"
+
+
+class CannotUnpack(Exception):
+    """What is packed in a file is damaged."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def opened(path: Path) -> Iterator[Hashed]:
     try:
         with file:
             yield Hashed(file)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error, CannotUnpack) as error:
         raise UsageError(f"{path} cannot be unpacked ({error})", "bring the whole file here again") from error
 
 
@@ -77,6 +79,8 @@ def unpacked(path: Path, file: Hashed) -> IO[bytes]:
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.GzipFile(fileobj=buffered))
     if path.suffix == ".zst":
+        import pyarrow as pa  # here, because helpers of the import need it not
+
         return pa.CompressedInputStream(pa.PythonFile(buffered, "r"), "zstd")  # type: ignore[no-any-return]
     return buffered
 
@@ -84,7 +88,7 @@ def unpacked(path: Path, file: Hashed) -> IO[bytes]:
 def chunks(stream: IO[bytes]) -> Iterator[Chunk]:
     """The lines; what is no text, or too long for a line, ends them."""
     number, rest = 1, b""
-    while block := stream.read(BLOCK_BYTES):
+    while block := _block(stream):
         whole, end, rest = (rest + block).rpartition(b"\n")
         if end:
             chunk = _decoded(number, whole.split(b"\n"))
@@ -97,6 +101,15 @@ def chunks(stream: IO[bytes]) -> Iterator[Chunk]:
     if rest:
         chunk = _decoded(number, [rest])
         yield Chunk(number, chunk.lines, torn=True, wrong=chunk.wrong)
+
+
+def _block(stream: IO[bytes]) -> bytes:
+    try:
+        return stream.read(BLOCK_BYTES)
+    except OSError as error:
+        if error.errno is not None or isinstance(error, gzip.BadGzipFile):
+            raise
+        raise CannotUnpack(str(error)) from error  # which is how zstd says so
 
 
 def _decoded(number: int, lines: list[bytes]) -> Chunk:

@@ -45,6 +45,10 @@ def offset_of_send(number: int, micro: Any, key: int, value: int, type_: Type) -
     if len(items) != 3 or items[0] != ":send":
         raise malformed(number, micro)
     told, offset = items[2], NULL
+    if type(told) is list and len(told) == 2 and items[1] == key and told[1] == value:
+        offset = told[0]
+        if type(offset) is int and 0 <= offset < NO_OFFSET and type(items[1]) is int and type(told[1]) is int:
+            return offset
     if type(told) is not int:
         pair = items_of(number, told)
         if len(pair) != 2:
@@ -72,12 +76,12 @@ def check_value(number: int, value: Any) -> None:
         raise Wrong(number, f"the value is {shown(value)}", f"write a number from 0 to {VALUES - 1}")
 
 
-def checked_offset(number: int, offset: Any) -> int:
-    """An offset, which may be unknown."""
-    if offset is None:
+def checked_offset(number: int, offset: Any, *, known: bool = False) -> int:
+    """An offset, which may be unknown (nil) unless told otherwise."""
+    if offset is None and not known:
         return NULL
     if type(offset) is not int or not 0 <= offset < NO_OFFSET:
-        raise Wrong(number, f"the offset is {shown(offset)}", "write a number from 0, or nil")
+        raise Wrong(number, f"the offset is {shown(offset)}", f"write a number from 0{'' if known else ', or nil'}")
     return offset
 
 

@@ -85,8 +85,8 @@ def read(file: pq.ParquetFile, names: Names, path: Path) -> Iterator[Batch]:
 
 def _batch(table: pa.Table, first: int, names: Names) -> Batch:
     lines = np.arange(first, first + table.num_rows)
+    table, wrongs = _readable(table, first)
     kinds = pc.index_in(_text(table["kind"]), pa.array(KIND_WORDS)).fill_null(-1).to_numpy()
-    wrongs = []
     if (kinds < 0).any():
         place = int(np.argmax(kinds < 0))
         word = table["kind"][place].as_py()
@@ -103,6 +103,23 @@ def _batch(table: pa.Table, first: int, names: Names) -> Batch:
             wrongs += found  # what comes before the first may be wrong in another way
             mine = mine[lines[mine] < min(wrong.line for wrong in found)]
     return batch_of(parts, wrongs)
+
+
+def _readable(table: pa.Table, first: int) -> tuple[pa.Table, list[Wrong]]:
+    """The rows before the first whose text is no UTF-8, and what is wrong with that one."""
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid:
+        pass
+    else:
+        return table, []
+    for place in range(table.num_rows):
+        for name in table.column_names:
+            try:
+                table[name][place].as_py()
+            except UnicodeDecodeError:
+                return table.slice(0, place), [Wrong(first + place, f"'{name}' is no UTF-8", "write UTF-8")]
+    return table, []
 
 
 def _fill(rows: npt.NDArray[Any], kind: Kind, table: pa.Table, lines: npt.NDArray[Any], names: Names) -> list[Wrong]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
@@ -60,15 +61,20 @@ def stage(request: pytest.FixtureRequest, cluster: Cluster, admin: KafkaAdminCli
     return Stage(request.getfixturevalue("library"), cluster, admin, tmp_path)
 
 
+def cases() -> Iterator[Any]:
+    """Each with both libraries; at every change with one of them by turns."""
+    for number, name in enumerate(BROKEN):
+        for turn, library in enumerate(LIBRARIES):
+            marks = () if turn == number % 2 else pytest.mark.nightly
+            yield pytest.param(name, library, id=f"{name}-{library}", marks=marks)
+
+
 def test_every_broken_broker_is_shown() -> None:
     """A new one cannot be forgotten."""
     assert set(BUGS) == set(BROKEN)
 
 
-@pytest.mark.parametrize(
-    ("name", "library"),
-    [pytest.param(name, library, id=f"{name}-{library}") for name in BROKEN for library in LIBRARIES],
-)
+@pytest.mark.parametrize(("name", "library"), list(cases()))
 @pytest.mark.usefixtures("library")
 def test_broken_broker(name: str, stage: Stage) -> None:
     """The bug is there, for the client and in what was recorded."""

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.cluster
     scope="module",
     params=[
         pytest.param(ClusterSpec(kind="local"), id="local"),
-        pytest.param(ClusterSpec(kind="local", netns=True), id="netns"),
+        pytest.param(ClusterSpec(kind="local", netns=True), id="netns", marks=pytest.mark.nightly),
         pytest.param(ClusterSpec(kind="docker"), id="docker", marks=pytest.mark.docker),
     ],
 )

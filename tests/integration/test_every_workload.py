@@ -16,6 +16,7 @@ import pytest
 
 from harness.history import F, Kind, Type
 from harness.seal import open_history
+from tests.integration.worked import left_open
 from tests.support import cli, docker_or_skip
 from workloads import WORKLOADS
 
@@ -58,8 +59,11 @@ def run(store: Path, workload: str, settings: tuple[str, ...], *more: str) -> di
 
 
 def every_operation_has_one_outcome(directory: Path) -> None:
-    """As many completions as invocations, of the same operations."""
-    files = open_history(directory).files
+    """As many completions as invocations, of the same operations, each by its own process unless that was killed."""
+    history = open_history(directory)
+    killed = json.loads((directory / "run.json").read_text()).get("killed_on_purpose", [])
+    assert left_open(history, killed) == []
+    files = history.files
     invoked, completed = (pq.read_table(files[kind], columns=["op"])["op"] for kind in (Kind.INVOKE, Kind.COMPLETE))
     assert len(invoked) == len(completed)
     assert set(invoked.unique().to_pylist()) == set(completed.unique().to_pylist())

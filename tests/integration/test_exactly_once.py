@@ -18,7 +18,7 @@ from harness.progress import Silent
 from harness.seal import Sealed, open_history
 from tests.exactly_once import broken_promises, seen
 from tests.integration.tapped import tapped
-from tests.integration.worked import Run
+from tests.integration.worked import Run, left_open
 from tests.support import cli, eventually, unique
 from workloads.base import CONSUMER
 from workloads.clients import make_member, make_transactional_producer
@@ -38,7 +38,10 @@ def run(store: Path, *arguments: str) -> Sealed:
     assert ran.stdout, ran.stderr
     results: dict[str, Any] = json.loads(ran.stdout)
     assert ran.returncode == results["exit_code"], ran.stderr
-    return open_history(Path(results["run"]))
+    history = open_history(Path(results["run"]))
+    facts = json.loads((Path(results["run"]) / "run.json").read_text())
+    assert left_open(history, facts.get("killed_on_purpose", [])) == []
+    return history
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,9 @@ def cluster() -> Iterator[Cluster]:
 def test_everything_comes_out_once(cluster: Cluster, tmp_path: Path) -> None:
     """With aborts and restarts in the middle; after the load all that was fed is through."""
     with tapped(cluster.nodes, tmp_path / "taps") as taps:
-        worked = Run(cluster, taps, tmp_path / "segments", "exactly-once", rate=100, restart_every=1, abort=0.5)
+        worked = Run(
+            cluster, taps, tmp_path / "segments", "exactly-once", rate=100, restart_every=1, abort=0.5, drain=50
+        )
 
         def enough() -> bool:
             done = worked.fleet.totals(CONSUMER)
@@ -67,6 +72,7 @@ def test_everything_comes_out_once(cluster: Cluster, tmp_path: Path) -> None:
         pq.read_table(history.files[kind], columns=["op"])["op"] for kind in (Kind.INVOKE, Kind.COMPLETE)
     )
     assert sorted(invoked.to_pylist()) == sorted(completed.to_pylist())
+    assert left_open(history) == []
 
 
 @pytest.mark.nightly

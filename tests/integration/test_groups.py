@@ -99,7 +99,9 @@ def test_members_that_come_and_go(cluster: Cluster, tmp_path: Path, client: str,
     history = History.of_segments(run.segments())
     assert history.without_outcome() == set()
     is_right(history)
-    assert {row["type"] for row in history.ended(F.SUBSCRIBE, F.LEAVE, F.ASSIGN, F.REVOKE)} == {Type.OK}
+    assert {row["type"] for row in history.ended(F.SUBSCRIBE, F.LEAVE, F.ASSIGN)} == {Type.OK}
+    # one that a busy machine kept for longer than a session may have lost what it lets go of
+    assert {row["type"] for row in history.ended(F.REVOKE)} <= {Type.OK, Type.INFO}
     assert len(history.ended(F.LEAVE)) > 3
     assert history.rebalances() > 3
     assert {row["process"] for row in history.ended(F.COMMIT)} == {row["process"] for row in history.ended(F.SUBSCRIBE)}

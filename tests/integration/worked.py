@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from harness.clusters.base import Cluster
 from harness.history import F, Kind, now
+from harness.seal import OPEN, Sealed
 from tests.integration.tapped import Tapped
 from tests.sessions import RUN, rows
 from tests.support import eventually, unique
@@ -19,6 +21,13 @@ from workloads.fleet import Fleet
 from workloads.topics import create_topics
 
 STOP_S = 60
+
+
+def left_open(history: Sealed, killed: Collection[int] = ()) -> list[tuple[int, str]]:
+    """Operations that only sealing made an end of, but for those of processes killed on purpose: process and name."""
+    columns = ["process", "f", "detail"]
+    rows = pq.read_table(history.files[Kind.COMPLETE], columns=columns, filters=[("detail", "=", OPEN)]).to_pylist()
+    return [(row["process"], F(row["f"]).name) for row in rows if row["process"] not in killed]
 
 
 class Run:
@@ -34,6 +43,7 @@ class Run:
         )
         self._prefix, self._began = unique("test"), now()
         self.topics = self.workload.topics(self.settings)
+        self.names = [topic.full_name(self._prefix) for topic in self.topics]
         create_topics(cluster.nodes, cluster.security, self.topics, self._prefix)
 
     def start(self, role: Role, targets: tuple[FinalTarget, ...] = ()) -> None:

@@ -287,22 +287,31 @@ PLANTED = {
 }  # fmt: skip
 
 
-@settings(max_examples=1)
-@given(seed=st.integers(0, 2**32))
-def test_spark_finds_what_the_definitions_say(spark: SparkSession, seed: int) -> None:
-    """Finding by finding, with every anomaly among them."""
-    _compare(spark, seed)
+CHANGES = {"one epoch", "older epoch", "epoch rose", "epoch unknown"}
+SCOPES = {"same node", "across nodes"}
+
+
+def test_spark_finds_what_the_definitions_say(spark: SparkSession) -> None:
+    """Finding by finding, in the same 300 histories every time, which have every anomaly among them."""
+    assert _compare(spark, seed=0) == PLANTED | CHANGES | SCOPES
 
 
 @pytest.mark.nightly
-@settings(max_examples=20)
-@given(seed=st.integers(0, 2**32))
-def test_spark_finds_what_the_definitions_say_in_more_histories(spark: SparkSession, seed: int) -> None:
-    """The same, as often as there is time for."""
-    _compare(spark, seed)
+def test_spark_finds_what_the_definitions_say_in_more_histories(spark: SparkSession) -> None:
+    """The same of 20 times as many, which have every anomaly among them when taken together."""
+    sorts: set[str] = set()
+
+    @settings(max_examples=20)
+    @given(seed=st.integers(0, 2**32))
+    def compare(seed: int) -> None:
+        sorts.update(_compare(spark, seed))
+
+    compare()
+    assert sorts == PLANTED | CHANGES | SCOPES
 
 
-def _compare(spark: SparkSession, seed: int) -> None:
+def _compare(spark: SparkSession, seed: int) -> set[str]:
+    """Both find the same in the histories of a seed: the sorts of what they found."""
     random = Random(seed)
     rows = Rows()
     for topic in range(HISTORIES):
@@ -324,9 +333,8 @@ def _compare(spark: SparkSession, seed: int) -> None:
     }
     assert delivered == _of_acknowledgements(rows) | _of_values(rows) | _of_offsets(rows)
     assert fallen == _regressions(rows)
-    assert {name for name, *_ in delivered} == PLANTED
-    assert {change for *_, change, _, _ in fallen} == {"one epoch", "older epoch", "epoch rose", "epoch unknown"}
-    assert {scope for *_, scope, _ in fallen} == {"same node", "across nodes"}
+    tags = {tag for finding in findings if finding.anomaly not in PLANTED for tag in finding.tags}
+    return {name for name, *_ in delivered} | tags
 
 
 @settings(max_examples=2)

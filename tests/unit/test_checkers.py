@@ -16,7 +16,7 @@ from checkers.frame import History
 from checkers.results import CheckResults, Finding
 from checkers.warm_up import warm_up
 from harness.history import F, Kind, Type
-from tests.histories import Rows, spark_session, told, write
+from tests.histories import ROLES, Rows, spark_session, told, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -390,6 +390,59 @@ CASES = [
         ("lost-tail a 0@0 gone",),
     ),
     Case(
+        "what certainly failed was in no life of a topic",
+        """p1 send a ─ fail
+           c1 poll ─ @0:a
+           k1 delete ─ ok
+           k1 create ─ ok""",
+        ("aborted-read a 0@0",),
+    ),
+    Case(
+        "a value may be there once in each life of a topic",
+        """p1 send a ─ ok @0
+           k1 delete ─ ok
+           k1 create ─ ok
+           r1 poll ─ @1:a""",
+        ("duplicate a 0@0 gone",),
+    ),
+    Case(
+        "a value is not there twice in one life of a topic, be it the first",
+        """p1 send a ─ ok @0
+           c1 poll ─ @1:a
+           k1 delete ─ ok
+           k1 create ─ ok""",
+        ("duplicate a 0@0",),
+    ),
+    Case(
+        "nor in the last one",
+        """k1 delete ─ ok [0..1]
+           k1 create ─ ok [2..3]
+           p1 send a ─ ok @0
+           r1 poll ─ @0:a @1:a""",
+        ("duplicate a 0@0",),
+    ),
+    Case(
+        "a member of a group begins where the group is, and what it skips is not lost",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           g1 poll ─ @1:b""",
+    ),
+    Case(
+        "but others who got there did miss it",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           g1 poll ─ @1:b
+           c1 poll ─ @1:b""",
+        ("lost-write a 0@0",),
+    ),
+    Case(
+        "what a member of a group read was read",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           g1 poll ─ @0:a
+           c1 poll ─ @1:b""",
+    ),
+    Case(
         "a deletion that certainly failed excuses nothing",
         """p1 send a ─ ok @0
            k1 delete ─ fail
@@ -751,6 +804,24 @@ def test_a_duplicate_says_what_its_producer_was(spark: SparkSession, tmp_path: P
     }
 
 
+def test_a_duplicate_of_a_producer_that_numbers_anew_is_known_as_such(spark: SparkSession, tmp_path: Path) -> None:
+    """As the taps saw it, by the epochs under one client id; another client with one epoch is not meant."""
+    rows = Rows()
+    write(rows, 0, "i1 send a ─ ok @0\nc1 poll ─ @0:a @1:a")
+    write(rows, 1, "i2 send a ─ ok @0\nc1 poll ─ @0:a @1:a")
+    for who, epoch in ((1, 0), (1, 1), (2, 0), (2, 0)):
+        rows.add(
+            Kind.EXCHANGE, "t1", api=0, client=f"tidegauge-producer-{ROLES['i'][1] + who}", producer_id=7,
+            producer_epoch=epoch, type=Type.OK, time=1, invoked=0,
+        )  # fmt: skip
+    results = check(spark, rows.store(tmp_path))
+    assert not results.failures
+    assert {finding.topic: finding.tags for finding in results.anomalies["duplicate"].findings} == {
+        "t0": ("idempotent", "numbered anew"),
+        "t1": ("idempotent",),
+    }
+
+
 def test_a_compacted_topic_need_not_keep_everything(spark: SparkSession, tmp_path: Path) -> None:
     """Nothing but that is excused, in no other topic; and gaps say nothing there, as with transactions."""
     rows = Rows()
@@ -774,6 +845,19 @@ def test_of_a_foreign_history_nobody_is_blamed(spark: SparkSession, tmp_path: Pa
     assert (phantom.detail, phantom.processes) == ("nobody sent it", (101,))
 
 
+@pytest.mark.parametrize(("setting", "incomplete"), [(Setting(), ["t1-0"]), (Setting(foreign=True), [])])
+def test_transactions_ask_for_a_raw_read(
+    spark: SparkSession, tmp_path: Path, setting: Setting, incomplete: list[str]
+) -> None:
+    """Of our own runs: one that never took place is missed, others need not have made any."""
+    rows = Rows()
+    write(rows, 0, "p1 send a ─ ok @0\nc1 poll ─ @0:a\nr1 final ─ ok @1")
+    write(rows, 1, "p1 send a ─ ok @0 txn\nc1 poll ─ @0:a\nr1 final ─ ok @1")
+    write(rows, 2, "p1 send a ─ ok @0 txn\nc1 poll ─ @0:a\nr1 final ─ ok @1\nw1 raw ─ ok @1")
+    covered = check(spark, rows.store(tmp_path), setting).coverage
+    assert (covered.raws_incomplete, covered.raws_incomplete_count) == (incomplete, len(incomplete))
+
+
 def test_what_was_done_is_counted(spark: SparkSession, tmp_path: Path) -> None:
     """Transactions, groups, topics, resends, errors, and raw reads that did not get to the end."""
     rows = Rows()
@@ -787,6 +871,7 @@ def test_what_was_done_is_counted(spark: SparkSession, tmp_path: Path) -> None:
         rows.add(Kind.COMPLETE, "p1", f=F.TXN, type=type_, **at)
     for member, invoked in ((7, 1), (7, 1), (7, 2), (8, 2), (None, 3)):
         rows.add(Kind.COMPLETE, "c1", f=F.ASSIGN, type=Type.OK, member=member, **(at | {"invoked": invoked}))
+    rows.add(Kind.COMPLETE, "c1", f=F.ASSIGN, type=Type.OK, member=8, offset=4, **(at | {"invoked": 4}))  # goes back
     rows.add(Kind.COMPLETE, "c1", f=F.COMMIT, type=Type.OK, **at)
     rows.add(Kind.COMPLETE, "p1", f=F.SEND, type=Type.OK, value=5, offset=5, source=3, **at)
     rows.add(Kind.COMPLETE, "p1", f=F.SEND, type=Type.INFO, value=6, source=3, error=7, **at)

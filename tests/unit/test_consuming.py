@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from harness.history import F, Kind, Status, Type
 from tests.sessions import FakeConsumer, message, polled, rows, session, settings_of
+from workloads import consuming
 from workloads.clients.base import BEGINNING, ClientError, Polled
 from workloads.consuming import Reader
 
@@ -78,3 +81,41 @@ def test_what_a_group_gives_is_recorded(tmp_path: Path) -> None:
     assert isinstance(reads.consumer, FakeConsumer)
     assert reads.consumer.subscribed == ["run-batch"]
     assert rows(tmp_path / "worker.segment")[1][Kind.COMPLETE]["f"].tolist() == [F.ASSIGN]
+
+
+@pytest.mark.parametrize("consume_by", ["assign", "subscribe"])
+def test_a_library_that_cannot_be_set_up_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, consume_by: str
+) -> None:
+    """With every poll; each attempt is on record, and nothing is read before one succeeds."""
+    monkeypatch.setattr(consuming, "NAP_S", 0)
+    at = session(tmp_path, settings={"consume_by": consume_by})
+    consumer = FakeConsumer([polled((0, 7, message(0, 100)))])
+    consumer.fails = [ClientError(-1010, "nobody there")] * 2
+    reads = Reader(at, settings_of(at), consumer)
+    reads.follow(TOPIC, [("run-batch", 0)])
+    assert [len(reads.poll().payloads) for _ in range(3)] == [0, 1, 0]
+    found = rows(at)[1]
+    ended = found[Kind.COMPLETE]
+    assigned, polls = ended[ended["f"] == F.ASSIGN], ended[ended["f"] == F.POLL]
+    failed = [Type.INFO] * 2 if consume_by == "assign" else []
+    assert assigned["type"].tolist() == [*failed, Type.OK]
+    assert assigned["error"].tolist()[: len(failed)] == [-1010] * len(failed)
+    assert polls["type"].tolist() == [Type.INFO, Type.OK, Type.OK]
+    assert polls["error"].tolist() == [-1010, 0, 0]
+    assert len(found[Kind.INVOKE]) == len(ended)
+
+
+def test_going_back_may_work_in_some_partitions_alone(tmp_path: Path) -> None:
+    """Each ends as its own."""
+    reads = reader(tmp_path)
+    assert isinstance(reads.consumer, FakeConsumer)
+    reads.consumer.refuses = {("run-batch", 0): ClientError(-1000, "not mine")}
+    reads.seek({("run-batch", 0): 3, ("run-batch", 1): 4})
+    segment, found = rows(tmp_path / "worker.segment")
+    back = found[Kind.COMPLETE][-2:]
+    assert back["type"].tolist() == [Type.INFO, Type.OK]
+    assert back["error"].tolist() == [-1000, 0]
+    assert back["offset"].tolist() == [3, 4]
+    assert segment.texts[back["detail"].tolist()[0]] == "not mine"
+    assert back["detail"].tolist()[1] not in segment.texts

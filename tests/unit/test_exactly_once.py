@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -176,6 +177,19 @@ def test_a_member_without_a_name_commits_nothing(stage: Callable[..., Stage]) ->
     on.finish()
 
 
+@pytest.mark.parametrize("generation", [-1, None])
+def test_a_member_without_a_generation_commits_nothing(stage: Callable[..., Stage], generation: int | None) -> None:
+    """As far as its library tells: it keeps the name of one that was thrown out."""
+    on = stage(client="kafka-python")
+    on.step()
+    on.libraries[0].says = SimpleNamespace(generation_id=generation)
+    on.step()
+    assert on.ended(F.TXN) == [Type.OK, Type.FAIL]
+    assert "send_offsets" not in on.broker.log[on.broker.log.index("commit") :]
+    on.libraries[0].says = None
+    on.finish()
+
+
 def test_a_rebalance_without_work_disturbs_nothing(stage: Callable[..., Stage]) -> None:
     """The transaction that waits for its first record goes on."""
     on = stage()
@@ -220,7 +234,7 @@ def test_a_member_that_gets_no_answer_asks_again_and_at_last_makes_room_for_anot
 def test_any_call_may_fail(stage: Callable[..., Stage], call: str) -> None:
     """And is made again, as a new operation."""
     on = stage()
-    on.broker.fails = {call: [ClientError(-185, "no", fatal=True)]}
+    on.broker.fails = {call: [TIMED_OUT]}
     on.step(Way.ABORT if call == "abort" else Way.COMMIT, Step.SENT)
     on.finish()
 
@@ -252,6 +266,25 @@ def test_the_drain_has_a_limit(stage: Callable[..., Stage], monkeypatch: pytest.
     on.session.control.stop()
     on.transformer.run()
     assert len(on.ended(F.TXN)) == 1
+
+
+def test_a_drain_that_finds_nobody_tries_again(stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is through meanwhile."""
+    on = stage()
+    on.step()
+    side = FakeConsumer(ends={(IN, 0): 2, (IN, 1): 2})
+    side.fails = [ClientError(-1010, "nobody there")] * 2
+    monkeypatch.setattr("workloads.clients.make_consumer", lambda *_: side)
+    monkeypatch.setattr(module, "ASK_EVERY_S", 0)
+    drain = Drain(on.session, settings_of(on.session), IN)
+    assert len(side.fails) == 2
+    assert on.transformer._member is not None
+    seen = []
+    for _ in range(4):
+        drain.look(on.transformer._member)
+        seen.append(drain.over)
+    assert seen == [False, False, False, True]
+    drain.close()
 
 
 def test_ends_that_move_are_not_believed(stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,16 +328,20 @@ def test_consumers_are_killed_and_paused_past_their_session() -> None:
     """Unless nobody wants that."""
     settings = ExactlyOnceSettings()
     churn = ExactlyOnce().churn(settings)
-    assert churn == Churn(15, crash=True, pause_s=8)
-    assert churn.pause_s * 1000 > settings.session_timeout_ms
+    assert churn == Churn(15, crash=True, pause_s=9)
+    churn = ExactlyOnce().churn(ExactlyOnceSettings(session_timeout_ms=45_000))
+    assert churn is not None
+    assert churn.pause_s == 48
+    assert ExactlyOnce().churn(ExactlyOnceSettings(pause=0)) == Churn(15, crash=True, pause_s=0)
+    assert ExactlyOnce().churn(ExactlyOnceSettings(pause=7)) == Churn(15, crash=True, pause_s=7)
     assert ExactlyOnce().churn(ExactlyOnceSettings(churn_every=0)) is None
 
 
 def test_the_drain_outlasts_a_session() -> None:
-    """Partitions of a member that is gone are another's after 6 s, or 45 s."""
-    assert ExactlyOnceSettings().drain_s == 20
-    assert ExactlyOnceSettings(group_protocol="consumer").drain_s == 60
-    assert ExactlyOnceSettings(drain=3).drain_s == 3
+    """Partitions of a member that is gone are another's in time, whatever the protocol."""
+    for protocol in ("classic", "consumer"):
+        settings = ExactlyOnceSettings(group_protocol=protocol)
+        assert settings.drain > 2 * settings.session_s
 
 
 @pytest.mark.parametrize(
@@ -314,6 +351,8 @@ def test_the_drain_outlasts_a_session() -> None:
         {"transformers": 0},
         {"restart_every": "often"},
         {"acks": "1"},
+        {"pause": "6s"},
+        {"pause": 8, "session_timeout_ms": 10_000},
         {"client": "kafka-python", "group_protocol": "consumer"},
     ],
 )

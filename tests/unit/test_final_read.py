@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from harness.history import COLUMNS, Kind, Type
+from harness.segments import Segment
 from tests.sessions import FakeConsumer, message, polled, rows, session, settings_of, target
+from workloads import final_read
 from workloads.base import FINAL, FinalTarget
 from workloads.clients.base import Place, Polled
 from workloads.final_read import FinalRead
@@ -131,6 +133,89 @@ def test_told_to_stop_it_does_not_believe_a_lost_tail(tmp_path: Path, last_acked
     assert (completed["type"], completed["end"], completed["offset"]) == (type_, 1, 1)
     if type_ == Type.INFO:
         assert "stopped before its end could be believed" in segment.texts[int(completed["detail"])]
+
+
+@pytest.mark.parametrize("last_acked", [0, 1, 5])
+def test_a_transaction_that_stays_open_is_no_lost_tail(tmp_path: Path, last_acked: int) -> None:
+    """What was committed ends before it, wherever the last acknowledged is, and the log goes on behind it."""
+    segment, row = read_committed(tmp_path, last_acked, FakeConsumer(ends={ZERO: 3}))
+    assert (row["type"], row["end"], row["offset"]) == (Type.INFO, 1, 1)
+    assert segment.texts[int(row["detail"])] == "a transaction is still open at 1, the log ends at 3"
+
+
+@pytest.mark.parametrize("last_acked", [0, 5])
+def test_where_nothing_is_open_the_end_is_believed(tmp_path: Path, last_acked: int) -> None:
+    """A lost tail too."""
+    _, row = read_committed(tmp_path, last_acked, FakeConsumer(ends={ZERO: 1}))
+    assert (row["type"], row["end"]) == (Type.OK, 1)
+
+
+def test_a_transaction_that_ends_late_is_waited_for(tmp_path: Path) -> None:
+    """What comes behind it is read."""
+    consumer = FakeConsumer([polled((0, 0, message(0, 1)))], {ZERO: 1})
+
+    def ends() -> None:
+        if consumer.ends[ZERO] == 1 and uncommitted.asked >= 2:
+            consumer.ends[ZERO] = 3
+            consumer.polls.append(polled((0, 2, message(0, 2))))
+
+    consumer.when_empty = ends
+    uncommitted = _Asked(ends={ZERO: 3})
+    _, row = read_committed(tmp_path, 0, uncommitted, consumer)
+    assert (row["type"], row["end"], row["count"]) == (Type.OK, 3, 2)
+
+
+def test_a_log_whose_end_nobody_tells_is_not_read_to_its_end(tmp_path: Path) -> None:
+    """A transaction may be open there."""
+    segment, row = read_committed(tmp_path, 0, FakeConsumer())
+    assert row["type"] == Type.INFO
+    assert "nobody says where the log of run-batch-0 ends" in segment.texts[int(row["detail"])]
+
+
+class _Asked(FakeConsumer):
+    """Counts the questions."""
+
+    asked = 0
+
+    def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
+        """One more."""
+        self.asked += 1
+        return super().end_offsets(places, timeout_s)
+
+
+def read_committed(
+    directory: Path, last_acked: int, uncommitted: FakeConsumer, consumer: FakeConsumer | None = None
+) -> tuple[Segment, Any]:
+    """Run it over one record, with somebody who is asked for the end of the log: the segment and the completion."""
+    targets = [target(0, last_acked)]
+    at = session(directory, role=FINAL, targets=targets, settings={"final_read_timeout_s": PATIENCE_S})
+    one = consumer or FakeConsumer([polled((0, 0, message(0, 1)))], {ZERO: 1})
+    FinalRead(at, settings_of(at), one, uncommitted).run()
+    segment, found = rows(at)
+    (completed,) = found[Kind.COMPLETE]
+    return segment, completed
+
+
+@pytest.mark.parametrize(
+    ("isolation", "opened"),
+    [("read_committed", ["read_committed", "read_uncommitted"]), ("read_uncommitted", ["read_uncommitted"])],
+)
+def test_who_reads_what_was_committed_has_somebody_to_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: str, opened: list[str]
+) -> None:
+    """Another consumer, which sees everything; all are closed."""
+    made: list[tuple[str, FakeConsumer]] = []
+
+    def make(settings: Any, *_: object) -> FakeConsumer:
+        made.append((settings.isolation_level, FakeConsumer([], {ZERO: 0})))
+        return made[-1][1]
+
+    monkeypatch.setattr(final_read, "make_consumer", make)
+    at = session(tmp_path, role=FINAL, targets=[target(0, -1)], settings={"isolation_level": isolation})
+    final_read.final_read(at, settings_of(at))
+    assert [level for level, _ in made] == opened
+    assert all(consumer.closed for _, consumer in made)
+    assert rows(at)[1][Kind.COMPLETE]["type"].tolist() == [Type.OK]
 
 
 def _count_empty(consumer: FakeConsumer) -> Callable[[], int]:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from harness.checking import facts_of
@@ -296,3 +297,49 @@ def test_the_functions_of_operations_are_all_words() -> None:
     from harness.foreign.form import WORDS
 
     assert set(WORDS["f"].values()) == {int(f) for f in F}
+
+
+LONE = '{"tidegauge": "history", "version": 1, "topics": ["\\ud800"]}'
+DEEP = '{"tidegauge": "history", "version": 1, "about": {"settings": {"x": ' + "[" * 300 + "]" * 300 + "}}}"
+HUGE = '{"tidegauge": "history", "version": 1, "about": {"settings": {"x": 1e999}}}'
+FALSE = '{"tidegauge": "history", "version": 1, "about": {"settings": {"idempotence": "false"}}}'
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [(LONE, "half a character"), (DEEP, "nested too deeply"), (HUGE, "1e999"), (FALSE, "true or false")],
+)
+def test_headers_that_nobody_could_use(tmp_path: Path, header: str, said: str) -> None:
+    """They would break an export, or be misunderstood by the verdict."""
+    with pytest.raises(UsageError) as refused:
+        take(jsonl(tmp_path / "h.jsonl", header=header), tmp_path / "store")
+    assert f"line 1: {said}" in refused.value.message or said in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("events", "line", "said"),
+    [
+        ([invoke(1, 1), invoke(2, 1, value=1), "junk"], 3, "value 1 is sent twice"),
+        ([invoke(1, 1, event=2 << 40), complete(5, 5, event=(2 << 40) + 1), invoke(2, 6)], 3, "operation 5 is"),
+        ([invoke(1, 1), complete(1, 2, topic="u")], 3, "another topic"),
+        ([invoke(1, 1), complete(1, 2, partition=3)], 3, "another partition"),
+        (['{"kind": ' + "[" * 800 + "]" * 800 + "}"], 2, "'kind' is"),
+    ],
+)  # fmt: skip
+def test_the_first_damage_is_told(tmp_path: Path, events: list[Any], line: int, said: str) -> None:
+    """Of several, also when another kind of damage comes to light earlier."""
+    file = jsonl(tmp_path / "h.jsonl", *events)
+    with pytest.raises(UsageError) as refused:
+        take(file, tmp_path / "store")
+    assert refused.value.message.startswith(f"{file} line {line}: ")
+    assert said in refused.value.message
+
+
+def test_a_damaged_zstd_file(tmp_path: Path) -> None:
+    """One sentence."""
+    packed = pa.Codec("zstd").compress(jsonl(tmp_path / "h.jsonl").read_bytes() * 100, asbytes=True)
+    for place, content in enumerate((packed[:-5], b"junkjunkjunk")):
+        file = tmp_path / f"{place}.jsonl.zst"
+        file.write_bytes(content)
+        with pytest.raises(UsageError, match="cannot be unpacked"):
+            take(file, tmp_path / "store")

@@ -117,3 +117,14 @@ def test_a_file_that_is_no_parquet(tmp_path: Path, file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(UsageError, match="is no Parquet file"):
         take(file, tmp_path / "store")
+
+
+def test_a_text_that_is_no_utf8(tmp_path: Path) -> None:
+    """Its row is named."""
+    offsets = pa.array([0, 1, 3], pa.int32()).buffers()[1]
+    names = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"a\xff\xfe")])
+    table = pa.table({"kind": ["phase"] * 2, "time": [1, 2], "process": [0, 0], "name": names})
+    header = b'{"tidegauge": "history", "version": 1}'
+    pq.write_table(table.replace_schema_metadata({b"tidegauge": header}), tmp_path / "h.parquet")
+    with pytest.raises(UsageError, match="row 2: 'name' is no UTF-8"):
+        take(tmp_path / "h.parquet", tmp_path / "store")

@@ -16,7 +16,7 @@ from workloads import groups, membership
 from workloads.base import CONSUMER, PRODUCER, Role
 from workloads.clients import make_member
 from workloads.clients.confluent_group import ConfluentMember
-from workloads.clients.grouped import Joining
+from workloads.clients.grouped import GroupListener, Joining
 from workloads.clients.kafka_python_group import KafkaPythonMember
 from workloads.groups import Groups, GroupsSettings, Stay
 
@@ -121,7 +121,7 @@ def test_a_refused_commit_is_made_again(tmp_path: Path, monkeypatch: pytest.Monk
     visit = Visit(tmp_path, monkeypatch, commit_every=0, read_back=False)
     visit.library.refuses = {ZERO: NOT_COORDINATOR}
     calls = visit.run([given(ZERO, ONE), records((0, 4), (1, 6))], [])
-    assert calls == [("commit", {ZERO: 5, ONE: 7}), ("commit", {ZERO: 5}), ("commit", {ZERO: 5})]
+    assert calls == [("commit", {ZERO: 5, ONE: 7}), *[("commit", {ZERO: 5})] * 3]  # the last one as it leaves
 
 
 def test_commits_what_it_has_to_let_go_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +132,20 @@ def test_commits_what_it_has_to_let_go_of(tmp_path: Path, monkeypatch: pytest.Mo
         [given(ZERO, ONE), records((0, 4), (1, 6))], [taken(ZERO)], [lost(ONE)], [given(ZERO), records((0, 4))]
     )
     assert calls == [("commit", {ZERO: 5}), ("commit", {ZERO: 5})]
+
+
+def test_commits_before_it_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not within the leave, where a library may wait for a coordinator for a long time."""
+    visit = Visit(tmp_path, monkeypatch, commit_every=1000, read_back=False)
+    made: list[int] = []
+
+    def letting_go(listener: GroupListener) -> None:
+        made.append(len(visit.library.calls))
+        listener.revoked([ZERO])
+
+    visit.library.at_the_end = letting_go
+    assert visit.run([given(ZERO), records((0, 4))]) == [("commit", {ZERO: 5})]
+    assert made == [1]
 
 
 def test_leaves_commits_to_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,14 +177,25 @@ def test_goes_on_until_it_is_told_to_stop(tmp_path: Path, monkeypatch: pytest.Mo
 
     def poll(max_records: int, timeout_s: float) -> Any:
         visit.session.control.wait(timeout_s / 100)
-        if len(visit.ended(F.LEAVE)) == 2:
+        if len(visit.ended(F.LEAVE)) >= 2:
             visit.session.control.stop()
         return Library.poll(visit.library, max_records, timeout_s)
 
     visit.library.poll = poll  # type: ignore[method-assign]
     Groups().work(visit.session, settings_of(visit.session))
-    assert len(visit.joined) == 3
-    assert len({row["op"] for row in visit.ended(F.SUBSCRIBE)}) == 3
+    assert len(visit.joined) >= 3
+    assert len({row["op"] for row in visit.ended(F.SUBSCRIBE)}) == len(visit.joined)
+
+
+def test_who_cannot_join_goes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next stay tries again; nothing is polled without a membership."""
+    monkeypatch.setattr(groups, "AGAIN_S", 0)
+    visit = Visit(tmp_path, monkeypatch)
+    visit.library.error = NOT_COORDINATOR
+    Stay(visit.session, settings_of(visit.session), 0).run()
+    assert [row["type"] for row in visit.ended(F.SUBSCRIBE)] == [Type.INFO]
+    assert len(visit.ended(F.LEAVE)) == 1
+    assert visit.ended(F.POLL) == []
 
 
 def test_reads_on_at_the_end_until_nothing_more_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

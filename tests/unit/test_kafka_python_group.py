@@ -12,12 +12,15 @@ from kafka import OffsetAndMetadata, TopicPartition
 from kafka.errors import CommitFailedError, IllegalGenerationError, KafkaTimeoutError, NotCoordinatorError
 from kafka.net.selector import NetworkSelector
 
+from harness.history import F
 from tests.sessions import session, settings_of
-from workloads.clients import kafka_python_group
-from workloads.clients.base import ClientError, Place
+from workloads.clients import kafka_python
+from workloads.clients.base import ClientError, Place, Polled
 from workloads.clients.grouped import Joining
+from workloads.clients.kafka_python import NOT_CONNECTED
 from workloads.clients.kafka_python_group import KafkaPythonMember, _commit_error, _Listener
-from workloads.error_codes import code_of
+from workloads.error_codes import UNNUMBERED, code_of
+from workloads.outcomes import is_classified
 
 
 class Notes:
@@ -127,14 +130,52 @@ def test_a_cluster_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
         options["kafka_client"](**options)
         raise KafkaTimeoutError
 
-    monkeypatch.setattr(kafka_python_group, "KafkaNetClient", connect)
-    monkeypatch.setattr(kafka_python_group, "KafkaConsumer", fail)
+    monkeypatch.setattr(kafka_python, "KafkaNetClient", connect)
+    monkeypatch.setattr(kafka_python, "KafkaConsumer", fail)
     member = member_of(tmp_path)
     assert isinstance(member.join(["t"], Notes()), ClientError)
     assert closed == [True]
-    assert member.poll(10, 0.01).payloads == []
+    assert member.poll(10, 0.01) == Polled(errors=[NOT_CONNECTED])
+    assert is_classified(F.POLL, NOT_CONNECTED.code)
+    assert member.commit({("t", 0): 5}) == member.seek({("t", 0): 5}) == {("t", 0): NOT_CONNECTED}
+    assert member.committed([("t", 0)], 1) == NOT_CONNECTED
     assert member.leave() is None
     member.drop()
+
+
+class Broken:
+    """A library that raises what is no error of its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(f"no {name}")
+
+
+def test_whatever_the_library_raises_is_an_answer(tmp_path: Path) -> None:
+    """One that nobody has thought about."""
+    member = member_of(tmp_path)
+    member._consumer = Broken()
+    errors = [
+        *member.poll(10, 0.01).errors,
+        *member.commit({("t", 0): 5}).values(),
+        member.committed([("t", 0)], 1),
+        member.leave(),
+    ]
+    assert [error.code for error in errors if isinstance(error, ClientError)] == [UNNUMBERED] * 4
+
+
+def test_going_back_fails_where_the_partition_is_somebody_elses(tmp_path: Path) -> None:
+    """And there alone."""
+    member, sought = member_of(tmp_path), []
+
+    def seek(_: Any, place: TopicPartition, offset: int) -> None:
+        if place.partition == 1:
+            raise ValueError("Unassigned partition")
+        sought.append((place.partition, offset))
+
+    member._consumer = type("Consumer", (), {"seek": seek})()
+    errors = member.seek({("t", 0): 5, ("t", 1): 6, ("t", 2): 7})
+    assert errors == {("t", 1): ClientError(UNNUMBERED, "Unassigned partition")}
+    assert sought == [(0, 5), (2, 7)]
 
 
 class Coordinator:

@@ -182,15 +182,20 @@ def test_a_commit_of_a_position_that_nobody_read(world: World) -> None:
 def test_going_back(world: World) -> None:
     """An assignment with an offset, of what the member still has."""
     world.poll(given(ZERO, ONE), records((0, 7), (1, 3)))
-    assert world.member.seek_back({ZERO: 2, TWO: 9}) is None
+    assert world.member.seek_back({ZERO: 2, TWO: 9}) == {}
     assert world.member.positions == {ZERO: 2, ONE: 4}
-    world.library.error = NOT_COORDINATOR
-    assert world.member.seek_back({ONE: 1}) == NOT_COORDINATOR
-    assert world.member.positions == {ZERO: 2, ONE: 4}
-    assert world.member.seek_back({TWO: 1}) is None
-    assert world.library.calls == [("seek", {ZERO: 2}), ("seek", {ONE: 1})]
-    back = [some(row, "partition", "offset", "type") for row in world.rows(F.ASSIGN) if row["offset"] is not None]
-    assert back == [(0, 2, Type.OK), (1, 1, Type.INFO)]
+    world.library.refuses = {ONE: NOT_COORDINATOR}
+    assert world.member.seek_back({ONE: 1, ZERO: 1}) == {ONE: NOT_COORDINATOR}
+    assert world.member.positions == {ZERO: 1, ONE: 4}
+    assert world.member.seek_back({TWO: 1}) == {}
+    assert world.library.calls == [("seek", {ZERO: 2}), ("seek", {ONE: 1, ZERO: 1})]
+    columns = ("partition", "offset", "type", "error", "detail")
+    back = [some(row, *columns) for row in world.rows(F.ASSIGN) if row["offset"] is not None]
+    assert back == [
+        (0, 2, Type.OK, 0, None),
+        (1, 1, Type.INFO, 16, "not the coordinator"),
+        (0, 1, Type.OK, 0, None),
+    ]
 
 
 @pytest.mark.parametrize("error", [None, NOT_COORDINATOR])

@@ -376,6 +376,19 @@ def test_a_killed_client_is_gone_until_another_takes_its_place(fleet: Fleet, tmp
     assert "nobody works" in fault.healed()
 
 
+def test_who_took_the_place_of_a_killed_client_may_be_killed_as_well(fleet: Fleet, tmp_path: Path) -> None:
+    """Then it is the one after that who counts."""
+    clients = victims(fleet)
+    for process, heir in ((PRODUCING, 8), (8, 9)):
+        clients.kill(process)
+        assert not clients.replaced(process)
+        clients.replace(process)
+        clients.take_places(lambda _, heir=heir: start(fleet, tmp_path, heir, PRODUCER))  # type: ignore[misc]
+        assert not clients.replaced(PRODUCING)
+        work(fleet, heir)
+        assert clients.replaced(PRODUCING)
+
+
 def test_a_client_that_was_not_killed_is_not_replaced(fleet: Fleet) -> None:
     """An injection that never came to it is undone all the same."""
     work(fleet, PRODUCING)

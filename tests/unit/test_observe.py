@@ -164,7 +164,7 @@ class Admin:
 
 def test_a_secured_cluster_is_asked_through_the_admin_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its settings; nobody knows which node answered."""
-    monkeypatch.setattr(module, "_Admin", Admin)
+    monkeypatch.setattr(module, "Admin", Admin)
     view = observe([Node(1, "h:1"), Node(2, "h:2")], ["t"], SECURE, timeout_s=7)
     assert view.answers == {module.ANY_NODE: {("t", 0): WHOLE}}
     assert view.troubles() == []

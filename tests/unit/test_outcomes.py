@@ -100,6 +100,8 @@ def test_an_exception_has_the_number_of_kafka_or_of_its_class() -> None:
     assert code_of(errors.ProducerFencedError()) == 90
     assert name_of(code_of(errors.KafkaTimeoutError("late"))) == "KafkaTimeoutError"
     assert code_of(errors.KafkaError("cannot send", errors.ProducerFencedError())) == 90
+    lost = errors.KafkaConnectionError(ConnectionResetError(104, "reset"))
+    assert name_of(code_of(lost)) == "KafkaConnectionError"
     assert code_of(OSError(7, "argument list too long")) == code_of(KafkaException(1)) == UNNUMBERED
     assert name_of(12345) == "error 12345"
 

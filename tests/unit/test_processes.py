@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from harness.processes import TOKEN_VARIABLE, Identity, claim, claimant, is_claimed, kill_marked, marked, mine
-from tests.support import REPOSITORY, end, unique
+from tests.support import REPOSITORY, end, eventually, unique
 
 Start = Callable[..., subprocess.Popen[str]]
 CLAIM = """
@@ -42,6 +42,9 @@ def start() -> Iterator[Start]:
     def run(*command: str, token: str) -> subprocess.Popen[str]:
         environment = {**os.environ, TOKEN_VARIABLE: token, "PYTHONPATH": str(REPOSITORY)}
         started.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+        pid = started[-1].pid
+        # for an instant after it was started a process shows no environment
+        eventually(lambda: started[-1].poll() is not None or pid in [each.pid for each in marked(token)], "its token")
         return started[-1]
 
     yield run

@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kafka.errors import KafkaError, KafkaTimeoutError, PolicyViolationError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    KafkaTimeoutError,
+    PolicyViolationError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
 
 from harness.config import parse
 from harness.errors import UsageError
@@ -18,6 +23,7 @@ from tests.support import eventually
 from workloads import consuming, keeping, producing, shifting_topics
 from workloads.base import CONSUMER, KEEPER, PRODUCER, TopicSpec
 from workloads.consuming import Reader
+from workloads.error_codes import UNNUMBERED
 from workloads.keeping import Keeper
 from workloads.producing import Sender
 from workloads.session import Session
@@ -60,7 +66,7 @@ class Cluster:
 
     def __init__(self, *names: str) -> None:
         self.topics = {name: Seen(f"first {name}", 3) for name in names}
-        self.refuse: list[KafkaError | None] = []
+        self.refuse: list[Exception | None] = []
         self.asked: list[str] = []
         self.before_seen: Callable[[], None] = lambda: None
 
@@ -73,11 +79,13 @@ class Cluster:
         if self.refuse and (error := self.refuse.pop(0)):
             raise error
 
-    def create(self, topic: TopicSpec, prefix: str) -> None:
+    def create_anew(self, topic: TopicSpec, prefix: str) -> None:
         """One with an id of its own."""
         self._next(f"create {topic.number}")
         name = topic.full_name(prefix)
-        self.topics.setdefault(name, Seen(f"{len(self.asked)} {name}", topic.partitions))
+        if name in self.topics:
+            raise TopicAlreadyExistsError(name)
+        self.topics[name] = Seen(f"{len(self.asked)} {name}", topic.partitions)
 
     def delete(self, name: str) -> None:
         """At once."""
@@ -157,7 +165,7 @@ def test_a_topic_that_could_not_be_made_again_goes_before_other_changes(tmp_path
     cluster.refuse = [None, KafkaTimeoutError("nobody answers"), KafkaTimeoutError("still not")]
     keeper._make_anew()
     (_, number, _) = operations(at)[0]
-    assert keeper.missing == {number}
+    assert keeper.missing.keys() == {number}
     keeper.change()
     keeper.change()
     assert operations(at)[:4] == [
@@ -166,7 +174,7 @@ def test_a_topic_that_could_not_be_made_again_goes_before_other_changes(tmp_path
         (F.CREATE, number, Type.INFO),
         (F.CREATE, number, Type.OK),
     ]
-    assert keeper.missing == set()
+    assert not keeper.missing
     assert f"run-topic-{number}" in cluster.topics
 
 
@@ -177,11 +185,72 @@ def test_a_deletion_nobody_knows_of_may_come_through_late(tmp_path: Path, cluste
     at.control.stop()  # nobody waits for it to be gone
     keeper._make_anew()
     (number,) = {topic for _, topic, _ in operations(at)}
-    assert [type_ for _, _, type_ in operations(at)] == [Type.INFO, Type.OK]
+    assert [type_ for _, _, type_ in operations(at)] == [Type.INFO, Type.INFO]
+    assert rows(at)[1][Kind.COMPLETE]["error"].tolist()[1] == TopicAlreadyExistsError.errno
+    assert keeper.missing.keys() == {number}
     del cluster.topics[f"run-topic-{number}"]
     keeper.bring_back()
     assert operations(at)[2:] == [(F.CREATE, number, Type.OK)]
     assert f"run-topic-{number}" in cluster.topics
+
+
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_a_deletion_that_never_came_through_is_made_again(
+    tmp_path: Path,
+    cluster: Cluster,
+    at_the_end: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """The topic that is there still is not the one that was to take its place."""
+    at, keeper = keeper_of(tmp_path)
+    before = dict(cluster.topics)
+    cluster.refuse = [KafkaTimeoutError("nobody answers")]
+    at.control.stop()  # nobody waits for it to be gone
+    keeper._make_anew()
+    (number,) = {topic for _, topic, _ in operations(at)}
+    if at_the_end:
+        keeper.bring_back()
+    else:
+        keeper.change()
+        keeper.change()
+    assert operations(at)[2:4] == [(F.DELETE, number, Type.OK), (F.CREATE, number, Type.OK)]
+    assert not keeper.missing
+    name = f"run-topic-{number}"
+    assert cluster.topics[name].id != before[name].id
+
+
+def test_a_topic_is_back_when_another_one_has_its_name(tmp_path: Path, cluster: Cluster) -> None:
+    """The creation that nobody knew of did take place: nothing more is asked for."""
+    at, keeper = keeper_of(tmp_path)
+    cluster.refuse = [None, KafkaTimeoutError("nobody answers")]
+    keeper._make_anew()
+    (number,) = keeper.missing
+    name = f"run-topic-{number}"
+    old = keeper.missing[number].id
+    cluster.topics[name] = Seen(str(old), 3)  # as a node says that lags behind
+    asked = len(cluster.asked)
+    keeper.change()
+    assert keeper.missing.keys() == {number}
+    cluster.topics[name] = Seen("another", 3)
+    keeper.change()
+    assert not keeper.missing
+    assert len(cluster.asked) == asked
+    assert [type_ for _, _, type_ in operations(at)] == [Type.OK, Type.INFO]
+
+
+def test_whatever_the_library_raises_is_recorded(tmp_path: Path, cluster: Cluster) -> None:
+    """Nobody knows what happened, and the keeper goes on."""
+    at, keeper = keeper_of(tmp_path)
+
+    def fail() -> None:
+        raise ValueError("not a number")
+
+    cluster.refuse = [None, ValueError("not a number")]
+    keeper._make_anew()
+    assert [type_ for _, _, type_ in operations(at)] == [Type.OK, Type.INFO]
+    assert rows(at)[1][Kind.COMPLETE]["error"].tolist() == [0, UNNUMBERED]
+    cluster.before_seen = fail
+    keeper.change()
+    assert not keeper.missing
 
 
 def test_what_was_refused_changed_nothing(tmp_path: Path, cluster: Cluster) -> None:
@@ -205,7 +274,7 @@ def test_the_end_is_not_waited_for_without_an_end(
     cluster.refuse = [UnknownTopicOrPartitionError("no")] * 10_000
     monkeypatch.setattr(keeping, "ALL_BACK_WITHIN_S", 0.01)
     keeper.bring_back()
-    assert keeper.missing == {0, 1, 2, 3}
+    assert keeper.missing.keys() == {0, 1, 2, 3}
 
 
 def test_a_keeper_ends_when_it_is_told_to(tmp_path: Path, cluster: Cluster) -> None:

@@ -180,7 +180,7 @@ def test_what_is_not_delivered_in_time_is_aborted_instead(tmp_path: Path) -> Non
 
 def test_offsets_that_the_group_refuses_abort_the_transaction(tmp_path: Path) -> None:
     """They end as it does, with their own error."""
-    stage = Stage(tmp_path, {"send_offsets": ClientError(ILLEGAL_GENERATION, "too late", abort=True)})
+    stage = Stage(tmp_path, {"send_offsets": ClientError(ILLEGAL_GENERATION, "too late")})
     transaction = stage.sent()
     assert offsets(transaction) is not None
     assert transaction.broken
@@ -231,7 +231,7 @@ def test_an_id_that_cannot_be_taken_is_tried_again_by_another_instance(tmp_path:
 
 def test_a_transaction_that_could_not_begin_failed(tmp_path: Path) -> None:
     """Nothing of it was ever sent; the instance is over."""
-    stage = Stage(tmp_path, {"begin": ClientError(FENCED, "no", fenced=True, fatal=True)})
+    stage = Stage(tmp_path, {"begin": ClientError(FENCED, "no", fenced=True)})
     assert stage.transactor.begin() is None
     assert stage.types(F.TXN) == [Type.FAIL]
     assert stage.transactor.fenced
@@ -293,3 +293,12 @@ def test_messages_say_what_they_were_made_from(tmp_path: Path) -> None:
     transaction.commit()
     assert stage.ended(F.SEND)["source"].tolist() == [41, 42]
     assert rows(stage.session)[1][Kind.INVOKE]["source"][-2:].tolist() == [41, 42]
+
+
+@pytest.mark.parametrize(("timeout_ms", "waits_s"), [(4000, 4), (600_000, 10)])
+def test_a_call_is_never_waited_for_longer_than_whoever_has_to_end_can(
+    tmp_path: Path, timeout_ms: int, waits_s: float
+) -> None:
+    """However long a transaction may stay open."""
+    settings = TransactingSettings(transaction_timeout_ms=timeout_ms)
+    assert Transactor(session(tmp_path), settings, "id").timeout_s == waits_s

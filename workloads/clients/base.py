@@ -115,8 +115,6 @@ class ClientError:
     code: int
     text: str
     fenced: bool = False  # another instance took the transactional id: this one is over
-    fatal: bool = False  # the client is of no use any more
-    abort: bool = False  # the transaction can only be aborted
 
 
 @dataclass(frozen=True)
@@ -182,11 +180,16 @@ class Consumer(ABC):
     """Polls partitions that it was given or that its group gave it."""
 
     @abstractmethod
-    def assign(self, positions: Mapping[Place, int]) -> None:
-        """Take exactly these partitions, from these offsets; those it already has go on where they are."""
+    def assign(self, positions: Mapping[Place, int]) -> ClientError | None:
+        """Take exactly these partitions, from these offsets; those it already has go on where they are.
+
+        A library that could not even be set up tries again with the next call of this, or with the next poll.
+        """
 
     @abstractmethod
-    def subscribe(self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]) -> None:
+    def subscribe(
+        self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]
+    ) -> ClientError | None:
         """Join a group; `on_assign` is told what it gives."""
 
     @abstractmethod
@@ -198,8 +201,8 @@ class Consumer(ABC):
         """The offset that is read next; None as long as nobody knows."""
 
     @abstractmethod
-    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
-        """Go on at these offsets of partitions that it was given."""
+    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+        """Go on at these offsets of partitions that it was given: those where that did not work."""
 
     @abstractmethod
     def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:

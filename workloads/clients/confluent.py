@@ -202,27 +202,38 @@ class ConfluentConsumer(Consumer):
         self._only: str | None = None  # the topic of all records, where there is one
         self._ends: dict[Place, int] = {}
 
-    def assign(self, positions: Mapping[Place, int]) -> None:
+    def assign(self, positions: Mapping[Place, int]) -> ClientError | None:
         """Add what is new and take away what is gone; the others are not disturbed."""
-        if self._consumer is None:  # the library wants the name of a group even where there is none
-            alone = {"group.id": self._options["client.id"], "enable.auto.commit": False}
-            self._consumer = confluent_kafka.Consumer(_given(self._options | alone), logger=LOG)
         gone, new = self._has - positions.keys(), positions.keys() - self._has
-        if gone:
-            self._consumer.incremental_unassign([TopicPartition(*place) for place in gone])
-        if new:
-            self._consumer.incremental_assign([TopicPartition(*place, positions[place]) for place in new])
+        try:
+            if self._consumer is None:  # the library wants the name of a group even where there is none
+                alone = {"group.id": self._options["client.id"], "enable.auto.commit": False}
+                self._consumer = confluent_kafka.Consumer(_given(self._options | alone), logger=LOG)
+            if gone:
+                self._consumer.incremental_unassign([TopicPartition(*place) for place in gone])
+                self._has -= gone
+            if new:
+                self._consumer.incremental_assign([TopicPartition(*place, positions[place]) for place in new])
+        except KafkaException as error:
+            return _error(error.args[0])
         self._has = set(positions)
         names = {topic for topic, _ in positions}
         self._only = names.pop() if len(names) == 1 else None
+        return None
 
-    def subscribe(self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]) -> None:
+    def subscribe(
+        self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]
+    ) -> ClientError | None:
         """Join, or change what an existing membership asks for."""
-        if self._consumer is None:
-            self._consumer = confluent_kafka.Consumer(_given(self._options | {"group.id": group}), logger=LOG)
-        self._consumer.subscribe(
-            list(topics), on_assign=lambda _, given: on_assign([(tp.topic, tp.partition) for tp in given])
-        )
+        try:
+            if self._consumer is None:
+                self._consumer = confluent_kafka.Consumer(_given(self._options | {"group.id": group}), logger=LOG)
+            self._consumer.subscribe(
+                list(topics), on_assign=lambda _, given: on_assign([(tp.topic, tp.partition) for tp in given])
+            )
+        except KafkaException as error:
+            return _error(error.args[0])
+        return None
 
     def poll(self, max_records: int, timeout_s: float) -> Polled:
         """As many messages as are there within the time."""
@@ -262,17 +273,21 @@ class ConfluentConsumer(Consumer):
         position = max(found.offset, self._ends.get(place, BEGINNING))
         return position if position >= 0 else None
 
-    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
+    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
         """By taking them anew: the library refuses to seek where it does not fetch just then."""
-        given = [TopicPartition(*place, offset) for place, offset in positions.items()]
-        try:
-            self._consumer.incremental_unassign(given)
-            self._consumer.incremental_assign(given)
-        except KafkaException as error:
-            return _error(error.args[0])
-        for place in positions:
-            self._ends.pop(place, None)
-        return None
+        errors = {}
+        for place, offset in positions.items():
+            try:
+                if place in self._has:
+                    self._consumer.incremental_unassign([TopicPartition(*place)])
+                    self._has.discard(place)
+                self._consumer.incremental_assign([TopicPartition(*place, offset)])
+            except KafkaException as error:
+                errors[place] = _error(error.args[0])
+            else:
+                self._has.add(place)
+                self._ends.pop(place, None)
+        return errors
 
     def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
         """ListOffsets(latest), in one call for all."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import confluent_kafka
@@ -13,9 +15,11 @@ from harness.security import Security
 from workloads.clients.base import ClientError, Place, Polled
 from workloads.clients.confluent import FULL_QUEUE_BACKOFF_MS, LOG, _connection, _error, _given
 from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, GroupSettings, Joining
+from workloads.error_codes import code_of
 
 NO_OFFSET = KafkaError._NO_OFFSET  # noqa: SLF001 - its public name
 WRONG_STATE = KafkaError._STATE  # noqa: SLF001 - its public name
+TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - its public name
 NOT_YET_S = 0.05
 SEEK_S = 3.0
 
@@ -34,7 +38,7 @@ class ConfluentMember(GroupConsumer):
             "auto.offset.reset": "earliest",
             "isolation.level": settings.isolation_level,
             "fetch.queue.backoff.ms": FULL_QUEUE_BACKOFF_MS,
-            "socket.timeout.ms": int(COMMIT_S * 1000),  # the library's own minute is how long a commit may take
+            "socket.timeout.ms": int(COMMIT_S * 1000),  # with the library's own minute a commit takes as long
         }
         if settings.group_protocol == "consumer":
             options["group.remote.assignor"] = settings.assignor
@@ -46,6 +50,8 @@ class ConfluentMember(GroupConsumer):
             options["on_commit"] = self._on_commit
         self._consumer: Any = confluent_kafka.Consumer(_given(options), logger=LOG)
         self._listener: GroupListener | None = None
+        self._given_up: list[threading.Thread] = []  # commits that nobody waits for any more
+        self._within = False  # a callback of the library
 
     def join(self, topics: Sequence[str], listener: GroupListener) -> ClientError | None:
         """Subscribe; the library assigns by itself what the listener was told of."""
@@ -53,9 +59,9 @@ class ConfluentMember(GroupConsumer):
         try:
             self._consumer.subscribe(
                 list(topics),
-                on_assign=lambda _, given: listener.assigned(_places(given)),
-                on_revoke=lambda _, taken: listener.revoked(_places(taken)),
-                on_lost=lambda _, taken: listener.lost(_places(taken)),
+                on_assign=lambda _, given: self._tell(listener.assigned, given),
+                on_revoke=lambda _, taken: self._tell(listener.revoked, taken),
+                on_lost=lambda _, taken: self._tell(listener.lost, taken),
             )
         except KafkaException as error:
             return _error(error.args[0])
@@ -78,34 +84,43 @@ class ConfluentMember(GroupConsumer):
             errors,
         )
 
-    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
+    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
         """One call of the library per partition; one that was given just now is waited for."""
         give_up_at = time.monotonic() + SEEK_S
-        for place, offset in positions.items():
-            while True:
-                try:
-                    self._consumer.seek(TopicPartition(*place, offset))
-                except KafkaException as error:
-                    if error.args[0].code() != WRONG_STATE or time.monotonic() > give_up_at:
-                        return _error(error.args[0])
-                    time.sleep(NOT_YET_S)
-                else:
-                    break
-        return None
+        errors = {place: self._seek(place, offset, give_up_at) for place, offset in positions.items()}
+        return {place: error for place, error in errors.items() if error}
 
-    def position(self, place: Place) -> int | None:
-        """After the last record; None before the first one."""
-        (found,) = self._consumer.position([TopicPartition(*place)])
-        return int(found.offset) if found.offset >= 0 else None
+    def _seek(self, place: Place, offset: int, give_up_at: float) -> ClientError | None:
+        while True:
+            try:
+                self._consumer.seek(TopicPartition(*place, offset))
+            except KafkaException as error:
+                if error.args[0].code() != WRONG_STATE or time.monotonic() > give_up_at:
+                    return _error(error.args[0])
+                time.sleep(NOT_YET_S)
+            else:
+                return None
 
     def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
-        """One request for all; the library says for each partition what became of it."""
-        wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        """One request for all; the library says for each partition what became of it.
+
+        Its call waits for a coordinator as long as a session lasts, which with KIP-848 cannot be set. So it is made
+        aside; but not within a callback, where the library answers no other thread: there it is made at once, unless
+        one before is still without an answer and this would wait as long.
+        """
+        if self._within and self._waits():
+            return dict.fromkeys(offsets, ClientError(TIMED_OUT, "a commit before is still without an answer"))
+        if self._within:
+            return _commit(self._consumer, offsets)
+        answered: SimpleQueue[dict[Place, ClientError]] = SimpleQueue()
+        consumer, wanted = self._consumer, dict(offsets)
+        aside = threading.Thread(target=lambda: answered.put(_commit(consumer, wanted)), daemon=True, name="commit")
+        aside.start()
         try:
-            answers = self._consumer.commit(offsets=wanted, asynchronous=False)
-        except KafkaException as error:
-            return dict.fromkeys(offsets, _error(error.args[0]))
-        return {(each.topic, each.partition): _error(each.error) for each in answers if each.error}
+            return answered.get(timeout=COMMIT_S)
+        except Empty:
+            self._given_up.append(aside)
+            return dict.fromkeys(offsets, ClientError(TIMED_OUT, f"no answer to the commit within {COMMIT_S:.0f} s"))
 
     def committed(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int] | ClientError:
         """OffsetFetch, in one call for all."""
@@ -133,8 +148,16 @@ class ConfluentMember(GroupConsumer):
         return self._consumer.consumer_group_metadata()
 
     def leave(self) -> ClientError | None:
-        """Close the library, which lets go of everything first."""
+        """Close the library, which lets go of everything first.
+
+        It must not be closed in the middle of a call: with a commit still under way it is let go of instead.
+        """
+        give_up_at = time.monotonic() + COMMIT_S
+        for commit in self._given_up:
+            commit.join(max(0.0, give_up_at - time.monotonic()))
         try:
+            if self._waits():
+                return ClientError(TIMED_OUT, "a commit is still under way")
             self._consumer.close()
         except KafkaException as error:
             return _error(error.args[0])
@@ -145,6 +168,17 @@ class ConfluentMember(GroupConsumer):
     def drop(self) -> None:
         """Let the library be destroyed without having been closed."""
         self._consumer = None
+
+    def _waits(self) -> bool:
+        """Whether a commit is under way that nobody waits for."""
+        return any(commit.is_alive() for commit in self._given_up)
+
+    def _tell(self, tell: Callable[[Sequence[Place]], None], given: Sequence[TopicPartition]) -> None:
+        self._within = True
+        try:
+            tell([(each.topic, each.partition) for each in given])
+        finally:
+            self._within = False
 
     def _on_commit(self, error: KafkaError | None, offsets: Sequence[TopicPartition]) -> None:
         """Pass on what the library committed by itself; to have had nothing to commit is not an error."""
@@ -159,5 +193,13 @@ class ConfluentMember(GroupConsumer):
                 self._listener.committed(of_error, failed, None)
 
 
-def _places(given: Sequence[TopicPartition]) -> list[Place]:
-    return [(each.topic, each.partition) for each in given]
+def _commit(consumer: Any, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
+    """Commit these: those that were not committed."""
+    wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+    try:
+        answers = consumer.commit(offsets=wanted, asynchronous=False)
+    except KafkaException as error:
+        return dict.fromkeys(offsets, _error(error.args[0]))
+    except RuntimeError as error:  # closed
+        return dict.fromkeys(offsets, ClientError(code_of(error), str(error)))
+    return {(each.topic, each.partition): _error(each.error) for each in answers if each.error}

@@ -61,7 +61,5 @@ def _called(method: Callable[..., object], *arguments: Any) -> ClientError | Non
     except KafkaException as raised:
         error = raised.args[0]
         code = error.code()
-        return ClientError(
-            code, error.str(), fenced=code in FENCED, fatal=error.fatal(), abort=error.txn_requires_abort()
-        )
+        return ClientError(code, error.str(), fenced=code in FENCED)
     return None

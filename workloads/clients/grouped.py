@@ -98,16 +98,12 @@ class GroupConsumer(ABC):
         """Records that have arrived."""
 
     @abstractmethod
-    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
-        """Go on at these offsets of partitions that the member has."""
-
-    @abstractmethod
-    def position(self, place: Place) -> int | None:
-        """The offset that is read next; None as long as nobody knows."""
+    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+        """Go on at these offsets of partitions that the member has: those where that did not work."""
 
     @abstractmethod
     def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
-        """Commit these, and wait for the answer: those that were not committed."""
+        """Commit these, and wait for the answer, `COMMIT_S` at most: those that were not committed."""
 
     @abstractmethod
     def committed(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int] | ClientError:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.net.compat import KafkaNetClient
 from kafka.producer.future import RecordMetadata
 
 from harness.security import Security
@@ -24,8 +25,10 @@ from workloads.clients.base import (
     Polled,
     Producer,
 )
-from workloads.error_codes import REFUSED_LOCALLY, code_of
+from workloads.error_codes import NUMBERS, REFUSED_LOCALLY, code_of
 
+BOOTSTRAP_S = 5.0  # a consumer is made by connecting; the library's own 30 s outlast any patience at the end
+NOT_CONNECTED = ClientError(NUMBERS["IllegalStateError"], "the library is not set up")
 RECONNECT_AT_MOST_MS = 500  # the library's own 30 s would make every fault look that long
 NAP_S = 0.002
 NO_OFFSET = -1
@@ -46,6 +49,33 @@ def _connection(settings: ClientSettings, servers: Sequence[str], security: Secu
 
 def _error(error: BaseException) -> ClientError:
     return ClientError(code_of(error), str(error))
+
+
+def open_consumer(**options: Any) -> Any:
+    """A `KafkaConsumer`; where it gets no connection, neither its thread nor its sockets are left behind."""
+    made = []
+
+    def connect(**given: Any) -> KafkaNetClient:
+        made.append(KafkaNetClient(**given))
+        return made[-1]
+
+    try:
+        return KafkaConsumer(**options, bootstrap_timeout_ms=int(BOOTSTRAP_S * 1000), kafka_client=connect)
+    except BaseException:
+        for connections in made:
+            connections.close()
+        raise
+
+
+def seek_each(consumer: Any, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+    """Have it go on at these offsets, which is asked of nobody: where it refused."""
+    errors = {}
+    for place, offset in positions.items():
+        try:
+            consumer.seek(TopicPartition(*place), offset)
+        except Exception as error:  # noqa: BLE001 - no error of its own: the partition is somebody else's by now
+            errors[place] = _error(error)
+    return errors
 
 
 def _keyed(payload: bytes, key: bytes, tombstone: bool) -> dict[str, Any]:  # noqa: FBT001 - of pairs that are unpacked
@@ -157,14 +187,8 @@ def polled_of(batches: Mapping[TopicPartition, Sequence[Any]], *, keyed: bool = 
     return polled
 
 
-def position_of(consumer: Any, place: Place) -> int | None:
-    """The offset that the library reads next, without asking anybody."""
-    state = consumer._subscription.assignment.get(TopicPartition(*place))  # noqa: SLF001 - position() may block
-    return None if state is None or state.position is None else int(state.position.offset)
-
-
 class KafkaPythonConsumer(Consumer):
-    """`KafkaConsumer`."""
+    """`KafkaConsumer`; it is made when it is told what to read, because to make one means to connect."""
 
     def __init__(self, settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> None:
         self._options = _connection(settings, servers, security, client_id) | {
@@ -175,27 +199,43 @@ class KafkaPythonConsumer(Consumer):
         self._consumer: Any = None
         self._keyed = settings.keyed
         self._has: set[Place] = set()
+        self._again: Callable[[], ClientError | None] = lambda: NOT_CONNECTED  # what a poll without a library tries
 
-    def assign(self, positions: Mapping[Place, int]) -> None:
+    def assign(self, positions: Mapping[Place, int]) -> ClientError | None:
         """The library keeps the positions of partitions that stay."""
-        if self._consumer is None:
-            self._consumer = KafkaConsumer(**self._options, enable_auto_commit=False)
-        self._consumer.assign([TopicPartition(*place) for place in positions])
-        for place in positions.keys() - self._has:
-            if positions[place] == BEGINNING:
-                self._consumer.seek_to_beginning(TopicPartition(*place))
-            else:
-                self._consumer.seek(TopicPartition(*place), positions[place])
+        self._again = partial(self.assign, dict(positions))
+        try:
+            if self._consumer is None:
+                self._consumer = open_consumer(**self._options, enable_auto_commit=False)
+            self._consumer.assign([TopicPartition(*place) for place in positions])
+            for place in positions.keys() - self._has:
+                if positions[place] == BEGINNING:
+                    self._consumer.seek_to_beginning(TopicPartition(*place))
+                else:
+                    self._consumer.seek(TopicPartition(*place), positions[place])
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
+            return _error(error)
         self._has = set(positions)
+        return None
 
-    def subscribe(self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]) -> None:
+    def subscribe(
+        self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]
+    ) -> ClientError | None:
         """Join, or change what an existing membership asks for."""
-        if self._consumer is None:
-            self._consumer = KafkaConsumer(**self._options, group_id=group)
-        self._consumer.subscribe(list(topics), listener=_Listener(on_assign))
+        self._again = partial(self.subscribe, topics, group, on_assign)
+        try:
+            if self._consumer is None:
+                self._consumer = open_consumer(**self._options, group_id=group)
+            self._consumer.subscribe(list(topics), listener=_Listener(on_assign))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
+            return _error(error)
+        return None
 
     def poll(self, max_records: int, timeout_s: float) -> Polled:
         """One poll of the library."""
+        if self._consumer is None and (failed := self._again()):
+            time.sleep(timeout_s)
+            return Polled(errors=[failed])
         try:
             batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=max_records)
         except KafkaError as error:
@@ -205,16 +245,21 @@ class KafkaPythonConsumer(Consumer):
 
     def position(self, place: Place) -> int | None:
         """As the library says, without asking anybody."""
-        return position_of(self._consumer, place)
+        if self._consumer is None:
+            return None
+        state = self._consumer._subscription.assignment.get(TopicPartition(*place))  # noqa: SLF001 - position() may block
+        return None if state is None or state.position is None else int(state.position.offset)
 
-    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
+    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
         """Local."""
-        for place, offset in positions.items():
-            self._consumer.seek(TopicPartition(*place), offset)
-        return None
+        return (
+            dict.fromkeys(positions, NOT_CONNECTED) if self._consumer is None else seek_each(self._consumer, positions)
+        )
 
     def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
         """ListOffsets(latest); one partition without a leader fails the call for all, so each is then asked alone."""
+        if self._consumer is None:
+            return {}
         asked = [TopicPartition(*place) for place in places]
         try:
             found = self._consumer.end_offsets(asked, timeout_ms=int(timeout_s * 1000))

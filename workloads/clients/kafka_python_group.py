@@ -13,19 +13,27 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import AsyncConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import CommitFailedError, KafkaError
 from kafka.future import Future
-from kafka.net.compat import KafkaNetClient
 
 from harness.history import now
 from harness.security import Security
 from workloads.clients.base import ClientError, Place, Polled
 from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, GroupSettings, Joining
-from workloads.clients.kafka_python import NAP_S, _connection, _error, polled_of, position_of
+from workloads.clients.kafka_python import (
+    BOOTSTRAP_S,
+    NAP_S,
+    NOT_CONNECTED,
+    _connection,
+    _error,
+    open_consumer,
+    polled_of,
+    seek_each,
+)
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -33,11 +41,13 @@ ASSIGNORS = {
     "cooperative-sticky": CooperativeStickyAssignor,
 }
 LEAVE_S = 5.0
-BOOTSTRAP_S = 5.0
 
 
 class KafkaPythonMember(GroupConsumer):
-    """`KafkaConsumer`, subscribed; it is made by `join`, because to make one means to connect."""
+    """`KafkaConsumer`, subscribed; it is made by `join`, because to make one means to connect.
+
+    Whatever the library raises is an answer: it has errors that are none of its own.
+    """
 
     def __init__(
         self, settings: GroupSettings, servers: Sequence[str], security: Security, client_id: str, joining: Joining
@@ -51,13 +61,10 @@ class KafkaPythonMember(GroupConsumer):
             "heartbeat_interval_ms": settings.session_timeout_ms // 4,
             "enable_auto_commit": joining.automatic,
             "auto_commit_interval_ms": settings.auto_commit_interval_ms,
-            "bootstrap_timeout_ms": int(BOOTSTRAP_S * 1000),
-            "kafka_client": self._connect,
         }
         if settings.assignor is not None:
             self._options["partition_assignment_strategy"] = (ASSIGNORS[settings.assignor],)
         self._consumer: Any = None
-        self._connections: Any = None
         self._listener: GroupListener | None = None
         self._automatic: deque[tuple[dict[Place, int], ClientError | None, int]] = deque()
 
@@ -65,14 +72,12 @@ class KafkaPythonMember(GroupConsumer):
         """Connect and subscribe."""
         self._listener = listener
         try:
-            self._consumer = KafkaConsumer(**self._options)
+            self._consumer = open_consumer(**self._options)
             if self._options["enable_auto_commit"]:
                 self._watch_commits()
             self._consumer.subscribe(list(topics), listener=_Listener(listener, self._consumer._net))  # noqa: SLF001
             self._know_topics()
-        except KafkaError as error:
-            if self._consumer is None and self._connections is not None:
-                self._connections.close()  # with its thread, which the library forgets
+        except Exception as error:  # noqa: BLE001 - see above
             return _error(error)
         return None
 
@@ -80,47 +85,44 @@ class KafkaPythonMember(GroupConsumer):
         """One poll of the library."""
         if self._consumer is None:
             time.sleep(timeout_s)
-            return Polled()
+            return Polled(errors=[NOT_CONNECTED])
         try:
             batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=max_records)
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - see above
             time.sleep(NAP_S)  # an error that comes back at once must not make a busy loop
             self._tell_commits()
             return Polled(errors=[_error(error)])
         self._tell_commits()
         return polled_of(batches)
 
-    def seek(self, positions: Mapping[Place, int]) -> ClientError | None:
+    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
         """Nothing is asked of anybody."""
-        try:
-            for place, offset in positions.items():
-                self._consumer.seek(TopicPartition(*place), offset)
-        except (KafkaError, AssertionError) as error:  # an assertion: the partition is somebody else's by now
-            return _error(error)
-        return None
-
-    def position(self, place: Place) -> int | None:
-        """As the library says, without asking anybody."""
-        return position_of(self._consumer, place)
+        return (
+            dict.fromkeys(positions, NOT_CONNECTED) if self._consumer is None else seek_each(self._consumer, positions)
+        )
 
     def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
         """One request for all; the library raises the first error that it finds in the answer."""
+        if self._consumer is None:
+            return dict.fromkeys(offsets, NOT_CONNECTED)
         wanted = {TopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
         try:
             self._consumer.commit(wanted, timeout_ms=int(COMMIT_S * 1000))
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - see above
             return dict.fromkeys(offsets, _commit_error(error))
         return {}
 
     def committed(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int] | ClientError:
         """One OffsetFetch for all, sent now: `committed()` may answer with one that was sent before it was called."""
-        coordinator, timeout_ms = self._consumer._coordinator, int(timeout_s * 1000)  # noqa: SLF001 - see above
-        wanted = [TopicPartition(*place) for place in places]
+        if self._consumer is None:
+            return NOT_CONNECTED
+        wanted, timeout_ms = [TopicPartition(*place) for place in places], int(timeout_s * 1000)
         try:
+            coordinator = self._consumer._coordinator  # noqa: SLF001 - see above
             coordinator.ensure_coordinator_ready(timeout_ms=timeout_ms)
             asked = coordinator._manager.call_soon(coordinator._send_offset_fetch_request, wanted)  # noqa: SLF001
             found = coordinator._net.run(coordinator._manager.wait_for, asked, timeout_ms)  # noqa: SLF001
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - see above
             return _error(error)
         return {place: found[tp].offset if tp in found else -1 for place, tp in zip(places, wanted, strict=True)}
 
@@ -145,7 +147,7 @@ class KafkaPythonMember(GroupConsumer):
             return None
         try:
             self._consumer.close(timeout_ms=int(LEAVE_S * 1000))
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - see above
             return _error(error)
         finally:
             self._tell_commits()
@@ -158,12 +160,7 @@ class KafkaPythonMember(GroupConsumer):
         self._consumer._closed = True  # noqa: SLF001 - there is no other way to go without a word
         self._consumer._coordinator._close_heartbeat()  # noqa: SLF001
         with suppress(KafkaError, RuntimeError):
-            self._connections.close()
-
-    def _connect(self, **options: Any) -> KafkaNetClient:
-        """The library's own connections, within reach if nothing comes of it."""
-        self._connections = KafkaNetClient(**options)
-        return self._connections
+            self._consumer._client.close()  # noqa: SLF001
 
     def _know_topics(self) -> None:
         """Wait for the metadata of the topics, which the library does not.
@@ -238,7 +235,7 @@ class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         await told
 
 
-def _commit_error(error: KafkaError) -> ClientError:
+def _commit_error(error: BaseException) -> ClientError:
     """What the broker answered, which the library may have wrapped."""
     cause = error.args[0] if isinstance(error, CommitFailedError) and error.args else None
     return _error(cause) if isinstance(cause, KafkaError) else _error(error)

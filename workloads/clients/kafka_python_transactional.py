@@ -53,8 +53,9 @@ class KafkaPythonTransactionalProducer(KafkaPythonProducer, TransactionalProduce
         give_up_at = time.monotonic() + timeout_s
         try:
             self._open(bootstrap_timeout_ms=int(timeout_s * 1000), kafka_client=self._connected)
-        except KafkaError as error:
-            self._network.close()  # which the library leaves open then
+        except Exception as error:  # noqa: BLE001 - the library has errors that are none of its own
+            if self._network is not None:
+                self._network.close()  # which the library leaves open then
             return _error(error)
         self._manager = self._producer._transaction_manager  # noqa: SLF001 - see above
         self._sender = self._producer._sender  # noqa: SLF001
@@ -66,7 +67,7 @@ class KafkaPythonTransactionalProducer(KafkaPythonProducer, TransactionalProduce
         self._manager._pending_txn_offset_commits.clear()  # noqa: SLF001 - see above
         try:
             self._manager.begin_transaction()
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - the library has errors that are none of its own
             return self._refusal(error)
         return None
 
@@ -103,7 +104,7 @@ class KafkaPythonTransactionalProducer(KafkaPythonProducer, TransactionalProduce
         """Queue a request and wait for its result."""
         try:
             result = queue()
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - the library has errors that are none of its own
             return self._refusal(error)
         self._sender.wakeup()
         try:
@@ -114,15 +115,10 @@ class KafkaPythonTransactionalProducer(KafkaPythonProducer, TransactionalProduce
         late = KafkaTimeoutError(f"no answer within {timeout_s:.0f} s")
         return self._typed(_error(late), late)
 
-    def _refusal(self, error: KafkaError) -> ClientError:
-        """The library did not even queue it; why is what it met before."""
-        return self._typed(ClientError(REFUSED_LOCALLY, str(error)), self._manager.last_error or error)
+    def _refusal(self, error: Exception) -> ClientError:
+        """The library did not even queue it, why is what it met before; of what is no error of its own nobody knows."""
+        said = ClientError(REFUSED_LOCALLY, str(error)) if isinstance(error, KafkaError) else _error(error)
+        return self._typed(said, self._manager.last_error or error)
 
     def _typed(self, error: ClientError, cause: BaseException) -> ClientError:
-        return ClientError(
-            error.code,
-            error.text,
-            fenced=getattr(cause, "errno", None) in FENCED,
-            fatal=bool(self._manager.has_fatal_error()),
-            abort=bool(self._manager.has_abortable_error()),
-        )
+        return ClientError(error.code, error.text, fenced=getattr(cause, "errno", None) in FENCED)

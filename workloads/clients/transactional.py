@@ -1,8 +1,8 @@
 """What a workload asks of a client library that sends in transactions.
 
 One object is one instance of a transactional id. It is a `Producer` besides: messages are handed over with `send` and
-come back from `delivered`. Errors are answers, never raised; they say by themselves (`ClientError.fenced`, `.fatal`,
-`.abort`) what is left to do.
+come back from `delivered`. Errors are answers, never raised; they say by themselves whether another instance took over
+(`ClientError.fenced`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class TransactionalSettings(ClientSettings):
     transaction_timeout_ms: PositiveInt = Field(
         default=10_000,
         ge=1000,
-        description="the coordinator aborts a transaction that is open for longer; each call waits at most that long",
+        description="the coordinator aborts a transaction that is open for longer; each call waits at most that long,"
+        " and never for more than 10 s",
     )
 
     @model_validator(mode="after")
