@@ -30,6 +30,10 @@ KINDS = [
     pytest.param(("--cluster", "local"), id="local"),
     pytest.param(("--cluster", "docker"), id="docker", marks=pytest.mark.docker),
 ]
+CONTAINERS_AT_NIGHT = [
+    KINDS[0],
+    pytest.param(("--cluster", "docker"), id="docker", marks=[pytest.mark.docker, pytest.mark.nightly]),
+]
 
 
 def gone(name: str, state_home: Path) -> None:
@@ -66,7 +70,7 @@ def start_and_wait_for(state_home: Path, kind: tuple[str, ...], step: str) -> tu
     return process, next((state_home / "tidegauge" / "clusters").iterdir()).name
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONTAINERS_AT_NIGHT)
 def test_two_clusters_side_by_side_and_down_removes_each(state_home: Path, kind: tuple[str, ...]) -> None:
     """Both work, neither knows of the other, and `down` takes one at a time."""
     first, second = up(*kind), up(*kind)
@@ -178,7 +182,7 @@ def test_a_killed_supervisor_is_replaced(state_home: Path) -> None:
     gone(cluster["name"], state_home)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONTAINERS_AT_NIGHT)
 def test_the_next_command_cleans_up_when_both_were_killed(state_home: Path, kind: tuple[str, ...]) -> None:
     """Harness and supervisor die together: whoever comes next undoes what the journal says."""
     cluster = up(*kind)

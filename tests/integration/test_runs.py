@@ -170,6 +170,7 @@ def test_a_leader_killed_under_load_loses_nothing(state_home: Path, tmp_path: Pa
 
 
 @pytest.mark.docker
+@pytest.mark.nightly
 def test_leaders_moved_under_a_stream_in_containers(state_home: Path, tmp_path: Path) -> None:
     """Clients go on, over ever fresh topics, while leadership moves; valid, and no container is left."""
     results = run(

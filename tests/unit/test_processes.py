@@ -44,7 +44,7 @@ def start() -> Iterator[Start]:
         started.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
         pid = started[-1].pid
         # for an instant after it was started a process shows no environment
-        eventually(lambda: started[-1].poll() is not None or pid in [each.pid for each in marked(token)], "its token")
+        eventually(lambda: Identity.of(pid) is None or pid in [each.pid for each in marked(token)], "its token")
         return started[-1]
 
     yield run
