@@ -33,6 +33,7 @@ class TopicsSettings(Settings):
     """A change every three seconds."""
 
     block_at_most_s: ClassVar[float] = 2.0  # a topic that is gone must not hold up the others for long
+    metadata_age_ms: ClassVar[int | None] = 1000  # the libraries' own five minutes outlast a run: none would see growth
 
     producers: PositiveInt = Field(default=2, description="producer processes")
     consumers: PositiveInt = Field(default=2, description="consumer processes")

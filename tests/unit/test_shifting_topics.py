@@ -18,10 +18,12 @@ from kafka.errors import (
 from harness.config import parse
 from harness.errors import UsageError
 from harness.history import F, Kind, Type
+from harness.security import Security
 from tests.sessions import FakeConsumer, FakeProducer, rows, session, settings_of
 from tests.support import eventually
 from workloads import consuming, keeping, producing, shifting_topics
 from workloads.base import CONSUMER, KEEPER, PRODUCER, TopicSpec
+from workloads.clients import confluent, kafka_python
 from workloads.consuming import Reader
 from workloads.error_codes import UNNUMBERED
 from workloads.keeping import Keeper
@@ -376,3 +378,10 @@ def test_consumers_share_whatever_there_is(tmp_path: Path) -> None:
     assert not shares[0] & shares[1]
     assert len(shares[0] | shares[1]) == 16
     assert np.ptp([len(share) for share in shares]) <= 2
+
+
+def test_clients_look_for_new_partitions_all_the_time() -> None:
+    """By themselves they would do so every five minutes, and refuse what goes to a partition that they do not know."""
+    settings = TopicsSettings()
+    assert confluent._connection(settings, [], Security(), "me")["topic.metadata.refresh.interval.ms"] == 1000
+    assert kafka_python._connection(settings, [], Security(), "me")["metadata_max_age_ms"] == 1000

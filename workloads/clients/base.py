@@ -35,6 +35,7 @@ class ClientSettings(Model):
 
     keyed: ClassVar[bool] = False  # whether consumers hand out keys, and the headers of tombstones
     block_at_most_s: ClassVar[float] = BLOCK_AT_MOST_S
+    metadata_age_ms: ClassVar[int | None] = None  # how old may be what a library knows of topics
 
     client: Literal["kafka-python", "confluent-kafka"] = Field(
         default="confluent-kafka", description="the client library that producers and consumers use"

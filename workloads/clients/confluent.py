@@ -42,6 +42,7 @@ def _connection(settings: ClientSettings, servers: Sequence[str], security: Secu
         "client.id": client_id,
         "reconnect.backoff.max.ms": RECONNECT_AT_MOST_MS,
         "max.in.flight.requests.per.connection": settings.max_in_flight,
+        "topic.metadata.refresh.interval.ms": settings.metadata_age_ms,
         **security.confluent_kafka(),
     }
 

@@ -42,6 +42,7 @@ def _connection(settings: ClientSettings, servers: Sequence[str], security: Secu
         "allow_auto_create_topics": False,
         "request_timeout_ms": settings.request_timeout_ms,
         "max_in_flight_requests_per_connection": settings.max_in_flight,
+        "metadata_max_age_ms": settings.metadata_age_ms,
         **security.kafka_python(),
     }
     return {name: value for name, value in connection.items() if value is not None}
