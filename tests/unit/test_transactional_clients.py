@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,8 @@ from harness.security import Security
 from tests.sessions import NOBODY, silent_broker
 from tests.support import eventually
 from workloads.base import TransactingSettings
-from workloads.clients import make_transactional_producer
+from workloads.clients import confluent_transactional, make_transactional_producer
+from workloads.clients.base import ClientError
 from workloads.clients.kafka_python_transactional import KafkaPythonTransactionalProducer
 from workloads.clients.transactional import TransactionalProducer
 from workloads.error_codes import REFUSED_LOCALLY, UNNUMBERED
@@ -149,3 +151,22 @@ def test_no_thread_outlives_its_instance(silent: str) -> None:
         made.init(SOON_S)
         made.close(SOON_S)
     eventually(lambda: psutil.Process().num_threads() <= before, "their threads are gone")
+
+
+def test_a_call_of_confluent_kafka_that_does_not_come_back_is_given_up(
+    silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever time-out it was given: seen when the coordinator of a group was cut off. Nothing is asked after it."""
+    monkeypatch.setattr(confluent_transactional, "BEYOND_S", 0.1)
+    settings = settings_of("confluent-kafka")
+    producer = confluent_transactional.ConfluentTransactionalProducer(settings, [silent], Security(), "me", "id")
+    over = threading.Event()
+    assert producer._aside(0.1, over.wait, 60) == ClientError(
+        confluent_transactional.TIMED_OUT, "the library did not come back within 0 s"
+    )
+    error = producer.abort(0.1)
+    assert error is not None
+    assert error.code == confluent_transactional.TIMED_OUT
+    assert outcome(F.TXN, error.code) is Type.INFO
+    producer.close(0.1)
+    over.set()
