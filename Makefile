@@ -5,7 +5,7 @@ ARGS ?=
 
 BOOTSTRAP = $(PYTHON) harness/bootstrap.py
 
-.PHONY: help demo test lint bench bench-record bench-tap bench-import lock schema clean
+.PHONY: help demo test lint bench bench-record bench-tap bench-import detection lock schema clean
 .DEFAULT_GOAL := help
 
 define HELP
@@ -22,6 +22,9 @@ Tidegauge finds out whether a Kafka-protocol broker keeps its promises while thi
                 what the tap costs: rates and latencies, direct and through it
   make bench-import
                 what the import of a foreign history costs: time and memory, for a million operations
+  make detection
+                whether each check finds the bug it is for: every broken broker, and correct ones (an hour or two)
+                  make detection ARGS=--again        check the stored runs anew
   make lock     pin the dependencies and Kafka's archives anew
                   make lock ARGS=--upgrade           take newer versions of the dependencies
   make schema   write docs/scenario.schema.json anew
@@ -66,13 +69,17 @@ bench-import:
 	@$(BOOTSTRAP)
 	@.venv/bin/python -m bench.foreign $(ARGS)
 
+detection:
+	@$(BOOTSTRAP)
+	@.venv/bin/python -m bench.detection $(ARGS)
+
 schema:
 	@$(BOOTSTRAP)
 	@.venv/bin/python -m harness.scenario_schema
 
 lock:
 	@$(BOOTSTRAP)
-	.venv/bin/python -m uv pip compile pyproject.toml --group dev --group build --universal --python-version 3.11 \
+	.venv/bin/python -m uv pip compile pyproject.toml --group dev --group build --extra connect --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	    --system-certs --quiet --output-file requirements.lock $(ARGS)
 	.venv/bin/python -m harness.lock_jars

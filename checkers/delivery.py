@@ -39,7 +39,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from checkers.deletions import UNSURE
-from checkers.frame import FRESH_ROLES, LOAD_ROLE, PLACE, Family, History, Rule, aggregate, first_of, process_of
+from checkers.frame import FRESH_ROLES, LOAD_ROLE, PLACE, Family, History, Rule, Study, aggregate, first_of, process_of
 from checkers.offsets import ODD, OFFSETS, era_read
 from harness.history import F, Kind, Status, Type
 
@@ -325,3 +325,7 @@ def find_false_acks(history: History) -> DataFrame:
     """Acknowledged without an offset that can be true."""
     without = VALUES.findings(history, VALUES.of("false-ack"))
     return without.unionByName(OFFSETS.findings(history, OFFSETS.of("false-ack")))
+
+
+FAMILIES: tuple[Family, ...] = (VALUES,)
+STUDIES: tuple[Study, ...] = ()

@@ -15,18 +15,17 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from checkers import coverage, figures
 from checkers.coverage import Coverage, Timeline
 from checkers.deletions import Deletions, read_deletions
 from checkers.delivery import VALUES
+from checkers.families import FAMILIES, STUDIES
 from checkers.frame import FINDING, Family, History, Rule, tally, together
-from checkers.keys import KEYS
-from checkers.offsets import ODD, OFFSETS
 from checkers.results import Anomaly, CheckResults, as_finding
-from checkers.watermarks import WATERMARKS
 from harness.history import F, Kind, Type
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from harness.seal import Sealed
 
-FAMILIES = (VALUES, OFFSETS, ODD, KEYS, WATERMARKS)
 LIMIT = 20  # findings kept of each anomaly
 WORST = 5  # of these, the worst; the others are the first
 INCOMPLETE_AT_MOST = 20
@@ -65,6 +63,7 @@ class Setting:
     blocking: Collection[str] = ()  # names of faults that may keep everything from getting through
     compacted: Collection[str] = ()  # names of topics
     foreign: bool = False  # the history of somebody else's clients
+    limits: Mapping[str, float] = field(default_factory=dict)  # seconds, by name
 
 
 def check(spark: SparkSession, sealed: Sealed, setting: Setting | None = None, *, limit: int = LIMIT) -> CheckResults:
@@ -93,7 +92,9 @@ def _history(spark: SparkSession, sealed: Sealed, setting: Setting, failures: li
         failures.append(_failure("deleted topics", error))
         deleted = Deletions()
     compacted = frozenset(number for number, name in sealed.topics.items() if name in setting.compacted)
-    return History(spark, sealed, deletions=deleted, compacted=compacted, foreign=setting.foreign)
+    return History(
+        spark, sealed, deletions=deleted, compacted=compacted, foreign=setting.foreign, limits=setting.limits
+    )
 
 
 def _fill(history: History, results: CheckResults, blocking: Collection[str], limit: int) -> None:
@@ -102,14 +103,47 @@ def _fill(history: History, results: CheckResults, blocking: Collection[str], li
         for family in FAMILIES
     }
     line = _timeline(history, results.failures)
+    history = replace(history, line=line)
     sections = _collect(_questions(history, chosen, line), results.failures)
     _read_coverage(results, sections, history)
     results.coverage.faults = coverage.spans(line, sections.get("operations", []), sections.get("reads", []), blocking)
     found = _read_tallies(results, sections, chosen)
     results.figures = figures.figures(sections, history.sealed.topics, history.compacted)
+    _read_summaries(history, results, sections)
     if found:
         anew = coverage.renumbered(sections.get("numberings", []))
         _read_findings(replace(history, renumbered=anew), results, found, limit)
+    _read_studies(history, results, limit)
+
+
+def _read_summaries(history: History, results: CheckResults, sections: Sections) -> None:
+    for family in FAMILIES:
+        if family.summary is not None and family.name in sections:
+            try:
+                results.summaries[family.name] = family.summary(history, sections[family.name])
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
+                results.failures.append(_failure(f"the summary of {family.name}", error))
+
+
+def _read_studies(history: History, results: CheckResults, limit: int) -> None:
+    for study in STUDIES:
+        if not study.needs(history):
+            continue
+        try:
+            studied = study.study(history, limit)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
+            results.failures.append(_failure(study.name, error))
+            continue
+        for name in study.anomalies:
+            anomaly = results.anomalies[name]
+            anomaly.found += studied.found.get(name, 0)
+            anomaly.looked_at = max(anomaly.looked_at, studied.looked_at.get(name, 0))
+        for row in studied.findings:
+            results.anomalies[row["anomaly"]].findings.append(as_finding(row, history.sealed.topics))
+        if studied.cut:
+            results.failures.append(studied.cut)
+        if studied.summary is not None:
+            results.summaries[study.name] = studied.summary
 
 
 def _timeline(history: History, failures: list[str]) -> Timeline:
@@ -129,19 +163,15 @@ def _questions(
         "reads": lambda: coverage.reads(history, bounds),
         "silences": lambda: figures.silences(history),
         "rebalances": lambda: figures.rebalances(history),
-        VALUES.name: lambda: tally(VALUES, history, chosen[VALUES.name]),
-        OFFSETS.name: lambda: tally(OFFSETS, history, chosen[OFFSETS.name]),
-        ODD.name: lambda: tally(ODD, history, chosen[ODD.name]),
     }
-    if history.compacted:
-        questions[KEYS.name] = lambda: tally(KEYS, history, chosen[KEYS.name])
     if history.has(Kind.PROBE):
         questions["probes"] = lambda: coverage.probes(history)
     if history.has(Kind.EXCHANGE):
         questions["resends"] = lambda: figures.resends(history)
         questions["numberings"] = lambda: coverage.numberings(history)
-    if history.has(Kind.PROBE) or history.has(Kind.EXCHANGE):
-        questions[WATERMARKS.name] = lambda: tally(WATERMARKS, history, chosen[WATERMARKS.name])
+    for family in FAMILIES:
+        if (chosen[family.name] or family.figures) and family.needs(history):
+            questions[family.name] = partial(tally, family, history, chosen[family.name])
     return questions
 
 
@@ -192,6 +222,9 @@ def _anomalies(acks: str) -> dict[str, Anomaly]:
             anomaly = anomalies.setdefault(rule.anomaly, Anomaly(rule.anomaly, rule.about))
             if acks == "0" and rule.needs_acknowledgements:
                 anomaly.not_applicable = NO_ACKNOWLEDGEMENTS
+    for study in STUDIES:
+        for name, about in study.anomalies.items():
+            anomalies.setdefault(name, Anomaly(name, about))
     return anomalies
 
 

@@ -9,17 +9,19 @@ evaluated in one pass, twice:
 * `find` turns the rows that are findings into rows of one shape (`FINDING`). It is asked only for rules that the tally
   has something for, and for use alone.
 
-Only DataFrame expressions, so that all of it runs through Spark Connect and on any master. The history is never
-collected, and nothing needs the events of one partition in one task.
+A *study* is a checker that cannot be put so: it asks Spark in steps of its own, and brings its findings itself.
+
+Only DataFrame expressions and Arrow functions, so that all of it runs through Spark Connect and on any master. The
+history is never collected, and nothing needs the events of one partition in one task.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from checkers.deletions import Deletions
 from harness.history import COLUMNS, ID_BITS, INT8, INT16, INT32, INT64, KINDS, TEXT, F, Kind
@@ -28,12 +30,14 @@ from harness.spark_jvm import Size
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from checkers.coverage import Timeline
     from harness.seal import Sealed
 
 LOAD_ROLE = "consumer"
 FRESH_ROLES = ("final", "raw")  # readers that begin when all is over
 _GLOB = re.compile(r"([\[\]{}*?\\])")  # Hadoop takes these in a path for a pattern
 PLACE = ("topic", "partition")
+Rows = Sequence[Mapping[str, Any]]
 _SQL_TYPES = {INT64: "bigint", INT32: "int", INT16: "smallint", INT8: "tinyint", TEXT: "string"}
 
 # the columns of a finding, and what a rule that does not give one gets
@@ -66,6 +70,10 @@ class Rule:
     needs_acknowledgements: bool = False
 
 
+def _always(_: History) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Family:
     """Rules on one frame. `find` replaces the general way from rows to findings where one row is not one finding."""
@@ -75,6 +83,8 @@ class Family:
     rules: tuple[Rule, ...]
     figures: dict[str, str] = field(default_factory=dict)  # more aggregates of the same pass
     find: Callable[[History, Sequence[Rule]], DataFrame] | None = None
+    needs: Callable[[History], bool] = _always  # whether the history has anything that this looks at
+    summary: Callable[[History, Rows], Any] | None = None  # from the rows of the tally to what results.json tells
 
     def findings(self, history: History, rules: Sequence[Rule] | None = None) -> DataFrame:
         """A row of `FINDING` for each."""
@@ -84,6 +94,27 @@ class Family:
     def of(self, anomaly: str) -> list[Rule]:
         """The rules of one anomaly."""
         return [rule for rule in self.rules if rule.anomaly == anomaly]
+
+
+@dataclass(frozen=True)
+class Studied:
+    """What came of a study; anomalies that it says nothing about were not looked for."""
+
+    findings: Rows = ()  # rows of `FINDING`, the first and the worst
+    found: Mapping[str, int] = field(default_factory=dict)  # by anomaly, all of them
+    looked_at: Mapping[str, int] = field(default_factory=dict)
+    cut: str = ""  # a sentence: what was left out, which makes `unknown`
+    summary: Any = None  # what results.json tells
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checker with steps of its own."""
+
+    name: str
+    anomalies: Mapping[str, str]  # and what each is, in a line
+    study: Callable[[History, int], Studied]  # of at most so many findings of each anomaly
+    needs: Callable[[History], bool] = _always
 
 
 @dataclass(frozen=True)
@@ -97,6 +128,8 @@ class History:
     compacted: frozenset[int] = frozenset()  # topics that keep the last record of each key, and need keep no other
     foreign: bool = False  # not of our workers: the upper bits of a value say nothing
     renumbered: frozenset[int] = frozenset()  # processes whose producers used more than one producer id and epoch
+    line: Timeline | None = None  # phases and faults
+    limits: Mapping[str, float] = field(default_factory=dict)  # seconds, by name, as the scenario has them
 
     @property
     def small(self) -> bool:
@@ -140,6 +173,22 @@ class History:
     def has(self, kind: Kind) -> bool:
         """Whether there is any event of this kind."""
         return bool(self.sealed.rows.get(kind))
+
+    def does(self, *functions: F) -> bool:
+        """Whether clients did any of this; true when nobody counted it."""
+        return self._holds(Kind.COMPLETE, functions)
+
+    def asks(self, *apis: int) -> bool:
+        """Whether any request of these passed a tap."""
+        return self._holds(Kind.EXCHANGE, apis)
+
+    def probes_by(self, *apis: int) -> bool:
+        """Whether any probe was such a request."""
+        return self._holds(Kind.PROBE, apis)
+
+    def _holds(self, kind: Kind, numbers: Iterable[int]) -> bool:
+        counted = self.sealed.contents.get(kind)
+        return self.has(kind) and (counted is None or any(counted.get(int(number), 0) for number in numbers))
 
     def spread(self, rows: DataFrame, *keys: str) -> DataFrame:
         """Rows of one key in one task: for an aggregate with so many groups that summing up early is only work."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from checkers.frame import PLACE, Family, History, Rule, aggregate
+from checkers.frame import PLACE, Family, History, Rule, Study, aggregate
 from harness.history import Type
 
 if TYPE_CHECKING:
@@ -90,4 +90,9 @@ KEYS = Family(
         ),
     ),
     figures={"keys": "count(written)", "keys_found": "count(found)"},
+    needs=lambda history: bool(history.compacted),
 )
+
+
+FAMILIES: tuple[Family, ...] = (KEYS,)
+STUDIES: tuple[Study, ...] = ()

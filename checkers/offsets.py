@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from checkers.deletions import UNSURE, Deletions
-from checkers.frame import FRESH_ROLES, LOAD_ROLE, PLACE, Family, History, Rule, aggregate, first_of
+from checkers.frame import FRESH_ROLES, LOAD_ROLE, PLACE, Family, History, Rule, Study, aggregate, first_of
 from harness.history import Status, Type
 
 if TYPE_CHECKING:
@@ -208,3 +208,7 @@ def find_corrupt(history: History) -> DataFrame:
 def find_misrouted(history: History) -> DataFrame:
     """Records in another topic or partition than they were sent to."""
     return ODD.findings(history, ODD.of("misrouted"))
+
+
+FAMILIES: tuple[Family, ...] = (OFFSETS, ODD)
+STUDIES: tuple[Study, ...] = ()

@@ -60,6 +60,7 @@ class CheckResults:
     damaged_processes: frozenset[int] = frozenset()
     has_holes: bool = False
     seconds: float = 0.0
+    summaries: dict[str, Any] = field(default_factory=dict)  # by family or study, what it tells beside its findings
 
     @property
     def found(self) -> list[Anomaly]:

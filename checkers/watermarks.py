@@ -42,7 +42,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checkers.deletions import UNSURE
-from checkers.frame import FINDING, PLACE, Family, History, Rule, together
+from checkers.frame import FINDING, PLACE, Family, History, Rule, Study, together
 from harness.history import Kind, Type, View
 
 if TYPE_CHECKING:
@@ -221,6 +221,7 @@ WATERMARKS = Family(
         )
     ),
     find=_find,
+    needs=lambda history: history.has(Kind.PROBE) or history.has(Kind.EXCHANGE),
 )
 
 
@@ -232,3 +233,7 @@ def find_watermark_regressions(history: History) -> DataFrame:
 def find_end_offset_regressions(history: History) -> DataFrame:
     """Answers to ListOffsets that show a lower end than an answer before them."""
     return WATERMARKS.findings(history, WATERMARKS.of("end-offset-regression"))
+
+
+FAMILIES: tuple[Family, ...] = (WATERMARKS,)
+STUDIES: tuple[Study, ...] = ()

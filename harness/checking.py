@@ -19,10 +19,11 @@ from harness.errors import Exit
 from harness.guard import Guard
 from harness.live import View
 from harness.paths import clusters_dir
+from harness.policies import PlannedFault, RunFacts
 from harness.seal import Sealed, open_history
 from harness.spark import Session, Size
 from harness.store import RUN_FILE, Run
-from harness.verdict import PlannedFault, RunFacts, Verdict, decide
+from harness.verdict import Verdict, decide
 from nemesis import FAULTS
 
 LARGE_EVENTS = 3_000_000  # from here on a session made for that is worth its start

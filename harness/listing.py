@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from checkers.engine import FAMILIES
+from checkers.families import FAMILIES, STUDIES
 from harness.errors import TidegaugeError
 from harness.scenario import SHIPPED, load
 from harness.store import runs
@@ -66,6 +66,10 @@ def _checkers() -> Rows:
         {"finds": rule.anomaly, "family": family.name, "means": rule.about}
         for family in FAMILIES
         for rule in family.rules
+    ] + [
+        {"finds": anomaly, "family": study.name, "means": about}
+        for study in STUDIES
+        for anomaly, about in study.anomalies.items()
     ]
 
 

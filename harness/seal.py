@@ -34,6 +34,7 @@ MANIFEST = "manifest.json"
 ROW_GROUP_ROWS = 8 * BLOCK_ROWS
 FILE_ROWS = 4_000_000
 OPEN = "still open when its process ended"
+COUNTED = {Kind.COMPLETE: "f", Kind.PROBE: "api", Kind.EXCHANGE: "api"}  # so that nobody looks for what is not there
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Sealed:
     has_holes: bool  # something that was written is missing, so that absence proves nothing
     first_time_ns: int
     last_time_ns: int
+    contents: dict[Kind, dict[int, int]] = field(default_factory=dict)  # of each f or api; without a kind: not counted
 
     @property
     def events(self) -> int:
@@ -229,6 +231,7 @@ class _File:
     first_time_ns: int | None = None
     last_time_ns: int | None = None
     pending: list[pa.RecordBatch] = field(default_factory=list)
+    contents: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.name = f"{self.kind.directory}/part-{self.number:05}.parquet"
@@ -241,6 +244,9 @@ class _File:
             pa.RecordBatch.from_arrays([self._column(name, rows) for name in KINDS[self.kind]], schema=self.schema)
         )
         self.rows += len(rows)
+        if self.kind in COUNTED:
+            for number, count in zip(*np.unique(rows[COUNTED[self.kind]], return_counts=True), strict=True):
+                self.contents[int(number)] = self.contents.get(int(number), 0) + int(count)
         self.first_time_ns = int(rows["time"][0]) if self.first_time_ns is None else self.first_time_ns
         self.last_time_ns = int(rows["time"][-1])
         if sum(batch.num_rows for batch in self.pending) >= ROW_GROUP_ROWS:
@@ -264,6 +270,7 @@ class _File:
             "crc32": _crc32(path),
             "first_time_ns": self.first_time_ns,
             "last_time_ns": self.last_time_ns,
+            **({"contents": self.contents} if self.kind in COUNTED else {}),
         }
 
     def _flush(self) -> None:
@@ -292,6 +299,7 @@ def _opened(directory: Path) -> Sealed:
         files: dict[Kind, list[Path]] = {kind: [] for kind in Kind}
         rows = dict.fromkeys(Kind, 0)
         damage = list(manifest["damage"])
+        contents: dict[Kind, dict[int, int]] = {kind: {} for kind in COUNTED}
         lost = False
         for name, entry in listed.items():
             kind = Kind[entry["kind"].upper()]
@@ -301,6 +309,8 @@ def _opened(directory: Path) -> Sealed:
             if count is not None:
                 files[kind].append(directory / name)
                 rows[kind] += count
+                if kind in contents:
+                    _count(contents, kind, None if wrong else entry.get("contents"))
         damage += [f"{HISTORY}/{name} is no file of this run and was left out" for name in _foreign(directory, listed)]
         return Sealed(
             directory=directory,
@@ -313,12 +323,22 @@ def _opened(directory: Path) -> Sealed:
             has_holes=lost or manifest["has_holes"],
             first_time_ns=manifest["first_time_ns"],
             last_time_ns=manifest["last_time_ns"],
+            contents=contents,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TidegaugeError(
             f"{directory / MANIFEST} cannot be understood ({type(error).__name__}: {error})",
             "restore it; without it nobody can tell what the history should hold",
         ) from error
+
+
+def _count(contents: dict[Kind, dict[int, int]], kind: Kind, found: Mapping[str, int] | None) -> None:
+    """Add what a file holds; one that does not say it leaves the kind uncounted."""
+    if found is None:
+        del contents[kind]
+        return
+    for number, count in found.items():
+        contents[kind][int(number)] = contents[kind].get(int(number), 0) + count
 
 
 def _look_at(path: Path, kind: Kind, entry: dict[str, Any]) -> tuple[int | None, str]:

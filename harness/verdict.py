@@ -1,6 +1,6 @@
 """The verdict: from what was seen, the configuration and the coverage to `valid`, `invalid` or `unknown`.
 
-Detection is the checkers' part: they report all they see. Here each finding is marked by the policy
+Detection is the checkers' part: they report all they see. Each finding is marked by the policy (`harness.policies`)
 
     illegal               a promise was broken
     allowed               seen, and this configuration permits it
@@ -22,78 +22,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from checkers.coverage import Coverage, Fault, FaultCoverage, Span
+from checkers.coverage import Coverage, FaultCoverage, Span
 from checkers.results import CheckResults, Finding
 from harness.errors import Exit
-from harness.history import NEMESIS_PROCESS, F, Type
+from harness.history import F, Type
+from harness.policies import Mark, RunFacts, judge
+from harness.policies.case import Status
 
 Outcome = Literal["valid", "invalid", "unknown"]
-Trait = Literal["changes_leaders", "deletes", "unclean"]
-Status = Literal["illegal", "allowed", "possibly the client", "unproven"]
 
 EXITS: dict[Outcome, Exit] = {"valid": Exit.VALID, "invalid": Exit.INVALID, "unknown": Exit.UNKNOWN}
-BY_ABSENCE = frozenset({"lost-write", "lost-tail", "phantom"})
-BY_LEADER_CHANGE = frozenset({"lost-write", "lost-tail", "inconsistent-offset", "shared-offset"})
 REGRESSIONS = frozenset({"watermark-regression", "end-offset-regression"})
-BY_DELETION = BY_LEADER_CHANGE | REGRESSIONS | {"aborted-read", "duplicate", "false-ack"}  # a topic begins again
-BY_OWN_DELETION = BY_DELETION - {"aborted-read"}  # what certainly failed is in no life of a topic
-BY_TWO_EVENTS = frozenset({"inconsistent-offset", "shared-offset"})
-OF_A_WRITE = frozenset({"lost-write", "lost-tail", "false-ack"})  # its time is that of the acknowledgement
-DUPLICATES_REQUESTS = "duplicate-requests"
-OF_PRODUCERS = frozenset({"plain", "idempotent", "transactional"})  # tags of a duplicate
-UNCLEAN_ELECTION = "unclean election"  # what the evidence of a fault says when it brought one about
 REASONS_AT_MOST = 20
-
-
-@dataclass(frozen=True)
-class PlannedFault:
-    """A fault that the run was to inject."""
-
-    name: str
-    changes_leaders: bool
-    blocks: bool = False  # while it lasts, nothing need get through
-    deletes: bool = False  # it takes acknowledged messages with it
-    unclean: bool = False  # a replica that lags may become leader by it
-
-
-@dataclass(frozen=True)
-class RunFacts:
-    """What the verdict has to know of the run beside its history."""
-
-    acks: str = "all"
-    known: bool = True  # False: nobody knows how the run was set up
-    traffic_only: bool = False  # somebody's clients at taps: no operations of ours, nothing but exchanges
-    imported: bool = False  # the history of clients that are not ours
-    idempotence: bool = False  # of producers of which the history does not say it
-    retries: int | None = None  # None: as often as the client likes
-    client: str = "kafka-python"
-    unclean_election: bool = False
-    faults: tuple[PlannedFault, ...] = ()
-    probes: bool = False
-    reads_beside_sends: bool = True  # False: the workload sends first and reads afterwards
-    reads_everything: bool = False  # whether the load's consumers go on until they have read what was acknowledged
-    interrupted: bool = False
-    dead_workers: tuple[str, ...] = ()  # sentences
-    damage: tuple[str, ...] = ()  # sentences, beside those of the history
-    garbled: int = 0  # exchanges at the taps of APIs we know that could not be read
-    refused: int = 0  # connections that the taps ended because of what came over them
-    failures: tuple[str, ...] = ()  # sentences: checks that could not be made, beside those of the engine
-
-    @property
-    def changes_leaders(self) -> bool:
-        """Whether a fault was to move a leader."""
-        return any(fault.changes_leaders for fault in self.faults)
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What the policy says of findings, and why."""
-
-    status: Status
-    why: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.status}: {self.why}" if self.why else self.status
 
 
 @dataclass(frozen=True)
@@ -172,136 +112,6 @@ def decide(results: CheckResults, facts: RunFacts) -> Verdict:
         if anomaly.not_applicable or not anomaly.looked_at
     }
     return Verdict(outcome, tuple(reasons), seen, results.coverage, len(results.looked_for), not_looked_at)
-
-
-def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
-    """The policy table, a row at a time."""
-    name = finding.anomaly
-    if name in BY_ABSENCE and (unproven := _unproven(finding, results)):
-        return Mark("unproven", unproven)
-    if name in BY_OWN_DELETION and "deleted topic" in finding.tags:
-        return Mark("allowed", "the workload deleted the topic")
-    if name in BY_DELETION and _deleted(finding, results, facts):
-        return Mark("allowed", "a fault deleted the topic")
-    within_an_epoch = name in REGRESSIONS and "one epoch" in finding.tags  # illegal however it was set up
-    if not facts.known and not within_an_epoch and name in BY_LEADER_CHANGE | REGRESSIONS | {"duplicate", "false-ack"}:
-        return Mark("unproven", "how the run was set up is unknown, and that may permit it")
-    mark = _judge_by_configuration(finding, results, facts)
-    if (
-        mark.status == "illegal"
-        and name in BY_LEADER_CHANGE | REGRESSIONS
-        and _perhaps_unclean(finding, results, facts)
-    ):
-        return Mark("unproven", "whether a fault brought an unclean election about is not known")
-    return mark
-
-
-def _judge_by_configuration(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
-    name = finding.anomaly
-    unclean = facts.unclean_election or _elected_uncleanly(finding, results, facts)
-    weak = "unclean leader election is on" if unclean else f"acks={facts.acks}" if facts.acks in {"0", "1"} else ""
-    if name in BY_LEADER_CHANGE and weak and _injected(finding, results, facts, "changes_leaders"):
-        return Mark("allowed", f"{weak}, and a fault changes leaders")
-    if name in REGRESSIONS:
-        changed = bool(_injected(finding, results, facts, "changes_leaders"))
-        return _judge_regression(finding, unclean=unclean, changed=changed)
-    if name == "duplicate":
-        return _judge_duplicate(finding, results, facts)
-    return Mark("illegal")
-
-
-def _injected(finding: Finding, results: CheckResults, facts: RunFacts, which: Trait) -> list[Fault | None]:
-    """The faults with this trait that had come before it was seen; None where that is not known for certain."""
-    return _came(finding, results, {fault.name for fault in facts.faults if getattr(fault, which)})
-
-
-def _came(finding: Finding, results: CheckResults, names: set[str]) -> list[Fault | None]:
-    """The same, by name.
-
-    Of two events that contradict each other the later one counts. What is absent was seen when all was over.
-    """
-    if names and (results.has_holes or NEMESIS_PROCESS in results.damaged_processes):
-        return [None]
-    seen_ns = finding.time_ns if finding.anomaly in REGRESSIONS else finding.until_ns
-    return [
-        covered.fault
-        for covered in results.coverage.faults
-        if covered.fault.name in names
-        and covered.fault.injected_ns is not None
-        and (seen_ns is None or seen_ns >= covered.fault.injected_ns)
-    ]
-
-
-def _deleted(finding: Finding, results: CheckResults, facts: RunFacts) -> bool:
-    """Whether a fault had deleted its topic; what was acknowledged after that was undone has to be there."""
-    faults = _injected(finding, results, facts, "deletes")
-    return any(
-        fault is None or (fault.topic == finding.topic and _began_before_the_end(finding, fault)) for fault in faults
-    )
-
-
-def _began_before_the_end(finding: Finding, fault: Fault) -> bool:
-    """Whether the write, or the first of two events, came before the fault was undone."""
-    if finding.anomaly not in OF_A_WRITE | BY_TWO_EVENTS or finding.time_ns is None or fault.undone_ns is None:
-        return True
-    return finding.time_ns <= fault.undone_ns
-
-
-def _elected_uncleanly(finding: Finding, results: CheckResults, facts: RunFacts) -> bool:
-    """Whether a fault had made a leader of a replica that lagged, in its topic."""
-    faults = _injected(finding, results, facts, "unclean")
-    return any(
-        fault is None or (fault.topic == finding.topic and UNCLEAN_ELECTION in fault.evidence) for fault in faults
-    )
-
-
-def _perhaps_unclean(finding: Finding, results: CheckResults, facts: RunFacts) -> bool:
-    """Whether a fault was to do that and nobody saw what came of it."""
-    faults = _injected(finding, results, facts, "unclean")
-    return any(fault is not None and fault.topic == finding.topic and not fault.bit for fault in faults)
-
-
-def _judge_duplicate(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
-    """By its producer where the history knows it, else by how the run was set up."""
-    planned = {fault.name for fault in facts.faults}
-    numbered = facts.idempotence if OF_PRODUCERS.isdisjoint(finding.tags) else "plain" not in finding.tags
-    if not numbered and _came(finding, results, planned & {DUPLICATES_REQUESTS}):
-        return Mark("allowed", "a fault sends requests twice, and without idempotence both are appended")
-    if not numbered and facts.retries != 0:
-        return Mark("allowed", "without idempotence a client's retry may be appended again")
-    if "transactional" in finding.tags:
-        return Mark("illegal")
-    if "numbered anew" in finding.tags:
-        return Mark("possibly the client", "its producer began to number anew, and may have written again")
-    if facts.client == "confluent-kafka" and facts.changes_leaders:
-        return Mark("possibly the client", "confluent-kafka may resend across a leader change")
-    return Mark("illegal")
-
-
-def _unproven(finding: Finding, results: CheckResults) -> str:
-    if "foreign" in finding.tags:
-        return ""  # the record itself says so
-    if results.has_holes:
-        return "the history has holes, and what is missing may be there"
-    if finding.anomaly == "phantom" and results.damaged_processes.intersection(finding.processes):
-        return "the history of its producer is damaged"
-    return ""
-
-
-def _judge_regression(finding: Finding, *, unclean: bool, changed: bool) -> Mark:
-    """Given whether elections may be unclean, and whether a fault that changes leaders had come."""
-    across = "across nodes" in finding.tags
-    if unclean and changed:
-        return Mark("allowed", "unclean leader election is on, and a fault changes leaders")
-    if "older epoch" in finding.tags and across and changed:
-        return Mark("allowed", "a leader that a fault had deposed answered before it knew of its successor")
-    if finding.anomaly == "end-offset-regression":
-        return Mark("illegal")  # KIP-207: a new leader does not tell its end before it knows it
-    if "epoch rose" in finding.tags:
-        return Mark("allowed", "a new leader does not know the high watermark before it has heard from its followers")
-    if "epoch unknown" in finding.tags and across and changed:
-        return Mark("allowed", "another node, and a fault changes leaders; no leader epoch is known")
-    return Mark("illegal")
 
 
 def _seen(results: CheckResults, name: str, facts: RunFacts) -> Seen:

@@ -8,10 +8,10 @@ import pytest
 from harness import checking
 from harness.checking import facts_of
 from harness.history import F, Kind, Recorder
+from harness.policies import PlannedFault
 from harness.seal import open_history
 from harness.sources import segment_path
 from harness.store import Run
-from harness.verdict import PlannedFault
 
 FACTS: dict[str, Any] = {
     "state": "finished",

@@ -21,11 +21,12 @@ from harness.clusters.spec import ClusterSpec
 from harness.doctor import Check
 from harness.errors import CannotHere, Exit, NodeDied
 from harness.heal import Healed
+from harness.policies import RunFacts
 from harness.replay import Replay
 from harness.scenario import Scenario, load, to_toml
 from harness.store import Run as StoredRun
 from harness.store import create, runs
-from harness.verdict import RunFacts, decide
+from harness.verdict import decide
 from nemesis.schedule import Slot
 from tests.support import cli as run_process
 

@@ -17,8 +17,9 @@ from harness.clusters.base import Capability
 from harness.errors import ClusterError
 from harness.history import FaultStage, Kind, Recorder, row_type
 from harness.observe import PartitionView
+from harness.policies import PlannedFault, RunFacts
 from harness.segments import read_segment
-from harness.verdict import PlannedFault, RunFacts, decide
+from harness.verdict import decide
 from nemesis.base import Aim, Bite, Fault, Victim
 from nemesis.conductor import Conductor, Threads, TroublesSince
 from nemesis.schedule import Slot

@@ -14,8 +14,8 @@ from harness.checking import facts_of
 from harness.errors import CannotHere, UsageError
 from harness.foreign import batch, lines, spill
 from harness.history import ID_BITS, F, Kind, Status, Type
+from harness.policies import PlannedFault
 from harness.seal import OPEN, open_history
-from harness.verdict import PlannedFault
 from tests.foreign import HEADER, SETTINGS, complete, give, invoke, jsonl, recorded, rows_of, take
 
 RECORD = {"kind": "record", "time": 9, "process": 2, "op": 2, "topic": "t", "partition": 0, "offset": 4, "value": 1}

@@ -13,8 +13,9 @@ from checkers.results import Anomaly, CheckResults, Finding
 from harness import show_run
 from harness.checking import Checked
 from harness.errors import Exit
+from harness.policies import RunFacts
 from harness.store import Run
-from harness.verdict import RunFacts, decide
+from harness.verdict import decide
 
 
 def row(partition: int, topic: str = "t", read: int = 100) -> PartitionRow:

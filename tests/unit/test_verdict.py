@@ -11,7 +11,8 @@ from checkers.coverage import Coverage, Fault, FaultCoverage, Span
 from checkers.figures import Figures
 from checkers.results import Anomaly, CheckResults, Finding
 from harness.errors import Exit
-from harness.verdict import PlannedFault, RunFacts, decide
+from harness.policies import PlannedFault, RunFacts
+from harness.verdict import decide
 
 KILL = PlannedFault("leader-kill", changes_leaders=True)
 FACTS = RunFacts(acks="all", idempotence=True, client="kafka-python", faults=(KILL,), probes=True)

@@ -1,0 +1,127 @@
+"""Does each check find the bug it is for, and nothing where there is none? `make detection`.
+
+    make detection                                     # every run of bench/detection_matrix.py, an hour or two
+    make detection ARGS="--jobs 2 --only 'broken-*'"   # some of it, two at a time
+    make detection ARGS=--again                        # no runs: check the stored ones anew
+
+Runs that are in the store are not repeated unless `--fresh` is given, so an interrupted matrix goes on where it was.
+The exit code is 1 if a bug was not found, a finding is unexplained, or correct brokers were found guilty; then
+docs/detection.md says which. The page is written whenever the whole matrix was looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.detection_matrix import MATRIX, Case
+from bench.detection_report import Row, page, row_of
+from harness import store as stored
+from harness.checking import check_again
+from harness.errors import TidegaugeError, UsageError
+from harness.live import PlainView
+from harness.paths import PACKAGE
+from harness.scenario import to_toml
+from harness.seal import HISTORY
+from harness.store import Run, store_dir
+
+LIMIT_S = 600.0  # of one run, with its check
+PAGE = PACKAGE.parent / "docs" / "detection.md"
+
+
+def newest(store: Path, case: Case) -> Run | None:
+    """The newest run of a case that left a history."""
+    try:
+        run = stored.find(store, case.name)
+    except UsageError:
+        return None
+    return run if (run.path / HISTORY).exists() else None
+
+
+def record(case: Case, store: Path, directory: Path) -> str:
+    """Run it with the harness's own command: a line about how that went."""
+    file = directory / f"{case.name}.toml"
+    file.write_text(to_toml(case.as_file()), encoding="utf-8")
+    command = [sys.executable, "-m", "harness", "run", str(file), "--store", str(store), "--json"]
+    began_s = time.monotonic()
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return f"{case.name}: was not over after {LIMIT_S:.0f} s"
+    if not ran.stdout:
+        return f"{case.name}: {ran.stderr.strip().splitlines()[-1] if ran.stderr else 'said nothing'}"
+    return f"{case.name}: {row_of(case, newest(store, case)).verdict} after {time.monotonic() - began_s:.0f} s"
+
+
+def record_all(cases: Iterable[Case], store: Path, jobs: int, console: Console) -> None:
+    """So many at a time."""
+    with tempfile.TemporaryDirectory(prefix="tidegauge-detection-") as place, ThreadPoolExecutor(jobs) as pool:
+        for said in pool.map(lambda case: record(case, store, Path(place)), cases):
+            console.print(said, highlight=False, markup=False)
+
+
+def chosen(patterns: Sequence[str]) -> list[Case]:
+    """The cases whose names match one of the patterns; all without any."""
+    cases = [case for case in MATRIX if not patterns or any(fnmatch.fnmatch(case.name, each) for each in patterns)]
+    if not cases:
+        raise UsageError(f"no run of the matrix is called {' or '.join(patterns)}", f"one is {MATRIX[0].name}")
+    return cases
+
+
+def tell(rows: Sequence[Row], console: Console) -> None:
+    """What went otherwise than it had to, and a last line."""
+    for row in rows:
+        if not row.fine:
+            found = ", ".join(f"{each.anomaly} ×{each.count}" for each in row.unexplained)
+            what = row.verdict if row.run is None else f"missed: {', '.join(row.case.meant)}" if row.missed else ""
+            told = "; ".join(filter(None, (what, found and f"unexplained: {found}")))
+            console.print(f"{row.case.name}: {told}", highlight=False, markup=False)
+    broken = [row for row in rows if row.case.broken]
+    sound = [row for row in rows if not row.case.broken]
+    console.print(
+        f"{sum(not row.missed for row in broken)} of {len(broken)} bugs found, "
+        f"{sum(row.fine for row in sound)} of {len(sound)} runs of correct brokers without an illegal finding",
+        highlight=False,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing, check, judge, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", type=Path, help="where the runs are kept")
+    parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="runs with such names")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; each wants two cores")
+    parser.add_argument("--again", action="store_true", help="run nothing, check the stored runs anew")
+    parser.add_argument("--fresh", action="store_true", help="repeat runs that are in the store")
+    parser.add_argument("--page", type=Path, help="where to write the page, also of a part of the matrix")
+    given = parser.parse_args(arguments)
+    console, store = Console(stderr=True), store_dir(given.store)
+    cases = chosen(given.only)
+    if given.again:
+        runs = [run for case in cases if (run := newest(store, case))]
+        check_again(runs, PlainView(console))
+    else:
+        missing = [case for case in cases if given.fresh or row_of(case, newest(store, case)).run is None]
+        record_all(missing, store, max(1, given.jobs), console)
+    rows = [row_of(case, newest(store, case)) for case in cases]
+    tell(rows, console)
+    if given.page or not given.only:
+        (given.page or PAGE).write_text(page(rows), encoding="utf-8")
+    return 0 if all(row.fine for row in rows) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except TidegaugeError as failure:
+        sys.stderr.write(f"{failure}\n")
+        sys.exit(failure.exit_code)

@@ -1,0 +1,267 @@
+"""What `make detection` runs: each broken broker before each client, and correct brokers with everything else.
+
+A broken broker names the anomalies it is *meant* for, of which at least one has to be found, and those that follow from
+them. Whatever else is found is unexplained. On correct brokers nothing illegal may be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+CONFLUENT, KAFKA_PYTHON = "confluent-kafka", "kafka-python"
+CLIENTS = (CONFLUENT, KAFKA_PYTHON)
+SHORT = {CONFLUENT: "ck", KAFKA_PYTHON: "kp"}
+SEED = 7
+
+MODEST: dict[str, Any] = {"final_read_timeout_s": 6, "probe_rate": 5}
+STREAM: dict[str, Any] = MODEST | {"rate": 200, "partitions": 3}
+IMPATIENT: dict[str, Any] = STREAM | {"delivery_timeout_ms": 8000, "request_timeout_ms": 3000}
+SLOW: dict[str, Any] = MODEST | {"rate": 100}
+IDEMPOTENT: dict[str, Any] = STREAM | {"idempotence": True}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of the matrix."""
+
+    name: str
+    client: str
+    workload: str
+    settings: dict[str, Any]
+    time_s: int
+    broken: str = ""
+    nemesis: str = ""  # a fault, or fault:role
+    meant: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
+
+    def as_file(self) -> dict[str, Any]:
+        """As the data of a scenario file."""
+        data: dict[str, Any] = {
+            "name": self.name,
+            "workload": {"name": self.workload, "client": self.client, **self.settings},
+            "time": f"{self.time_s}s",
+            "seed": SEED,
+        }
+        if self.broken:
+            data["tap"] = {"broken": [self.broken]}
+        if self.nemesis:
+            fault, _, role = self.nemesis.partition(":")
+            aimed = {"target": role} if role else {}
+            data["nemesis"] = [{"fault": fault, **aimed, "after": "4s", "every": "60s", "for": "6s", "times": 1}]
+        return data
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A broken broker, what makes it show, what it is meant for, and what follows from that."""
+
+    broken: str
+    meant: tuple[str, ...]
+    follows: tuple[str, ...] = ()
+    workload: str = "stream"
+    settings: dict[str, Any] = field(default_factory=lambda: STREAM)
+    time_s: int = 12
+    variant: str = ""
+
+    def cases(self) -> Iterator[Case]:
+        """With each client."""
+        title = "-".join(filter(None, ("broken", self.broken.replace(":", "-"), self.variant)))
+        for client in CLIENTS:
+            yield Case(
+                f"{title}-{SHORT[client]}",
+                client,
+                self.workload,
+                self.settings,
+                self.time_s,
+                broken=self.broken,
+                meant=self.meant,
+                follows=self.follows,
+            )
+
+
+WATERMARKS_FALL = (
+    "watermark-regression",
+    "end-offset-regression",
+    "watermark-behind-ack",
+    "retry-watermark-regression",
+)
+STALLS = ("stall", "unseen", "watermark-frozen", "no-progress-in-fault", "slow-recovery")
+LOST = ("lost-write", "lost-tail", "gap", "unseen")
+SKIPS = ("poll-skip", "int-poll-skip", "nonmonotonic-poll", "int-nonmonotonic-poll")
+UNORDERED = ("nonmonotonic-send", "realtime-order", "not-linearizable", "stale-end")
+LEADERS = (
+    "not-leader-loop",
+    "metadata-incomplete",
+    "metadata-disagreement",
+    "impostor-leader",
+    "epoch-regression",
+    "leaderless",
+    "split-brain",
+)
+
+BUGS = (
+    Bug(
+        "watermark-is-next-offset",
+        ("watermark-regression", "end-offset-regression", "watermark-ahead"),
+        ("inconsistent-offset", "aborted-read", "duplicate", "shared-offset", *LOST, *SKIPS, *UNORDERED),
+    ),
+    Bug(
+        "watermark-overwritten-by-retry",
+        ("retry-watermark-regression", "watermark-regression", "end-offset-regression"),
+        ("watermark-behind-ack", "watermark-ahead", *UNORDERED),
+        settings=IDEMPOTENT,
+    ),
+    Bug("watermark-frozen:300", ("watermark-frozen", "stall"), (*WATERMARKS_FALL, *STALLS, *LOST, *UNORDERED)),
+    Bug("metadata-lists-self-only", ("metadata-incomplete",), (*LEADERS, *STALLS, *LOST), settings=IMPATIENT),
+    Bug("not-leader-forever", ("not-leader-loop",), (*LEADERS, *STALLS, *LOST), settings=IMPATIENT),
+    Bug("fetch-hangs", ("stall", "unseen"), (*STALLS, *LOST)),
+    Bug("slow-partition", ("stall", "imbalance"), (*STALLS, *LOST)),
+    Bug("acks-then-forgets", ("lost-write", "lost-tail"), (*LOST, *SKIPS, *WATERMARKS_FALL, *UNORDERED)),
+    Bug(
+        "appends-retries-twice",
+        ("retry-duplicate", "duplicate", "retry-offset-changed"),
+        ("retry-reorder", *SKIPS, *UNORDERED, "inconsistent-offset"),
+        settings=IDEMPOTENT,
+    ),
+    Bug(
+        "appends-retries-twice",
+        ("retry-duplicate", "duplicate", "retry-offset-changed"),
+        ("retry-reorder", *SKIPS, *UNORDERED, "inconsistent-offset"),
+        workload="retries",
+        settings=MODEST | {"rate": 200},
+        variant="retries",
+    ),
+    Bug("serves-stale-reads", ("watermark-behind-ack", "watermark-regression", "end-offset-regression"), UNORDERED),
+    Bug(
+        "reorders",
+        ("nonmonotonic-send", "retry-reorder"),
+        ("realtime-order", *UNORDERED, *SKIPS),
+        settings=STREAM | {"rate": 1000, "idempotence": False, "linger_ms": 0},
+    ),
+    Bug(
+        "reuses-offsets",
+        ("shared-offset", "inconsistent-offset"),
+        (*UNORDERED, *LOST, "duplicate", "retry-offset-changed"),
+    ),
+    Bug("acks-without-offset", ("false-ack",), ()),
+    Bug("answers-as-leader", ("impostor-leader",), (*LEADERS, *WATERMARKS_FALL, *STALLS, *LOST), settings=IMPATIENT),
+    Bug("coordinator-lies", ("coordinator-mismatch",), (*STALLS, *LOST), "groups", SLOW, 20),
+    Bug("coordinator-lies", ("coordinator-mismatch",), (*STALLS, *LOST), "exactly-once", SLOW, 20, "eo"),
+    Bug("skips-records", ("poll-skip", "int-poll-skip"), ("gap", "lost-write")),
+    Bug("flips-bits", ("corrupt",), (*LOST, "phantom", *SKIPS)),
+    Bug("misroutes", ("misrouted",), (*LOST, "duplicate", "inconsistent-offset", *SKIPS, *UNORDERED)),
+    Bug(
+        "leaks-aborted",
+        ("aborted-read",),
+        ("wrong-outcome", "precommitted-read", "zombie-write", "G1c", *SKIPS),
+        "transactions",
+        MODEST,
+    ),
+    Bug("tears-transactions", ("torn", "lost-write"), (*LOST, *SKIPS, "wrong-outcome"), "transactions", MODEST),
+    Bug(
+        "splits-brain",
+        ("split-brain", "inconsistent-offset", "shared-offset"),
+        (*LEADERS, *LOST, *SKIPS, *WATERMARKS_FALL, *UNORDERED, *STALLS),
+        settings=IMPATIENT,
+    ),
+    Bug("forgets-group-offsets", ("committed-offset-vanished",), ("rebalance-loss", *SKIPS), "groups", SLOW, 20),
+    Bug(
+        "forgets-group-offsets",
+        ("committed-offset-vanished", "offsets-not-atomic"),
+        ("rebalance-loss", "duplicate", *SKIPS),
+        "exactly-once",
+        SLOW,
+        20,
+        "eo",
+    ),
+    Bug("end-offset-goes-back", ("end-offset-regression",), ("watermark-behind-ack", *UNORDERED)),
+)
+
+
+def clean(workload: str, client: str, nemesis: str = "", time_s: int = 12, title: str = "", **settings: Any) -> Case:
+    """A run before correct brokers."""
+    usual = STREAM if workload == "stream" else MODEST | RATES.get(workload, {})
+    name = f"clean-{title or '+'.join(filter(None, (workload, nemesis.replace(':', '-'))))}-{SHORT[client]}"
+    return Case(name, client, workload, usual | settings, time_s, nemesis=nemesis)
+
+
+RATES: dict[str, dict[str, Any]] = {
+    "groups": {"rate": 100},
+    "exactly-once": {"rate": 100},
+    "topics": {"rate": 200},
+    "retries": {"rate": 200},
+    "compacted": {"rate": 200},
+    "large-batch": {"messages": 3000},
+}
+LONG = frozenset({"groups", "exactly-once"})
+WORKLOADS = ("stream", "large-batch", "groups", "transactions", "exactly-once", "retries", "compacted", "topics")
+ON_STREAM = (  # faults that one client's stream goes through
+    "leader-churn",
+    "leader-move",
+    "preferred-election",
+    "controller-kill",
+    "unclean-election",
+    "kill",
+    "stop",
+    "pause",
+    "kill-all",
+    "pause-all",
+    "rolling-restart",
+    "restart-storm",
+    "isolate",
+    "minority",
+    "one-way",
+    "controller-cut",
+    "ring",
+    "bridge",
+    "replication-cut",
+    "client-cut",
+    "flapping",
+    "packet-loss",
+    "bandwidth",
+    "latency",
+    "jitter",
+    "slow-close",
+    "reset",
+    "drop-responses",
+    "hold-produce",
+    "stale-metadata",
+    "client-pause",
+    "disk-full",
+    "disk-slow",
+    "disk-fail",
+    "disk-wipe",
+    "cut-tail",
+    "clock-skew",
+    "add-partitions",
+    "shrink-replicas",
+    "recreate-topic",
+    "min-isr",
+)
+
+CLEAN = (
+    *(clean(workload, client, "", 20 if workload in LONG else 12) for workload in WORKLOADS for client in CLIENTS),
+    clean("groups", CONFLUENT, "", 20, "groups-kip848", group_protocol="consumer"),
+    *(clean(workload, client, "leader-kill", 24) for workload in WORKLOADS[2:5] for client in CLIENTS),
+    *(clean("stream", client, "leader-kill", 22) for client in CLIENTS),
+    clean("stream", CONFLUENT, "leader-kill", 24, "stream+leader-kill+acks1", acks="1"),
+    clean("compacted", CONFLUENT, "leader-kill", 24),
+    clean("topics", CONFLUENT, "leader-kill", 26),
+    clean("retries", CONFLUENT, "leader-move", 22),
+    *(clean(workload, CONFLUENT, "isolate", 24) for workload in WORKLOADS[2:5]),
+    *(clean(workload, KAFKA_PYTHON, "client-kill", 24) for workload in WORKLOADS[2:5]),
+    clean("transactions", CONFLUENT, "pause:transaction-coordinator", 26),
+    clean("groups", CONFLUENT, "pause:group-coordinator", 26),
+    clean("exactly-once", CONFLUENT, "pause", 26),
+    clean("transactions", CONFLUENT, "hold-end-txn", 20),
+    clean("transactions", KAFKA_PYTHON, "reset", 22),
+    clean("exactly-once", CONFLUENT, "reset", 22),
+    clean("groups", KAFKA_PYTHON, "latency", 22),
+    clean("stream", CONFLUENT, "duplicate-requests", 18, idempotence=True),
+    clean("stream", KAFKA_PYTHON, "duplicate-requests", 18),
+    clean("stream", KAFKA_PYTHON, "drop-responses", 18),
+    *(clean("stream", CONFLUENT, fault, 26) for fault in ON_STREAM),
+)
+MATRIX: tuple[Case, ...] = (*(case for bug in BUGS for case in bug.cases()), *CLEAN)

@@ -1,0 +1,170 @@
+"""What came of the matrix: a row for each run, and docs/detection.md."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.detection_matrix import Case
+from harness import facts
+from harness.store import Run
+
+COMMAND = "make detection"
+
+
+@dataclass(frozen=True)
+class Found:
+    """An anomaly that was seen in a run: how often, and what the policy says of it."""
+
+    anomaly: str
+    count: int
+    mark: str
+
+    @property
+    def status(self) -> str:
+        """The mark without its reason."""
+        return self.mark.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run of the matrix and what was found in it."""
+
+    case: Case
+    run: Path | None
+    verdict: str = "not run"
+    events: int = 0
+    found: tuple[Found, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def missed(self) -> bool:
+        """Whether nothing was found of what had to be."""
+        return bool(self.case.broken) and not {each.anomaly for each in self.found} & set(self.case.meant)
+
+    @property
+    def unexplained(self) -> tuple[Found, ...]:
+        """What a broken broker is not meant for, and what correct ones are wrongly found guilty of."""
+        explained = {*self.case.meant, *self.case.follows}
+        guilty = (each for each in self.found if each.status in {"illegal", "possibly the client"})
+        if not self.case.broken:
+            return tuple(each for each in guilty if each.status == "illegal")
+        return tuple(each for each in guilty if each.anomaly not in explained)
+
+    @property
+    def fine(self) -> bool:
+        """Whether it went as it had to."""
+        return self.run is not None and not self.missed and not self.unexplained
+
+
+def row_of(case: Case, run: Run | None) -> Row:
+    """From the results in the store."""
+    results = run.results if run else None
+    if run is None or results is None:
+        return Row(case, None, "not checked" if run else "not run")
+    return Row(case, run.path, results["verdict"], results["events"], found_in(results), tuple(results["reasons"]))
+
+
+def found_in(results: dict[str, Any]) -> tuple[Found, ...]:
+    """What a results.json has seen, the most serious first."""
+    found = [Found(each["anomaly"], each["found"], each["mark"]) for each in results["seen"]]
+    return tuple(sorted(found, key=lambda each: (each.status != "illegal", each.anomaly)))
+
+
+def page(rows: Sequence[Row]) -> str:
+    """docs/detection.md."""
+    broken = [row for row in rows if row.case.broken]
+    sound = [row for row in rows if not row.case.broken]
+    return "\n".join([*_head(rows, broken, sound), *_broken(broken), *_sound(sound), *_versions(rows), ""])
+
+
+def _head(rows: Sequence[Row], broken: Sequence[Row], sound: Sequence[Row]) -> Iterable[str]:
+    events = sum(row.events for row in rows)
+    yield from (
+        "# Detection",
+        "",
+        "Does each check find the bug it is for, and nothing where there is none? Every [broken broker](broken.md) was",
+        "run before both clients, and Apache Kafka as it is with every workload and every fault that a local cluster",
+        f"can have. `{COMMAND}` repeats it and writes this page; `bench/detection_matrix.py` has what is run, and what",
+        "has to be found.",
+        "",
+        f"- {sum(not row.missed for row in broken)} of {len(broken)} runs of broken brokers: the bug was found.",
+        f"- {sum(bool(row.unexplained) for row in broken)} of them have findings that nothing explains.",
+        f"- {sum(row.fine for row in sound)} of {len(sound)} runs of correct brokers: nothing illegal was found.",
+        f"- {len(rows)} runs, {events:,} events.",
+    )
+
+
+def _broken(rows: Sequence[Row]) -> Iterable[str]:
+    yield from (
+        "",
+        "## Broken brokers",
+        "",
+        "At least one of the anomalies that a bug is for has to be found, whatever its mark; what follows from it is",
+        "explained. Findings are illegal unless it says otherwise.",
+        "",
+        "| broken broker | client | workload | it is for one of | found | unexplained |",
+        "| --- | --- | --- | --- | --- | --- |",
+    )
+    for row in rows:
+        found = _told(row.found) or f"**nothing** ({row.verdict})"
+        yield _line(
+            f"`{row.case.broken}`",
+            row.case.client,
+            row.case.workload,
+            ", ".join(row.case.meant),
+            f"**missed**; {found}" if row.missed and row.found else found,
+            _told(row.unexplained),
+        )
+
+
+def _sound(rows: Sequence[Row]) -> Iterable[str]:
+    yield from (
+        "",
+        "## Correct brokers",
+        "",
+        "Nothing illegal may be found. What is allowed is shown; a verdict of `unknown` has its reason beside it.",
+        "",
+        "| workload | client | fault | events | verdict | found |",
+        "| --- | --- | --- | ---: | --- | --- |",
+    )
+    for row in rows:
+        why = f" ({row.reasons[0]})" if row.verdict == "unknown" and row.reasons else ""
+        yield _line(
+            row.case.workload,
+            row.case.client,
+            row.case.nemesis,
+            f"{row.events:,}",
+            f"{row.verdict}{why}" if row.fine else f"**{row.verdict}**",
+            _told(row.found),
+        )
+
+
+def _told(found: Iterable[Found]) -> str:
+    """Each anomaly with its count; those that are not illegal with their mark."""
+    return ", ".join(
+        f"{each.anomaly} ×{each.count:,}" + ("" if each.status == "illegal" else f" ({each.status})") for each in found
+    )
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _versions(rows: Sequence[Row]) -> Iterable[str]:
+    ours = facts.versions()
+    brokers = sorted({name for row in rows if row.run and (name := _product(Run(row.run).facts))})
+    kept = ("tidegauge", "python", "kafka-python", "confluent-kafka", "librdkafka", "pyspark")
+    told = ", ".join([*brokers, *(f"{name} {ours[name]}" for name in kept)])
+    yield from ("", "## With", "", f"{told}; {time.strftime('%Y-%m-%d')}; `{COMMAND}`.")
+
+
+def _product(about: dict[str, Any]) -> str:
+    """The brokers of a run, by name and version."""
+    cluster = about.get("cluster")
+    if not isinstance(cluster, dict):
+        return ""
+    return " ".join(str(cluster[key]) for key in ("product", "version") if cluster.get(key))

@@ -1,0 +1,8 @@
+"""Retries and idempotence, as the taps saw them."""
+
+from __future__ import annotations
+
+from checkers.frame import Family, Study
+
+FAMILIES: tuple[Family, ...] = ()
+STUDIES: tuple[Study, ...] = ()

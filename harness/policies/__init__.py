@@ -1,0 +1,71 @@
+"""The policy: what is illegal when. A module per family of anomalies; whatever has no policy is illegal.
+
+All that was seen is shown; this decides what it means, by how the run was set up and by what was done to it.
+"""
+
+from __future__ import annotations
+
+from checkers.results import CheckResults, Finding
+from harness.policies import (
+    delivery,
+    groups,
+    idempotence,
+    leadership,
+    linearizability,
+    liveness,
+    order,
+    replicas,
+    transactions,
+    watermarks,
+)
+from harness.policies.case import Case, Mark, PlannedFault, Policy, RunFacts
+
+__all__ = ["POLICIES", "Mark", "PlannedFault", "Policy", "RunFacts", "judge"]
+
+_MODULES = (
+    delivery,
+    order,
+    linearizability,
+    watermarks,
+    leadership,
+    idempotence,
+    transactions,
+    groups,
+    replicas,
+    liveness,
+)
+POLICIES: dict[str, Policy] = {name: policy for module in _MODULES for name, policy in module.POLICIES.items()}
+
+
+def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
+    """What can excuse it, one after the other."""
+    policy = POLICIES.get(finding.anomaly, Policy())
+    case = Case(finding, results, facts, policy)
+    if policy.by_absence and (unproven := _unproven(finding, results)):
+        return Mark("unproven", unproven)
+    if policy.by_own_deletion and "deleted topic" in finding.tags:
+        return Mark("allowed", "the workload deleted the topic")
+    if policy.by_deletion and case.deleted():
+        return Mark("allowed", "a fault deleted the topic")
+    if not facts.known and policy.by_configuration and not policy.certain(case):
+        return Mark("unproven", "how the run was set up is unknown, and that may permit it")
+    mark = _by_configuration(case)
+    if mark.status == "illegal" and policy.by_unclean_election and case.perhaps_unclean():
+        return Mark("unproven", "whether a fault brought an unclean election about is not known")
+    return mark
+
+
+def _by_configuration(case: Case) -> Mark:
+    if case.policy.by_leader_change and case.weak and case.leaders_changed:
+        return Mark("allowed", f"{case.weak}, and a fault changes leaders")
+    return case.policy.judge(case)
+
+
+def _unproven(finding: Finding, results: CheckResults) -> str:
+    if "foreign" in finding.tags:
+        return ""  # the record itself says so
+    if results.has_holes:
+        return "the history has holes, and what is missing may be there"
+    if finding.anomaly == "phantom" and results.damaged_processes.intersection(finding.processes):
+        return "the history of its producer is damaged"
+    return ""

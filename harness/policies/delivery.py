@@ -1,0 +1,56 @@
+"""Delivery: lost with weak acknowledgements, written twice without idempotence, gone with a topic."""
+
+from __future__ import annotations
+
+from harness.policies.case import Case, Mark, Policy
+
+DUPLICATES_REQUESTS = "duplicate-requests"
+OF_PRODUCERS = frozenset({"plain", "idempotent", "transactional"})  # tags of a duplicate
+
+
+def _judge_duplicate(case: Case) -> Mark:
+    """By its producer where the history knows it, else by how the run was set up."""
+    finding, facts = case.finding, case.facts
+    planned = {fault.name for fault in facts.faults}
+    numbered = facts.idempotence if OF_PRODUCERS.isdisjoint(finding.tags) else "plain" not in finding.tags
+    if not numbered and case.came(planned & {DUPLICATES_REQUESTS}):
+        return Mark("allowed", "a fault sends requests twice, and without idempotence both are appended")
+    if not numbered and facts.retries != 0:
+        return Mark("allowed", "without idempotence a client's retry may be appended again")
+    if "transactional" in finding.tags:
+        return Mark("illegal")
+    if "numbered anew" in finding.tags:
+        return Mark("possibly the client", "its producer began to number anew, and may have written again")
+    if facts.client == "confluent-kafka" and facts.changes_leaders:
+        return Mark("possibly the client", "confluent-kafka may resend across a leader change")
+    return Mark("illegal")
+
+
+_OF_A_WRITE = Policy(
+    by_absence=True,
+    by_own_deletion=True,
+    by_deletion=True,
+    by_configuration=True,
+    by_leader_change=True,
+    by_unclean_election=True,
+    dated=True,
+)
+_OF_TWO = Policy(
+    by_own_deletion=True,
+    by_deletion=True,
+    by_configuration=True,
+    by_leader_change=True,
+    by_unclean_election=True,
+    dated=True,
+)
+
+POLICIES: dict[str, Policy] = {
+    "lost-write": _OF_A_WRITE,
+    "lost-tail": _OF_A_WRITE,
+    "phantom": Policy(by_absence=True),
+    "inconsistent-offset": _OF_TWO,
+    "shared-offset": _OF_TWO,
+    "aborted-read": Policy(by_deletion=True),  # what certainly failed is in no life of a topic
+    "duplicate": Policy(_judge_duplicate, by_own_deletion=True, by_deletion=True, by_configuration=True),
+    "false-ack": Policy(by_own_deletion=True, by_deletion=True, by_configuration=True, dated=True),
+}

@@ -1,0 +1,7 @@
+"""Replicas."""
+
+from __future__ import annotations
+
+from harness.policies.case import Policy
+
+POLICIES: dict[str, Policy] = {}
