@@ -117,7 +117,7 @@ BUGS = (
     Bug("metadata-lists-self-only", ("metadata-incomplete",), (*LEADERS, *STALLS, *LOST), settings=IMPATIENT),
     Bug("not-leader-forever", ("not-leader-loop",), (*LEADERS, *STALLS, *LOST), settings=IMPATIENT),
     Bug("fetch-hangs", ("stall", "unseen"), (*STALLS, *LOST)),
-    Bug("slow-partition", ("stall", "imbalance"), (*STALLS, *LOST)),
+    Bug("slow-partition", ("stall",), (*STALLS, *LOST), settings=STREAM | {"linger_ms": 500}, time_s=16),
     Bug("acks-then-forgets", ("lost-write", "lost-tail"), (*LOST, *SKIPS, *WATERMARKS_FALL, *UNORDERED)),
     Bug(
         "appends-retries-twice",

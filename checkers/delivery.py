@@ -40,7 +40,8 @@ from typing import TYPE_CHECKING
 
 from checkers.deletions import UNSURE
 from checkers.frame import FRESH_ROLES, LOAD_ROLE, PLACE, Family, History, Rule, Study, aggregate, first_of, process_of
-from checkers.offsets import ODD, OFFSETS, era_read
+from checkers.log import era_read
+from checkers.offsets import ODD, OFFSETS
 from harness.history import F, Kind, Status, Type
 
 if TYPE_CHECKING:

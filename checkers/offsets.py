@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from checkers.deletions import UNSURE, Deletions
-from checkers.frame import FRESH_ROLES, LOAD_ROLE, PLACE, Family, History, Rule, Study, aggregate, first_of
+from checkers.deletions import UNSURE
+from checkers.frame import PLACE, Family, History, Rule, Study
+from checkers.log import log
 from harness.history import Status, Type
 
 if TYPE_CHECKING:
@@ -30,51 +31,6 @@ ZEROS = 3  # acknowledgements of offset 0 that are one too many
 
 _OK = f"type = {Type.OK:d}"
 _TOLD = f"status in ({Status.GOOD:d}, {Status.MISROUTED:d})"  # of a record: its value can be believed
-
-
-def offsets(history: History) -> DataFrame:
-    """One row per offset of Log(p): the lowest and highest value known there, and how often it was acknowledged."""
-    gone = history.deletions
-    of_sends, of_reads = ([f"{era} as era"] if gone else [] for era in (gone.era("invoked", "time"), era_read(history)))
-    sends = history.sends.where(f"{_OK} and offset >= 0").selectExpr(
-        *PLACE, "offset", "value", "value as acknowledged", "event", "time", *of_sends
-    )
-    reads = history.records.selectExpr(
-        *PLACE, "offset", f"if({_TOLD}, value, null) as value", "event", "time",
-        f"if({history.by_role(LOAD_ROLE)}, 1, null) as load", *of_reads,
-    )  # fmt: skip
-    rows = sends.unionByName(reads, allowMissingColumns=True)
-    keys = [*PLACE, "offset", *(["era"] if gone else [])]
-    known = aggregate(
-        history,
-        history.spread(rows, *keys),
-        keys,
-        [
-            "min(value) as low",
-            "max(value) as high",
-            "min(acknowledged) as low_ack",
-            "max(acknowledged) as high_ack",
-            "count(acknowledged) as acks",
-            "count(load) as load_reads",
-            f"{first_of('event', 'lowest', 'value')} as low_event",
-            f"{first_of('event', 'highest', 'value')} as high_event",
-            f"{first_of('event', 'lowest', 'acknowledged')} as low_ack_event",
-            f"{first_of('event', 'highest', 'acknowledged')} as high_ack_event",
-            f"{first_of('time', 'lowest', 'value')} as low_time",
-            f"{first_of('time', 'highest', 'value')} as high_time",
-            f"{first_of('time', 'lowest', 'acknowledged')} as low_ack_time",
-            f"{first_of('time', 'highest', 'acknowledged')} as high_ack_time",
-        ],
-    )
-    return known if gone else known.selectExpr("*", "0 as era")
-
-
-def era_read(history: History) -> str:
-    """SQL: the era of a record; what a reader of the load was handed after a deletion may be from before it."""
-    first = {topic: windows[:1] for topic, windows in history.deletions.windows.items()}
-    era = history.deletions.era("invoked", "time")
-    in_first = Deletions(first).era("invoked", "time")
-    return f"if({history.by_role(*FRESH_ROLES)}, {era}, if({in_first} = 0, 0, {UNSURE}))"
 
 
 def odd(history: History) -> DataFrame:
@@ -113,7 +69,7 @@ _ODD = {"offset": "offset", "values": "array(value)", "time": "seen", "events": 
 
 OFFSETS = Family(
     "offsets",
-    offsets,
+    log,
     (
         Rule(
             "inconsistent-offset",

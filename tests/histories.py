@@ -19,6 +19,12 @@ unless it ends with its own, as in `[3..7]`. `1@4` is offset 4 of partition 1, `
     n1 metadata ─ epoch 4          the leader epoch
     t1 fetch ─ @7                  the same, seen by the tap of a node: `version 10` makes it a fetch that followers
                                    refuse, and `lost` one whose answer the client never got
+    t1 produce ─ @5 sequence 3     any request of `APIS`; `@` is its offset
+    p1 txn T ─ ok                  any other operation of a client: init, txn, subscribe, assign, revoke, leave, commit,
+    g1 commit ─ ok @5 member M     committed, crash; a capital names one, so that others can be `in T` (a transaction)
+    p1 send a ─ ok @0 in T         or of a `member M`
+
+Whatever follows as a pair of a column's name and a word is that column: `count 2`, `client x`, `leader 3`.
 """
 
 from __future__ import annotations
@@ -29,13 +35,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.history import ID_BITS, KINDS, F, Kind, Status, Type, View
+from harness.history import COLUMNS, ID_BITS, KINDS, TEXT, F, Kind, Status, Type, View
 from harness.seal import Sealed, parquet_schema
 from harness.spark import Session
 
@@ -57,6 +64,9 @@ ABOUT: dict[str, dict[str, Any]] = {
 }
 NOBODY = 99  # the process that should have sent a value nobody sent
 VALUES_OF_A_TOPIC = 1000
+APIS = {"produce": 0, "fetch": 1, "list": 2, "metadata": 3, "offset_commit": 8, "offset_fetch": 9, "coordinator": 10,
+        "join": 11, "heartbeat": 12, "leave_group": 13, "sync": 14, "init_pid": 22, "add_partitions": 24,
+        "add_offsets": 25, "end_txn": 26, "txn_offset_commit": 28}  # fmt: skip
 _LINE = re.compile(r"([pcrntuwkijg])(\d+) (\w+) ?(\w*) ─ (.*?)(?: \[(\d+)\.\.(\d+)\])?$")
 _PLACE = re.compile(r"(\d*)@(-?\d*)")
 _RECORD = re.compile(r"(\d*)@(\d+):([!?]|~?\w)")
@@ -117,6 +127,24 @@ def value_of(topic: int, name: str, producer: int) -> int:
     return (producer << ID_BITS) + topic * VALUES_OF_A_TOPIC + ord(name)
 
 
+def op_of(topic: int, name: str) -> int:
+    """The id of an operation that the text calls by a capital."""
+    return (NOBODY << ID_BITS) + topic * VALUES_OF_A_TOPIC + ord(name)
+
+
+def _columns(topic: int, outcome: str) -> dict[str, Any]:
+    """Columns that the text names, each with a word."""
+    words = outcome.split()
+    pairs = dict(pairwise(words))
+    found: dict[str, Any] = {
+        name: word if COLUMNS[name].type == TEXT else int(word)
+        for name, word in pairs.items()
+        if name in COLUMNS and name not in {"member", "txn"}
+    }
+    references = {"txn": pairs.get("in"), "member": pairs.get("member")}
+    return found | {name: op_of(topic, word) for name, word in references.items() if word}
+
+
 def write(rows: Rows, topic: int, text: str) -> None:
     """Add the history that the text tells, in a topic of its own."""
     rows.topics[topic] = f"t{topic}"
@@ -128,15 +156,21 @@ def write(rows: Rows, topic: int, text: str) -> None:
         who, index, action, name, outcome, start, end = match.groups()
         invoked = (int(start) if start else 10 * number) * SECOND_NS
         time = (int(end) if end else 10 * number + 5) * SECOND_NS
-        common = {"time": time, "invoked": invoked, "topic": topic}
+        common = {"time": time, "invoked": invoked, "topic": topic, **_columns(topic, outcome)}
         if action == "send":
             _send(rows, who + index, value_of(topic, name, int(index)), outcome, common)
         elif action == "poll":
-            _poll(rows, who + index, senders, outcome, common)
+            op = op_of(topic, "@") + (number << 24)
+            _poll(rows, who + index, senders, outcome, {"op": op, **common})
         elif action in {"final", "raw"}:
             _final(rows, who + index, outcome, common)
         elif action in {"delete", "create"}:
             rows.add(Kind.COMPLETE, who + index, f=F[action.upper()], type=Type[outcome.upper()], **common)
+        elif action.upper() in F.__members__:
+            op = op_of(topic, name) if name else op_of(topic, "@") + (number << 24)
+            type_ = Type[outcome.split(maxsplit=1)[0].upper()]
+            place = _place(outcome) if "@" in outcome else {}
+            rows.add(Kind.COMPLETE, who + index, **({"op": op, "f": F[action.upper()], "type": type_} | place | common))
         else:
             _probe(rows, who + index, action, outcome, common)
 
@@ -147,13 +181,14 @@ def _place(text: str) -> dict[str, int | None]:
     return {"partition": int(partition or 0), "offset": int(offset) if offset else None}
 
 
-def _send(rows: Rows, who: str, value: int, outcome: str, common: dict[str, int]) -> None:
+def _send(rows: Rows, who: str, value: int, outcome: str, common: dict[str, Any]) -> None:
     type_ = Type[outcome.split(maxsplit=1)[0].upper()]
     txn = {"txn": 1} if outcome.endswith("txn") else {}
-    rows.add(Kind.COMPLETE, who, f=F.SEND, op=value, value=value, type=type_, **_place(outcome), **txn, **common)
+    columns = {"f": F.SEND, "op": value, "value": value, "type": type_, **_place(outcome), **txn}
+    rows.add(Kind.COMPLETE, who, **(columns | common))
 
 
-def _poll(rows: Rows, who: str, senders: dict[str, int], outcome: str, common: dict[str, int]) -> None:
+def _poll(rows: Rows, who: str, senders: dict[str, int], outcome: str, common: dict[str, Any]) -> None:
     found = _RECORD.findall(outcome)
     rows.add(Kind.COMPLETE, who, f=F.POLL, type=Type.OK, count=len(found), **common)
     for partition, offset, name in found:
@@ -166,7 +201,7 @@ def _poll(rows: Rows, who: str, senders: dict[str, int], outcome: str, common: d
         )  # fmt: skip
 
 
-def _final(rows: Rows, who: str, outcome: str, common: dict[str, int]) -> None:
+def _final(rows: Rows, who: str, outcome: str, common: dict[str, Any]) -> None:
     words = outcome.split()
     place = _place(outcome)
     end = int(words[3]) if "of" in words else place["offset"]
@@ -174,7 +209,7 @@ def _final(rows: Rows, who: str, outcome: str, common: dict[str, int]) -> None:
     rows.add(Kind.COMPLETE, who, f=f, type=Type[words[0].upper()], end=end, **place, **common)
 
 
-def _probe(rows: Rows, who: str, action: str, outcome: str, common: dict[str, int]) -> None:
+def _probe(rows: Rows, who: str, action: str, outcome: str, common: dict[str, Any]) -> None:
     words = outcome.split()
     extra = {name: int(words[words.index(name) + 1]) for name in ("from", "error", "epoch", "version") if name in words}
     place = _place(outcome)
@@ -184,11 +219,11 @@ def _probe(rows: Rows, who: str, action: str, outcome: str, common: dict[str, in
     elif action == "list":
         columns |= {"api": 2, "view": View.LATEST, "offset": place["offset"]}
     else:
-        columns |= {"api": 3}
+        columns |= {"api": APIS[action], "offset": place["offset"]}
     columns |= {"leader_epoch": extra["epoch"]} if "epoch" in extra else {}
     if who[0] == "t":
         columns |= {"type": Type.INFO if "lost" in words else Type.OK, "api_version": extra.get("version", 12)}
-    rows.add(Kind.EXCHANGE if who[0] == "t" else Kind.PROBE, who, **columns, **common)
+    rows.add(Kind.EXCHANGE if who[0] == "t" else Kind.PROBE, who, **(columns | common))
 
 
 def told(finding: Finding) -> str:
