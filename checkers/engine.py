@@ -31,6 +31,7 @@ from harness.history import F, Kind, Type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from checkers.broker_logs import Logs
     from harness.seal import Sealed
 
 LIMIT = 20  # findings kept of each anomaly
@@ -64,6 +65,7 @@ class Setting:
     compacted: Collection[str] = ()  # names of topics
     foreign: bool = False  # the history of somebody else's clients
     limits: Mapping[str, float] = field(default_factory=dict)  # seconds, by name
+    logs: Logs | None = None  # of the brokers
 
 
 def check(spark: SparkSession, sealed: Sealed, setting: Setting | None = None, *, limit: int = LIMIT) -> CheckResults:
@@ -93,7 +95,13 @@ def _history(spark: SparkSession, sealed: Sealed, setting: Setting, failures: li
         deleted = Deletions()
     compacted = frozenset(number for number, name in sealed.topics.items() if name in setting.compacted)
     return History(
-        spark, sealed, deletions=deleted, compacted=compacted, foreign=setting.foreign, limits=setting.limits
+        spark,
+        sealed,
+        deletions=deleted,
+        compacted=compacted,
+        foreign=setting.foreign,
+        limits=setting.limits,
+        logs=setting.logs,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from checkers import (
+    broker_logs,
     delivery,
     groups,
     idempotence,
@@ -31,6 +32,7 @@ _MODULES = (
     groups,
     replicas,
     liveness,
+    broker_logs,
 )
 
 FAMILIES: tuple[Family, ...] = tuple(family for module in _MODULES for family in module.FAMILIES)

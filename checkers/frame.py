@@ -30,6 +30,7 @@ from harness.spark_jvm import Size
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from checkers.broker_logs import Logs
     from checkers.coverage import Timeline
     from harness.seal import Sealed
 
@@ -130,6 +131,7 @@ class History:
     renumbered: frozenset[int] = frozenset()  # processes whose producers used more than one producer id and epoch
     line: Timeline | None = None  # phases and faults
     limits: Mapping[str, float] = field(default_factory=dict)  # seconds, by name, as the scenario has them
+    logs: Logs | None = None  # of the brokers
 
     @property
     def small(self) -> bool:

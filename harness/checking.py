@@ -15,6 +15,7 @@ from typing import Any
 import harness
 from checkers.engine import Setting, check
 from checkers.results import CheckResults
+from harness.broker_logs import logs_of
 from harness.errors import Exit
 from harness.guard import Guard
 from harness.live import View
@@ -115,6 +116,7 @@ def _checked(run: Run, sealed: Sealed, session: Session, view: View) -> Checked:
         blocking={fault.name for fault in known.faults if fault.blocks},
         compacted=facts.get("compacted") or (),
         foreign=known.imported,
+        logs=logs_of(run.path, facts),
     )
     results = check(session.get(), _without_the_missing(sealed, facts), setting)
     checked = Checked(run, facts, results, decide(results, known))

@@ -137,6 +137,7 @@ def _describe(run: Run, scenario: Scenario, plan: Sequence[Slot], command_line: 
         started_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         versions=facts.versions(),
         schedule=[vars(slot) for slot in plan],
+        log_patterns=scenario.cluster.log_patterns,
     )
 
 

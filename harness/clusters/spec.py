@@ -55,6 +55,11 @@ class ClusterSpec(Model):
             load_target(self.target, self.version)
         return self
 
+    @property
+    def log_patterns(self) -> dict[str, str]:
+        """What lines of its logs mean; the logs of an external cluster are not ours to read."""
+        return {} if self.kind == "external" else load_target(self.target, self.version).logs
+
     def with_image(self, consent: Consent, progress: Progress) -> ClusterSpec:
         """This, with the image that will be used made sure of; asks before it builds one."""
         if self.kind != "docker" or self.image is not None:

@@ -1,0 +1,196 @@
+"""What the logs of a product say, by the patterns of its target file: the lines of the investigation notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from checkers.broker_logs import STUDIES, Logs, events, signs
+from checkers.engine import Setting, check
+from checkers.frame import History
+from harness.broker_logs import logs_of
+from tests.histories import SECOND_NS, Rows, spark_session, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLACE = r"topic=(?P<topic>\S+), partition=(?P<partition>\d+), "
+PATTERNS = {
+    "watermark": rf"WATERMARK: {PLACE}high_watermark=(?P<high_watermark>\d+), fetch_offset=(?P<offset>\d+)",
+    "no-data": rf"NO DATA: {PLACE}fetch_offset=(?P<offset>\d+), high_watermark=(?P<high_watermark>\d+)",
+    "data-available": rf"DATA AVAILABLE: {PLACE}fetch_offset=(?P<offset>\d+)",
+    "fetch-success": rf"FETCH SUCCESS: {PLACE}offset=(?P<offset>\d+), bytes=\d+",
+    "leader": r"leader of (?P<partition>\d+) in epoch (?P<leader_epoch>\d+)",
+}
+WALL_NS = 1_700_000_000 * SECOND_NS  # 2023-11-14 22:13:20 UTC
+SENDS = "\n".join(f"p1 send {name} ─ ok {place}" for name, place in zip("abc", ["0@99", "1@99", "2@99"], strict=True))
+
+
+def _line(second: float, text: str, zone: str = "Z") -> str:
+    minute, rest = divmod(20 + second, 60)
+    return f"2023-11-14T22:{13 + int(minute):02}:{rest:06.3f}{zone} INFO node: {text}"
+
+
+def _fetches(partition: int, what: str, *seconds: float) -> list[str]:
+    place = f"topic=t7, partition={partition}"
+    return [_line(second, what.format(place=place)) for second in seconds]
+
+
+NO_DATA = "⏸️  NO DATA: {place}, fetch_offset=50, high_watermark=50 (waiting...)"
+AVAILABLE = "✅ DATA AVAILABLE: {place}, fetch_offset=60, high_watermark=100, available=40"
+SUCCESS = "✅ FETCH SUCCESS: {place}, offset=%d, bytes=65536, elapsed=5ms"
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """One session for all."""
+    with spark_session() as session:
+        yield session
+
+
+@pytest.fixture
+def history(spark: SparkSession, tmp_path: Path) -> History:
+    """Acknowledged up to offset 99 in each of three partitions; the topic is t7."""
+    rows = Rows()
+    write(rows, 7, SENDS)
+    return History(spark, rows.store(tmp_path))
+
+
+def _with_logs(history: History, directory: Path, *lines: str, **given: Any) -> History:
+    path = directory / "node 1.log"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    logs = Logs({1: str(path)}, PATTERNS, monotonic_ns=5 * SECOND_NS, wall_ns=WALL_NS, **given)
+    return replace(history, logs=logs)
+
+
+def _signs(history: History) -> list[tuple[int, int, int, int]]:
+    return [
+        (row["partition"], row["class"], (row["until"] - row["since"]) // SECOND_NS, row["at"])
+        for row in signs(history).orderBy("partition").collect()
+    ]
+
+
+def test_a_line_is_an_event_at_its_time(history: History, tmp_path: Path) -> None:
+    """Every group goes into its column."""
+    lines = _fetches(2, "📊 WATERMARK: {place}, high_watermark=1664, fetch_offset=1660, gap=4", 1.5)
+    row = events(_with_logs(history, tmp_path, *lines)).collect()[0]
+    assert row.asDict() == {
+        "node": 1, "name": "watermark", "time": 6_500_000_000, "topic": 7, "partition": 2, "offset": 1660,
+        "high_watermark": 1664, "leader_epoch": None, "detail": lines[0],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stamp", "time"),
+    [
+        ("[2023-11-14 22:13:21,250] ", 6_250_000_000),
+        ("2023-11-15T00:13:21+02:00 ", 6_000_000_000),
+        ("2023-11-14T20:13:21.5-0200 ", 6_500_000_000),
+        ("22:13:22 ", 7_000_000_000),
+        ("00:00:00 ", 6_405_000_000_000),  # of the next day
+        ("2023-99-99 22:13:22 ", None),
+        ("", None),
+    ],
+)
+def test_times_are_read_in_many_forms(history: History, tmp_path: Path, stamp: str, time: int | None) -> None:
+    """With a zone, without one, without a date, without anything."""
+    assert [
+        row["time"] for row in events(_with_logs(history, tmp_path, f"{stamp}leader of 1 in epoch 3")).collect()
+    ] == [time]
+
+
+def test_a_time_without_a_zone_is_of_the_zone_of_the_run(history: History, tmp_path: Path) -> None:
+    """As containers and hosts log."""
+    given = _with_logs(history, tmp_path, "[2023-11-15 00:13:21,000] leader of 1 in epoch 3", utc_offset_s=7200)
+    assert [(row["time"], row["topic"]) for row in events(given).collect()] == [(6 * SECOND_NS, 7)]
+
+
+def test_hostile_lines_stay_text(history: History, tmp_path: Path) -> None:
+    """Nothing of a line is ever more than text or a number."""
+    hostile = [
+        "leader of 99999999999999999999 in epoch 1",
+        "leader of 1 in epoch 2 '); drop table events; -- <script>alert(1)</script> \x00\x1b[2J",
+        "x" * 100_000 + "leader of 1 in epoch 3",
+        "topic=../../etc, partition=0, NO DATA: topic=nobody, partition=0, fetch_offset=1, high_watermark=1",
+    ]
+    rows = events(_with_logs(history, tmp_path, *hostile)).collect()
+    found = {(row["name"], row["topic"], row["partition"]) for row in rows}
+    assert found == {("leader", 7, None), ("leader", 7, 1), ("no-data", None, 0)}
+    assert _signs(_with_logs(history, tmp_path, *hostile)) == []
+
+
+def test_a_watermark_that_does_not_advance_is_class_1(history: History, tmp_path: Path) -> None:
+    """Acknowledged above it, and it stands."""
+    assert _signs(_with_logs(history, tmp_path, *_fetches(0, NO_DATA, 1, 3, 7))) == [(0, 1, 6, 50)]
+
+
+def test_one_that_advanced_later_is_none(history: History, tmp_path: Path) -> None:
+    """It was slow, and not stuck."""
+    later = _fetches(0, "WATERMARK: {place}, high_watermark=80, fetch_offset=50, gap=30", 9)
+    assert _signs(_with_logs(history, tmp_path, *_fetches(0, NO_DATA, 1, 7), *later)) == []
+
+
+def test_a_reader_at_the_end_of_what_was_acknowledged_waits_rightly(history: History, tmp_path: Path) -> None:
+    """There is nothing to give."""
+    waits = "NO DATA: {place}, fetch_offset=100, high_watermark=100"
+    assert _signs(_with_logs(history, tmp_path, *_fetches(0, waits, 1, 30))) == []
+
+
+def test_data_that_is_there_and_never_returned_is_class_2(history: History, tmp_path: Path) -> None:
+    """Unless an answer at that offset or above came after all."""
+    lines = [*_fetches(1, SUCCESS % 0, 0), *_fetches(1, AVAILABLE, 1), *_fetches(1, "leader of {place}", 3)]
+    beats = _fetches(1, "WATERMARK: {place}, high_watermark=100, fetch_offset=60, gap=40", 4, 8)
+    assert _signs(_with_logs(history, tmp_path, *lines, *beats)) == [(1, 2, 7, 60)]
+    answered = _fetches(1, SUCCESS % 60, 9)
+    assert _signs(_with_logs(history, tmp_path, *lines, *beats, *answered, *_fetches(0, SUCCESS % 10, 1))) == []
+
+
+def test_a_partition_that_is_behind_the_others_is_class_3(history: History, tmp_path: Path) -> None:
+    """They got to their ends, it did not."""
+    lines = [*_fetches(0, SUCCESS % 95, 2), *_fetches(2, SUCCESS % 30, 1)]
+    assert _signs(_with_logs(history, tmp_path, *lines)) == [(2, 3, 0, 30)]
+
+
+def test_the_check_tells_what_the_logs_say(history: History, tmp_path: Path) -> None:
+    """In the results, by node and name."""
+    given = _with_logs(history, tmp_path, *_fetches(0, NO_DATA, 1, 7))
+    results = check(history.spark, history.sealed, Setting(logs=given.logs))
+    told = results.summaries["broker logs"]
+    assert [(row["node"], row["name"], row["lines"]) for row in told["lines"]] == [(1, "no-data", 2)]
+    assert [(row["topic"], row["partition"], row["class"]) for row in told["stood_still"]] == [("t7", 0, 1)]
+    assert not results.failures
+
+
+def test_a_pattern_that_java_does_not_know_is_named(history: History, tmp_path: Path) -> None:
+    """The other checks go on."""
+    given = _with_logs(history, tmp_path, "x")
+    assert given.logs is not None
+    odd = replace(given.logs, patterns={"odd": r"(?P<topic>a)(?P=topic)"})
+    results = check(history.spark, history.sealed, Setting(logs=odd))
+    assert any(STUDIES[0].name in sentence for sentence in results.failures)
+
+
+def test_logs_of_a_run_are_read_as_its_facts_say(tmp_path: Path) -> None:
+    """In the zone of its machine; containers are in none."""
+    for node in (1, 2):
+        (tmp_path / "logs" / str(node)).mkdir(parents=True)
+        (tmp_path / "logs" / str(node) / "broker.log").touch()
+    (tmp_path / "logs" / "worker-3.log").touch()
+    facts = {
+        "log_patterns": {"leader": "x"},
+        "anchor": {"monotonic_ns": 5, "wall_ns": 7},
+        "started_at": "2026-01-02T03:04:05-0230",
+        "cluster": {"kind": "local"},
+    }
+    logs = logs_of(tmp_path, facts)
+    assert logs is not None
+    assert (sorted(logs.files), logs.monotonic_ns, logs.wall_ns, logs.utc_offset_s) == ([1, 2], 5, 7, -9000)
+    in_containers = logs_of(tmp_path, facts | {"cluster": {"kind": "docker"}})
+    assert in_containers is not None
+    assert in_containers.utc_offset_s == 0
+    assert logs_of(tmp_path, {name: value for name, value in facts.items() if name != "log_patterns"}) is None
+    assert logs_of(tmp_path / "elsewhere", facts) is None
