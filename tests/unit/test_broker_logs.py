@@ -13,6 +13,7 @@ from checkers.broker_logs import STUDIES, Logs, events, signs
 from checkers.engine import Setting, check
 from checkers.frame import History
 from harness.broker_logs import logs_of
+from harness.clusters.target import load_target
 from tests.histories import SECOND_NS, Rows, spark_session, write
 
 if TYPE_CHECKING:
@@ -172,6 +173,32 @@ def test_a_pattern_that_java_does_not_know_is_named(history: History, tmp_path: 
     odd = replace(given.logs, patterns={"odd": r"(?P<topic>a)(?P=topic)"})
     results = check(history.spark, history.sealed, Setting(logs=odd))
     assert any(STUDIES[0].name in sentence for sentence in results.failures)
+
+
+KAFKA = """\
+[2023-11-14 22:13:21,000] [metadata-loader-event-handler] INFO state.change.logger - [Broker id=1] Leader t7-1 \
+with topic id Some(eAvqV9fHQ4SCM2BatF) starts at leader epoch 3 from offset 12 with partition epoch 0, high watermark \
+11, ISR [3,1,2], adding replicas [] and removing replicas [] . Previous leader None and previous leader epoch was -1.
+[2023-11-14 22:13:21,000] [metadata-loader-event-handler] INFO state.change.logger - [Broker id=1] Follower t7-2 \
+starts at leader epoch 1 from offset 302 with partition epoch 1 and high watermark 15. Current leader is 1.
+[2023-11-14 22:13:21,000] [ReplicaFetcherThread-0-3] INFO org.apache.kafka.storage.internals.log.UnifiedLog - \
+[UnifiedLog partition=t7-0, dir=/data] Truncating to offset 40
+[2023-11-14 22:13:21,000] [kafka-scheduler-2] INFO kafka.cluster.Partition - [Partition t7-0 broker=1] Shrinking ISR \
+from 1,2,3 to 1. Leader: (highWatermark: 5, endOffset: 10, recoveryState: RECOVERED)."""
+
+
+def test_lines_of_kafka_are_understood(history: History, tmp_path: Path) -> None:
+    """By the patterns of its own target, which are the default."""
+    given = _with_logs(history, tmp_path, KAFKA)
+    assert given.logs is not None
+    logs = replace(given.logs, patterns=load_target("kafka", None).logs)
+    wanted = ("name", "topic", "partition", "offset", "high_watermark", "leader_epoch")
+    assert [tuple(row[name] for name in wanted) for row in events(replace(history, logs=logs)).collect()] == [
+        ("leader", 7, 1, 12, 11, 3),
+        ("follower", 7, 2, 302, 15, 1),
+        ("truncated", 7, 0, 40, None, None),
+        ("shrunk", 7, 0, None, None, None),
+    ]
 
 
 def test_logs_of_a_run_are_read_as_its_facts_say(tmp_path: Path) -> None:
