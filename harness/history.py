@@ -74,6 +74,7 @@ class F(IntEnum):
     GROW = 14  # a topic gets more partitions
     RAW = 15  # the final read once more, with what was aborted
     CRASH = 16  # a client is gone without a word
+    REPLICA = 17  # one node is asked for what it has of a partition, whoever leads it
 
 
 class Type(IntEnum):
@@ -148,7 +149,7 @@ COLUMNS: dict[str, Column] = {
         INT8,
         "what the operation does: 1 send, 2 poll, 3 final read, 4 create topic, 5 assign, 6 subscribe, 7 revoke,"
         " 8 leave, 9 commit, 10 committed, 11 init, 12 transaction, 13 delete topic, 14 grow topic, 15 raw read,"
-        " 16 crash",
+        " 16 crash, 17 replica read",
     ),
     "type": Column(
         INT8,
@@ -159,10 +160,10 @@ COLUMNS: dict[str, Column] = {
     "partition": Column(INT32, "partition of the topic"),
     "offset": Column(
         INT64,
-        "of a send: as acknowledged; of a record: its own; of a final read: where it stopped; of an assignment: where"
-        " it begins, null if the library decides; of a commit: what is committed; of committed: the answer, -1 none;"
-        " of ListOffsets: the answer; of a Produce exchange: the base offset in the answer; of a Fetch exchange:"
-        " the base offset of the batch; of group offsets: the committed one, -1 none",
+        "of a send: as acknowledged; of a record: its own; of a final or replica read: where it stopped; of an "
+        "assignment: where it begins, null if the library decides; of a commit: what is committed; of committed: "
+        "the answer, -1 none; of ListOffsets: the answer; of a Produce exchange: the base offset in the answer; of"
+        " a Fetch exchange: the base offset of the batch; of group offsets: the committed one, -1 none",
     ),
     "asked": Column(INT64, "the offset that a Fetch asks for; the timestamp that a ListOffsets asks for"),
     "value": Column(INT64, "what was sent or read: the operation of the send; null in a record that does not say"),
@@ -176,10 +177,14 @@ COLUMNS: dict[str, Column] = {
     "member": Column(INT64, "the membership in a group, by the operation that subscribed"),
     "count": Column(
         INT32,
-        "records that a poll, a final read or a batch had; brokers that a Metadata answer lists;"
+        "records that a poll, a final or replica read or a batch had; brokers that a Metadata answer lists;"
         " partitions that a topic is to have",
     ),
-    "end": Column(INT64, "of a final read: the end offset the leader showed when it stopped"),
+    "end": Column(
+        INT64,
+        "of a final read: the end offset the leader showed when it stopped;"
+        " of a replica read: the high watermark of its node",
+    ),
     "status": Column(INT8, "of a record: 0 good, 1 corrupt, 2 misrouted, 3 foreign"),
     "node": Column(INT32, "the node that was asked, or that a fault or a log line is about"),
     "api": Column(INT16, "Kafka's number of the request: 0 Produce, 1 Fetch, 2 ListOffsets, 3 Metadata, …"),

@@ -2,7 +2,7 @@
 
 The workers of a stage run side by side; the next stage starts when all `finite` ones of the stage before have ended.
 Workers that are not finite run until they are told to stop. Beside every workload run the probes, and after it comes
-the final read; both are workers as well (`PROBE`, `FINAL`).
+the final read; both are workers as well (`PROBE`, `FINAL`, `RAW`, `REPLICA`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from harness.config import Model
 from harness.security import SecuritySpec
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from workloads.session import Session
 
 PRODUCER, CONSUMER, PROBE, FINAL, RAW = "producer", "consumer", "probe", "final", "raw"
+REPLICA = "replica"  # reads what one node has; worker n is for the node n
 KEEPER = "keeper"  # of topics: neither sends nor reads, and no fault is aimed at it
 COUNTS = ("sent", "ok", "fail", "info", "read")  # what statuses count
 LEAST_VALUE_BYTES = 64  # what identifies a message has to fit
@@ -51,6 +52,10 @@ class Settings(ClientSettings):
     probe_rate: PositiveFloat = Field(default=10.0, le=1000, description="rounds of probes per second and node")
     final_read_timeout_s: NonNegativeFloat = Field(
         default=30.0, description="the final read gives up on a partition after that long without progress"
+    )
+    replica_records: NonNegativeInt = Field(
+        default=1000,
+        description="newest records of each partition that are read from every replica at the end; 0: none",
     )
 
     @model_validator(mode="after")
@@ -191,7 +196,7 @@ class WorkerConfig(Model):
     """All a worker is told at its start: one line of JSON."""
 
     process: int
-    role: str  # PRODUCER, CONSUMER, KEEPER, PROBE, FINAL or RAW
+    role: str  # PRODUCER, CONSUMER, KEEPER, PROBE, FINAL, RAW or REPLICA
     number: int = 0
     of: int = 1
     parts: int = 1
@@ -206,7 +211,7 @@ class WorkerConfig(Model):
     nodes: tuple[NodeAddress, ...]
     security: SecuritySpec = SecuritySpec()
     seed: int = 0
-    targets: tuple[FinalTarget, ...] = ()  # of FINAL and RAW alone
+    targets: tuple[FinalTarget, ...] = ()  # of FINAL, RAW and REPLICA alone
 
     @property
     def as_role(self) -> Role:

@@ -19,7 +19,7 @@ from harness.config import parse
 from harness.errors import TidegaugeError
 from harness.history import Recorder
 from workloads import find_workload
-from workloads.base import FINAL, PROBE, RAW, Settings, WorkerConfig, Workload
+from workloads.base import FINAL, PROBE, RAW, REPLICA, Settings, WorkerConfig, Workload
 from workloads.session import STDOUT, Control, Session, Status, collect_garbage_less_often
 
 ENDED, FAILED = "ended", "failed"
@@ -69,6 +69,10 @@ def work(config: WorkerConfig, control: Control, status: Status) -> None:
         from workloads.final_read import final_read
 
         final_read(session, settings)
+    elif config.role == REPLICA:
+        from workloads.replica_read import replica_read
+
+        replica_read(session, settings)
     else:
         workload.work(session, settings)
     recorder.close()
@@ -88,12 +92,14 @@ def about_of(config: WorkerConfig, workload: Workload[Any], settings: Settings) 
         about["task"] = config.task
     if workload.in_group(settings, config.as_role):
         about["group"] = True
+    if config.role == REPLICA:
+        about["node"] = config.nodes[config.number].id
     return about
 
 
 def isolation_of(config: WorkerConfig, workload: Workload[Any], settings: Settings) -> str:
     """How this worker reads."""
-    if config.role == RAW:
+    if config.role in {RAW, REPLICA}:
         return "read_uncommitted"
     if config.role == FINAL and workload.reads_raw(settings):
         return "read_committed"

@@ -64,6 +64,19 @@ def everything_is_there(run: Run) -> None:
     assert run.taps.counted(Api.FETCH) >= len(records)
 
 
+def replicas_hold_the_same(run: Run) -> None:
+    """Every replica was read to its watermark, and all have the records that the final read had."""
+    reads, final = run.rows(Kind.COMPLETE, F.REPLICA), run.rows(Kind.COMPLETE, F.FINAL)
+    assert set(reads["type"].tolist()) == {Type.OK}
+    assert len(reads) == run.settings.replication_factor * len(final)
+    records = run.rows(Kind.RECORD)
+    at_the_end, copies = (records[np.isin(records["op"], each["op"])] for each in (final, reads))
+    keys = ("value", "topic", "partition", "offset")
+    read = set(zip(*(at_the_end[key].tolist() for key in keys), strict=True))
+    assert set(zip(*(copies[key].tolist() for key in keys), strict=True)) == read
+    assert len(copies) == run.settings.replication_factor * len(at_the_end)
+
+
 @pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka"])
 def test_large_batch(cluster: Cluster, taps: Tapped, tmp_path: Path, client: str) -> None:
     """Sent, then read to the end, with probes of every node meanwhile."""
@@ -73,6 +86,7 @@ def test_large_batch(cluster: Cluster, taps: Tapped, tmp_path: Path, client: str
     assert run.fleet.totals(CONSUMER)["read"] == 1000
     run.final_read()
     everything_is_there(run)
+    replicas_hold_the_same(run)
     probes = run.rows(Kind.PROBE)
     answered = probes[probes["error"] == 0]
     assert set(zip(answered["node"].tolist(), answered["api"].tolist(), strict=True)) == {

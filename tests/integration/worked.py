@@ -16,7 +16,7 @@ from tests.integration.tapped import Tapped
 from tests.sessions import RUN, rows
 from tests.support import eventually, unique
 from workloads import find_workload
-from workloads.base import CONSUMER, FINAL, PROBE, PRODUCER, FinalTarget, NodeAddress, Role, WorkerConfig
+from workloads.base import CONSUMER, FINAL, PROBE, PRODUCER, REPLICA, FinalTarget, NodeAddress, Role, WorkerConfig
 from workloads.fleet import Fleet
 from workloads.topics import create_topics
 
@@ -84,7 +84,7 @@ class Run:
         assert self.fleet.dead() == []
 
     def final_read(self) -> None:
-        """Every partition of every topic that the segments name."""
+        """Every partition of every topic that the segments name, and the same of each node."""
         acknowledged = self.rows(Kind.COMPLETE, F.SEND)
         names = {number: name for path in self.segments() for number, name in rows(path)[0].topics.items()}
         targets = []
@@ -94,7 +94,9 @@ class Run:
                 last = int(here["offset"].max(initial=-1))
                 targets.append(FinalTarget(topic=number, name=name, partition=partition, last_acked=last))
         self.start(Role(FINAL), tuple(targets))
-        eventually(lambda: self.fleet.over(FINAL), "the final read")
+        for number in range(len(self._nodes)):
+            self.start(Role(REPLICA, number, len(self._nodes)), tuple(targets))
+        eventually(lambda: self.fleet.over(FINAL) and self.fleet.over(REPLICA), "the final read")
         assert self.fleet.dead() == []
 
     def rows(self, kind: Kind, f: F | None = None) -> Any:
