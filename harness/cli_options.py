@@ -9,11 +9,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from checkers.budget import BUDGET_S
+from checkers.selection import anomalies_of
 from harness import show
+from harness.checking import Asked
 from harness.clusters.spec import ClusterSpec, Kind
 from harness.clusters.which_image import Consent
 from harness.config import parse
+from harness.durations import HOW_TO_WRITE, seconds
+from harness.errors import UsageError
 from harness.guard import sweep
+from harness.spark_place import EVERYTHING_HERE, MASTER_VARIABLE, place
 from harness.store import STORE_VARIABLE
 
 out = Console()
@@ -42,10 +48,62 @@ ImageOption = Annotated[
         show_default=False,
     ),
 ]
+SparkMasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--spark-master",
+        metavar="URL",
+        envvar=MASTER_VARIABLE,
+        show_default=EVERYTHING_HERE,
+        help="Where the checks run: local[*] on this machine, spark://HOST:PORT, yarn or k8s://URL on a cluster, "
+        "sc://HOST:PORT through Spark Connect (docs/spark.md).",
+    ),
+]
+SparkConfOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--spark-conf",
+        metavar="KEY=VALUE",
+        help="A setting of Spark (spark.executor.memory=4g, spark.jars=hadoop-aws.jar); may be repeated.",
+    ),
+]
+CheckersOption = Annotated[
+    str,
+    typer.Option(
+        "--checkers",
+        metavar="NAME,...",
+        help="Only these, by family or by anomaly (`tidegauge list checkers`); the verdict is then about these alone "
+        "and is not kept.",
+        show_default="all",
+    ),
+]
+BudgetOption = Annotated[
+    str,
+    typer.Option(
+        "--budget",
+        metavar="DURATION",
+        help="How long each checker may take (90s, 10m); one that takes longer makes the verdict unknown.",
+    ),
+]
 TlsOption = Annotated[bool, typer.Option("--tls", help="External: connect with TLS; certificates are verified.")]
 TlsCaOption = Annotated[Path | None, typer.Option(help="External: certificate authority to trust (PEM).")]
 TlsCertOption = Annotated[Path | None, typer.Option(help="External: client certificate (PEM).")]
 TlsKeyOption = Annotated[Path | None, typer.Option(help="External: client key (PEM).")]
+
+
+def asked(master: str | None, conf: list[str] | None, checkers: str = "", budget: str = "") -> Asked:
+    """How the flags of a command want a history to be checked."""
+    only = parts(checkers)
+    known = anomalies_of()
+    if unknown := [name for name in only if name not in known]:
+        raise UsageError(f"there is no checker {', '.join(unknown)}", f"choose from {', '.join(sorted(known))}")
+    try:
+        budget_s = seconds(budget) if budget else BUDGET_S
+    except ValueError as error:
+        raise UsageError(f"--budget: {error}", HOW_TO_WRITE) from None
+    if not budget_s:
+        raise UsageError("--budget leaves no time at all", HOW_TO_WRITE)
+    return Asked(place(master, conf or ()), tuple(only), budget_s)
 
 
 def parts(text: str) -> list[str]:

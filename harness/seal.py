@@ -12,9 +12,10 @@ our columns, by somebody who changed the history on purpose, is read as it is no
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ MANIFEST = "manifest.json"
 ROW_GROUP_ROWS = 8 * BLOCK_ROWS
 FILE_ROWS = 4_000_000
 OPEN = "still open when its process ended"
+_GLOB = re.compile(r"([\[\]{}*?\\])")  # Hadoop takes these in a path for a pattern
 COUNTED = {Kind.COMPLETE: "f", Kind.PROBE: "api", Kind.EXCHANGE: "api"}  # so that nobody looks for what is not there
 
 
@@ -42,7 +44,7 @@ class Sealed:
     """A history that can be read: the whole files of each kind, and what is wrong with the rest."""
 
     directory: Path
-    files: dict[Kind, list[Path]]
+    files: dict[Kind, list[Path]]  # absolute, or below `base`
     rows: dict[Kind, int]
     processes: dict[int, dict[str, Any]]
     topics: dict[int, str]
@@ -52,11 +54,26 @@ class Sealed:
     first_time_ns: int
     last_time_ns: int
     contents: dict[Kind, dict[int, int]] = field(default_factory=dict)  # of each f or api; without a kind: not counted
+    base: str = ""  # the URL of a history that is not among the files of this machine
 
     @property
     def events(self) -> int:
         """How many events there are to look at."""
         return sum(self.rows.values())
+
+    @property
+    def verified(self) -> bool:
+        """Whether checksums were compared; elsewhere only sizes are."""
+        return not self.base
+
+    def urls(self, kind: Kind) -> list[str]:
+        """The files of a kind as Spark takes them, whatever its own default file system is."""
+        return [as_url(f"{self.base}/{path}" if self.base else f"file://{path}") for path in self.files.get(kind, [])]
+
+
+def as_url(text: str) -> str:
+    """A URL in which nothing is taken for a pattern."""
+    return _GLOB.sub(r"\\\1", text)
 
 
 def open_history(run: Path, killed: Collection[int] = ()) -> Sealed:
@@ -65,7 +82,7 @@ def open_history(run: Path, killed: Collection[int] = ()) -> Sealed:
         if not (run / SEGMENTS).is_dir():
             raise TidegaugeError(f"{run} holds no history", "name a run that recorded something")
         seal(run, killed)
-    return _opened(run / HISTORY)
+    return _opened((run / HISTORY).absolute())
 
 
 def seal(run: Path, killed: Collection[int] = ()) -> None:
@@ -288,11 +305,32 @@ def _crc32(path: Path) -> int:
 
 
 def _opened(directory: Path) -> Sealed:
+    def read() -> Any:
+        return json.loads((directory / MANIFEST).read_text())
+
+    def foreign(listed: Collection[str]) -> list[str]:
+        found = (path.relative_to(directory).as_posix() for path in directory.rglob("*") if not path.is_dir())
+        return sorted(name for name in found if name not in listed and name != MANIFEST)
+
+    def look_at(name: str, kind: Kind, entry: Mapping[str, Any]) -> tuple[int | None, str]:
+        return _look_at(directory / name, kind, entry)
+
+    return assemble(str(directory), read, look_at, foreign)
+
+
+# How many rows of a file can be read, None when it cannot be trusted, and what is wrong with it.
+Look = Callable[[str, Kind, Mapping[str, Any]], tuple[int | None, str]]
+
+
+def assemble(
+    place: str, read: Callable[[], Any], look_at: Look, foreign: Callable[[Collection[str]], list[str]], base: str = ""
+) -> Sealed:
+    """A history by its manifest: what it lists is looked at, and what it does not list is named."""
     try:
-        manifest = json.loads((directory / MANIFEST).read_text())
+        manifest = read()
         if manifest["schema_version"] != SCHEMA_VERSION:
             raise TidegaugeError(
-                f"{directory} was written with schema {manifest['schema_version']}, this is {SCHEMA_VERSION}",
+                f"{place} was written with schema {manifest['schema_version']}, this is {SCHEMA_VERSION}",
                 "check it with the version of Tidegauge that wrote it (see run.json)",
             )
         listed = {entry["path"]: entry for entry in manifest["files"]}
@@ -303,17 +341,17 @@ def _opened(directory: Path) -> Sealed:
         lost = False
         for name, entry in listed.items():
             kind = Kind[entry["kind"].upper()]
-            count, wrong = _look_at(directory / name, kind, entry)
+            count, wrong = look_at(name, kind, entry)
             damage += [f"{HISTORY}/{name} {wrong}"] if wrong else []
             lost = lost or count is None
             if count is not None:
-                files[kind].append(directory / name)
+                files[kind].append(Path(name) if base else Path(place, name))
                 rows[kind] += count
                 if kind in contents:
                     _count(contents, kind, None if wrong else entry.get("contents"))
-        damage += [f"{HISTORY}/{name} is no file of this run and was left out" for name in _foreign(directory, listed)]
+        damage += [f"{HISTORY}/{name} is no file of this run and was left out" for name in foreign(listed)]
         return Sealed(
-            directory=directory,
+            directory=Path(place),
             files=files,
             rows=rows,
             processes={int(number): about for number, about in manifest["processes"].items()},
@@ -324,10 +362,11 @@ def _opened(directory: Path) -> Sealed:
             first_time_ns=manifest["first_time_ns"],
             last_time_ns=manifest["last_time_ns"],
             contents=contents,
+            base=base,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TidegaugeError(
-            f"{directory / MANIFEST} cannot be understood ({type(error).__name__}: {error})",
+            f"{place}/{MANIFEST} cannot be understood ({type(error).__name__}: {error})",
             "restore it; without it nobody can tell what the history should hold",
         ) from error
 
@@ -341,7 +380,7 @@ def _count(contents: dict[Kind, dict[int, int]], kind: Kind, found: Mapping[str,
         contents[kind][int(number)] = contents[kind].get(int(number), 0) + count
 
 
-def _look_at(path: Path, kind: Kind, entry: dict[str, Any]) -> tuple[int | None, str]:
+def _look_at(path: Path, kind: Kind, entry: Mapping[str, Any]) -> tuple[int | None, str]:
     """How many rows can be read, None when the file cannot be trusted, and what is wrong with it."""
     left_out = f"and its {entry['rows']:,} events were left out"
     if not path.is_file():
@@ -358,8 +397,3 @@ def _look_at(path: Path, kind: Kind, entry: dict[str, Any]) -> tuple[int | None,
     except (OSError, pa.ArrowException):
         return None, f"has {size:,} bytes instead of {entry['bytes']:,}, {left_out}"
     return count, f"was written anew after sealing: it has {count:,} events and had {entry['rows']:,}"
-
-
-def _foreign(directory: Path, listed: dict[str, Any]) -> list[str]:
-    found = (path.relative_to(directory).as_posix() for path in directory.rglob("*") if not path.is_dir())
-    return sorted(name for name in found if name not in listed and name != MANIFEST)

@@ -1,7 +1,7 @@
 """A Spark session that is up when it is needed: started in the background, warm, and gone when we are.
 
 `Session.start` returns at once, `get` waits for the session, `close` ends it with everything it made. The JVM behind it
-(`spark_jvm`) works in a directory of its own: give Spark absolute paths.
+(`spark_jvm`) works in a directory of its own: give Spark absolute paths. With a Spark Connect server there is none.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from harness import class_archive, spark_jvm
+from harness import class_archive, spark_connect, spark_jvm
 from harness.class_archive import Archive
 from harness.errors import TidegaugeError, from_os_error
 from harness.java import Java, find_java
 from harness.spark_jvm import Jvm, Size
+from harness.spark_place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,8 +59,8 @@ WarmUp = Callable[["SparkSession", Path], None]
 class Session:
     """One Spark session and its JVM; a process can have one at a time, and another one after it."""
 
-    def __init__(self, scratch: Path, size: Size, master: str, conf: Mapping[str, str], token: str) -> None:
-        self._scratch, self._size, self._master, self._conf, self._token = scratch, size, master, conf, token
+    def __init__(self, scratch: Path, size: Size, place: Place, token: str) -> None:
+        self._scratch, self._size, self._place, self._token = scratch, size, place, token
         self._warm_up: WarmUp | None = None
         self._directory: Path | None = None
         self._jvm: Jvm | None = None
@@ -72,23 +73,23 @@ class Session:
         self._thread = threading.Thread(target=self._run, name="spark", daemon=True)
 
     @classmethod
-    def start(  # noqa: PLR0913 - each is a keyword, and few are ever given
+    def start(
         cls,
         scratch: Path,
         *,
         size: Size = Size.SMALL,
-        master: str = "local[*]",
-        conf: Mapping[str, str] | None = None,
+        place: Place | None = None,
         token: str = "",
         warm_up: WarmUp | None = None,
     ) -> Self:
         """Begin to bring it up and return at once; what it writes lies in the scratch directory.
 
-        When nobody waits for it, `warm_up` gets the session and a directory first, to do what will be done later.
+        When nobody waits for it, `warm_up` gets the session and a directory first, to do what will be done later; not
+        on a cluster, which has others to serve and need not see that directory.
         """
         assert not _sessions, "PySpark can have one session in a process"
-        session = cls(scratch.absolute(), size, master, conf or {}, token)
-        session._warm_up = warm_up
+        session = cls(scratch.absolute(), size, place or Place(), token)
+        session._warm_up = warm_up if session._place.is_local else None
         _sessions.add(session)
         session._thread.start()
         return session
@@ -119,6 +120,11 @@ class Session:
     def scratch(self) -> Path:
         """Where it writes."""
         return self._scratch
+
+    @property
+    def place(self) -> Place:
+        """Where it runs."""
+        return self._place
 
     @property
     def writes_archive(self) -> bool:
@@ -156,13 +162,18 @@ class Session:
                         self._warm_up(self._spark, self._directory)
 
     def _bring_up(self) -> None:
+        self._place.check()
+        if self._place.is_connect:
+            self._spark = spark_connect.connect(self._place)
+            return
         java = find_java(spark_jvm.MINIMUM_JAVA)
-        jars = spark_jvm.jars(self._master)
+        jars = spark_jvm.jars(self._place)
         self._scratch.mkdir(parents=True, exist_ok=True)
         self._directory = directory = Path(tempfile.mkdtemp(prefix="spark-", dir=self._scratch))
-        environment = spark_jvm.environment(self._master, directory, self._token)
-        found = class_archive.find(java, jars, spark_jvm.OPTIONS)
-        self._archive = found or class_archive.record(java, jars, spark_jvm.OPTIONS, directory, environment)
+        environment = spark_jvm.environment(self._place, directory, self._token)
+        if not spark_jvm.class_path_of(self._place):  # an archive knows nothing of directories, nor of strange jars
+            found = class_archive.find(java, jars, spark_jvm.OPTIONS)
+            self._archive = found or class_archive.record(java, jars, spark_jvm.OPTIONS, directory, environment)
         jvm = self._launch(java, jars, environment)
         import pyspark.sql  # noqa: F401 - slow, so while the JVM starts
 
@@ -183,9 +194,10 @@ class Session:
         command: list[str | Path] = [
             java.path,
             *spark_jvm.options(self._size, self._directory),
+            *spark_jvm.options_of(self._place),
             *self._archive.options,
             "-cp",
-            os.pathsep.join(map(str, jars)),
+            os.pathsep.join([*spark_jvm.class_path_of(self._place), *map(str, jars)]),
             spark_jvm.MAIN_CLASS,
         ]
         with self._lock:
@@ -213,13 +225,12 @@ class Session:
             java_gateway.java_import(gateway.jvm, name)
         assert self._directory is not None
         conf = SparkConf(loadDefaults=False)
-        for name, value in {**spark_jvm.settings(self._size, self._master, self._directory), **self._conf}.items():
+        for name, value in {**spark_jvm.settings(self._size, self._place, self._directory), **self._place.conf}.items():
             conf.set(name, value)
         context = SparkContext(conf=conf, gateway=gateway)
         # It prints a traceback when its JVM is gone, and that is how a session ends.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
-        if spark_jvm.is_local(self._master):
-            context.pythonExec = sys.executable
+        context.pythonExec = spark_jvm.python(self._place)
         return SparkSession(context)
 
     def _close(self, *, in_order: bool) -> None:
@@ -244,6 +255,8 @@ class Session:
 
     def _forget(self) -> None:
         """Free PySpark of a JVM that is gone, so that it can have another one, and remove what that one left."""
+        if self._place.is_connect:
+            spark_connect.disconnect(self._spark)
         if self._gateway is not None:
             from pyspark import SparkContext
             from pyspark.sql import SparkSession

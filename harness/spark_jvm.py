@@ -10,8 +10,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -19,6 +21,7 @@ from pathlib import Path
 
 from harness.errors import CannotHere, TidegaugeError
 from harness.processes import TOKEN_VARIABLE
+from harness.spark_place import Place
 
 MINIMUM_JAVA = 17
 SMALL_ROWS = 500_000
@@ -76,27 +79,43 @@ class Size(Enum):
         return cls.SMALL if rows < SMALL_ROWS else cls.LARGE
 
 
-def is_local(master: str) -> bool:
-    """Whether this JVM does all the work itself."""
-    return master.startswith("local")
-
-
-def jars(master: str) -> list[Path]:
+def jars(place: Place) -> list[Path]:
     """The jars of the installed pyspark: all, or without what no checker uses when nothing but this JVM is involved."""
     spec = importlib.util.find_spec("pyspark")
     places = (spec.submodule_search_locations or []) if spec else []
     found = [jar for place in places for jar in Path(place, "jars").glob("*.jar")]
     if not found:
         raise CannotHere("pyspark and its jars are not installed", "install the wheel's dependencies, or run `make`")
-    kept = [jar for jar in found if not (is_local(master) and _NOT_FOR_LOCAL.match(jar.name))]
+    kept = [jar for jar in found if not (place.is_local and _NOT_FOR_LOCAL.match(jar.name))]
     # The JVM looks for a class in one after the other, and most classes are in the large ones.
     return sorted(kept, key=lambda jar: (-jar.stat().st_size, jar.name))
+
+
+def class_path_of(place: Place) -> list[str]:
+    """What `spark-submit` would put beside Spark's own jars: those of the user, and a cluster's configuration."""
+    added = [*place.conf.get("spark.driver.extraClassPath", "").split(os.pathsep)]
+    added += [jar.strip().removeprefix("file://") for jar in place.conf.get("spark.jars", "").split(",")]
+    if not place.is_local:
+        added += [os.environ.get(name, "") for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
+    return [entry for entry in added if entry and "://" not in entry]
+
+
+def options_of(place: Place) -> list[str]:
+    """Options of the JVM that are Spark's settings, which it would heed only if it started the JVM itself."""
+    memory = place.conf.get("spark.driver.memory")
+    return [*([f"-Xmx{memory}"] if memory else []), *shlex.split(place.conf.get("spark.driver.extraJavaOptions", ""))]
 
 
 def options(size: Size, directory: Path) -> list[str]:
     """The JVM's options: its compiler and collector by size, and no file outside the directory."""
     by_size = {
-        Size.SMALL: ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"],
+        # room for classes and plans from the start, so that a short life has few collections
+        Size.SMALL: [
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-XX:MetaspaceSize=256m",
+            "-XX:InitialRAMPercentage=6",
+        ],
         Size.LARGE: ["-XX:+UseParallelGC"],
     }
     return [
@@ -111,25 +130,26 @@ def options(size: Size, directory: Path) -> list[str]:
     ]
 
 
-def settings(size: Size, master: str, directory: Path) -> dict[str, str]:
+def settings(size: Size, place: Place, directory: Path) -> dict[str, str]:
     """Spark's configuration, for histories on this machine or for a cluster."""
     common = {
         "spark.app.name": "tidegauge",
-        "spark.master": master,
+        "spark.master": place.master,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(directory),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
     }
-    if not is_local(master):
+    if place.is_loopback:
+        common |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    if not place.is_local:
         return common
     partitions = 1 if size is Size.SMALL else max(4, 2 * (os.cpu_count() or 1))
     return {
         **common,
-        "spark.driver.host": LOOPBACK,
-        "spark.driver.bindAddress": LOOPBACK,
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.codegen.wholeStage": str(size is Size.LARGE).lower(),
@@ -137,15 +157,22 @@ def settings(size: Size, master: str, directory: Path) -> dict[str, str]:
     }
 
 
-def environment(master: str, directory: Path, token: str) -> dict[str, str]:
+def environment(place: Place, directory: Path, token: str) -> dict[str, str]:
     """The JVM's environment, and that of the Python processes it may start."""
     ours = dict(os.environ)
-    if is_local(master):  # what somebody set for another Spark is not for this one
+    if place.is_local:  # what somebody set for another Spark is not for this one
         ours = {name: value for name, value in ours.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    if place.is_loopback:
         ours["SPARK_LOCAL_IP"] = LOOPBACK
     if token:
         ours[TOKEN_VARIABLE] = token
     return {**ours, "TMPDIR": str(directory)}
+
+
+def python(place: Place) -> str:
+    """The Python that runs functions of ours: this one, or what a cluster elsewhere is told to use."""
+    here = sys.executable if place.is_loopback else os.environ.get("PYSPARK_PYTHON", "python3")
+    return place.conf.get("spark.pyspark.python", here)
 
 
 class Jvm:

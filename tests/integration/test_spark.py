@@ -20,7 +20,10 @@ from harness.java import Java, find_java
 from harness.paths import cache_dir
 from harness.processes import marked
 from harness.spark import LOG_FILE, Session, Size
+from harness.spark_place import Place
 from tests.support import REPOSITORY, end, eventually, unique
+
+pytestmark = pytest.mark.usefixtures("spark_of_its_own")
 
 PARENT = """
 import sys, time
@@ -36,7 +39,7 @@ time.sleep(600)
 
 def archive_of(java: Java) -> Path | None:
     """The directory of the finished archive for this Java."""
-    found = class_archive.find(java, spark_jvm.jars("local[*]"), spark_jvm.OPTIONS)
+    found = class_archive.find(java, spark_jvm.jars(Place()), spark_jvm.OPTIONS)
     return found.directory if found else None
 
 
@@ -73,8 +76,8 @@ def test_sessions_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_reads_parquet_of_an_absolute_path_and_runs_python(tmp_path: Path) -> None:
     """Python functions run with the Python that we run with, and end with the session."""
-    before = children()
-    with Session.start(tmp_path / "scratch", conf={"spark.sql.session.timeZone": "Asia/Tokyo"}) as session:
+    before, place = children(), Place(conf={"spark.sql.session.timeZone": "Asia/Tokyo"})
+    with Session.start(tmp_path / "scratch", place=place) as session:
         spark = session.get()
         assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
         spark.range(5).write.parquet(str(tmp_path / "five"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import sys
 import time
 from pathlib import Path
 
@@ -11,13 +13,18 @@ import pytest
 
 from harness import class_archive, java, spark_jvm
 from harness.class_archive import BASE, CLASSES, KEPT, MANIFEST, UNFINISHED_S, Archive
-from harness.errors import CannotHere, TidegaugeError
+from harness.errors import CannotHere, TidegaugeError, UsageError
 from harness.java import Java
 from harness.processes import TOKEN_VARIABLE
 from harness.spark import Session, Size
 from harness.spark_jvm import SMALL_ROWS, Jvm
+from harness.spark_place import NEEDED_BY_CONNECT, Place, place
 
-CLUSTER = "spark://somewhere:7077"
+pytestmark = pytest.mark.usefixtures("spark_of_its_own")
+
+HERE = Place("local[2]")
+CLUSTER = Place("spark://somewhere:7077")
+NEIGHBOUR = Place("spark://127.0.0.1:7077")  # a cluster on this machine
 
 
 @pytest.fixture
@@ -54,7 +61,7 @@ def finished(directory: Path, java: Java, jars: list[Path]) -> Path:
 
 def test_a_local_session_leaves_out_what_no_checker_uses() -> None:
     """The rest of the jars is complete: Spark looks for all its file formats when it reads one."""
-    names = {path.name.rpartition("-")[0] for path in spark_jvm.jars("local[2]")}
+    names = {path.name.rpartition("-")[0] for path in spark_jvm.jars(HERE)}
     assert names >= {"spark-core_2.13", "spark-sql_2.13", "spark-catalyst_2.13", "parquet-hadoop", "hive-storage-api"}
     left_out = {path.name.rpartition("-")[0] for path in spark_jvm.jars(CLUSTER)} - names
     assert left_out >= {"spark-hive_2.13", "spark-mllib_2.13", "spark-kubernetes_2.13", "hive-metastore"}
@@ -64,7 +71,7 @@ def test_without_pyspark_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """One who installed only part of it is told what to do."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(CannotHere, match="pyspark"):
-        spark_jvm.jars("local[2]")
+        spark_jvm.jars(HERE)
 
 
 def test_size_by_rows() -> None:
@@ -85,27 +92,124 @@ def test_options_by_size(tmp_path: Path) -> None:
 def test_settings_keep_a_local_session_on_the_loopback_interface(tmp_path: Path) -> None:
     """Nobody else is to reach it, and nothing is written outside its directory."""
     for size in Size:
-        settings = spark_jvm.settings(size, "local[*]", tmp_path)
+        settings = spark_jvm.settings(size, HERE, tmp_path)
         assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"
         assert settings["spark.ui.enabled"] == settings["spark.sql.adaptive.enabled"] == "false"
         assert settings["spark.local.dir"] == str(tmp_path)
         assert settings["spark.sql.warehouse.dir"].startswith(str(tmp_path))
-    assert spark_jvm.settings(Size.SMALL, "local[*]", tmp_path)["spark.sql.shuffle.partitions"] == "1"
+    assert spark_jvm.settings(Size.SMALL, HERE, tmp_path)["spark.sql.shuffle.partitions"] == "1"
 
 
 def test_settings_leave_a_cluster_its_own(tmp_path: Path) -> None:
     """Executors have to reach the driver, and Spark knows better than this machine how many tasks suit them."""
     settings = spark_jvm.settings(Size.LARGE, CLUSTER, tmp_path)
-    assert settings["spark.master"] == CLUSTER
+    assert settings["spark.master"] == CLUSTER.master
     for_local = {"spark.driver.bindAddress", "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled"}
     assert not for_local & set(settings)
+
+
+def test_a_cluster_on_this_machine_reaches_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the loopback interface, and with our Python; one elsewhere decides for itself, unless told."""
+    assert spark_jvm.settings(Size.SMALL, NEIGHBOUR, tmp_path)["spark.driver.host"] == "127.0.0.1"
+    assert spark_jvm.environment(NEIGHBOUR, tmp_path, "")["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert spark_jvm.python(HERE) == spark_jvm.python(NEIGHBOUR) == sys.executable
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert spark_jvm.python(CLUSTER) == "python3"
+    assert spark_jvm.python(place(CLUSTER.master, ["spark.pyspark.python=/opt/python"])) == "/opt/python"
+
+
+def test_what_spark_would_tell_a_jvm_that_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory, options, jars, and where a cluster keeps its configuration."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    told = ["spark.driver.memory=3g", "spark.driver.extraJavaOptions=-Da=1 -Db='2 3'", "spark.jars=a.jar,hdfs://b.jar"]
+    assert spark_jvm.options_of(place("yarn", told)) == ["-Xmx3g", "-Da=1", "-Db=2 3"]
+    assert spark_jvm.class_path_of(place("yarn", told)) == ["a.jar", "/etc/hadoop"]
+    assert spark_jvm.class_path_of(place(None, ["spark.driver.extraClassPath=b.jar:c.jar"])) == ["b.jar", "c.jar"]
+    assert spark_jvm.class_path_of(HERE) == spark_jvm.options_of(HERE) == []
+
+
+@pytest.mark.parametrize(
+    ("master", "local", "connect", "addresses"),
+    [
+        (None, True, False, ()),
+        ("local", True, False, ()),
+        ("local[3]", True, False, ()),
+        ("spark://a:7077,b:7078", False, False, (("a", 7077), ("b", 7078))),
+        ("spark://[::1]:7077", False, False, (("::1", 7077),)),
+        ("yarn", False, False, ()),
+        ("k8s://https://api:6443", False, False, ()),
+        ("sc://server", False, True, (("server", 15002),)),
+        ("sc://server:443/;use_ssl=true;token=x", False, True, (("server", 443),)),
+    ],
+)
+def test_masters(master: str | None, *, local: bool, connect: bool, addresses: tuple[tuple[str, int], ...]) -> None:
+    """Those that Spark has."""
+    found = place(master)
+    assert (found.is_local, found.is_connect, found.addresses) == (local, connect, addresses)
+
+
+@pytest.mark.parametrize(
+    ("master", "loopback"),
+    [("local[*]", True), ("sc://localhost", True), ("spark://[::1]:1", True), ("spark://127.0.0.1:1,a:1", False)],
+)
+def test_what_is_on_this_machine(master: str, *, loopback: bool) -> None:
+    """All of it, or it is not."""
+    assert place(master).is_loopback is loopback
+
+
+@pytest.mark.parametrize("master", ["", "  "])
+def test_no_master_is_this_machine(master: str) -> None:
+    """An empty variable of the environment too."""
+    assert place(master.strip() or None) == Place()
+
+
+@pytest.mark.parametrize(
+    "master", ["localhost", "spark://", "spark://host", "http://host:1", "sc://", "local[]", "mesos"]
+)
+def test_what_is_no_master(master: str) -> None:
+    """It says which there are."""
+    with pytest.raises(UsageError, match="no master") as raised:
+        place(master)
+    assert "sc://HOST:PORT" in raised.value.remedy
+
+
+@pytest.mark.parametrize("setting", ["spark.executor.memory", "executor.memory=1g", "=", "", "spark.master=local"])
+def test_what_is_no_setting(setting: str) -> None:
+    """Nor is the master one, which has an option of its own."""
+    with pytest.raises(UsageError, match="Spark"):
+        place(None, [setting])
+
+
+def test_settings_may_have_anything_as_their_value() -> None:
+    """An equals sign too."""
+    assert place(None, ["spark.a = b=c", "spark.d="]).conf == {"spark.a": "b=c", "spark.d": ""}
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:{}", "sc://127.0.0.1:{}"])
+def test_a_master_that_nobody_listens_at(tmp_path: Path, master: str) -> None:
+    """It is known at once: Spark itself would try for minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = Place(master.format(server.getsockname()[1]))
+        nobody.check()
+    with Session.start(tmp_path, place=nobody) as session, pytest.raises(CannotHere, match="nobody answers") as raised:
+        session.get()
+    assert "--spark-master" in raised.value.remedy
+
+
+def test_connect_needs_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without grpc there is a remedy."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in NEEDED_BY_CONNECT else name)
+    with pytest.raises(CannotHere, match="grpc") as raised:
+        Place("sc://127.0.0.1:1").check()
+    assert "tidegauge[connect]" in raised.value.remedy
 
 
 def test_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is set for another Spark does not reach a local one; the token does."""
     monkeypatch.setenv("SPARK_HOME", "/elsewhere")
     monkeypatch.setenv("PYSPARK_PYTHON", "/elsewhere/python")
-    local = spark_jvm.environment("local[*]", tmp_path, "run-1")
+    local = spark_jvm.environment(HERE, tmp_path, "run-1")
     assert not {"SPARK_HOME", "PYSPARK_PYTHON"} & set(local)
     assert (local[TOKEN_VARIABLE], local["SPARK_LOCAL_IP"], local["TMPDIR"]) == ("run-1", "127.0.0.1", str(tmp_path))
     assert spark_jvm.environment(CLUSTER, tmp_path, "")["SPARK_HOME"] == "/elsewhere"
