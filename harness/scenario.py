@@ -21,6 +21,7 @@ from harness.clusters.spec import ClusterSpec
 from harness.config import Model, parse, read_toml, suggestion
 from harness.durations import Duration
 from harness.errors import UsageError
+from harness.limits import Limits
 from harness.paths import PACKAGE
 from harness.tap.spec import TapSpec
 from nemesis.schedule import Plan
@@ -45,6 +46,7 @@ class Scenario(Model):
     nemesis: tuple[Plan, ...] = Field((), description="Which faults, when.")
     cluster: ClusterSpec = Field(ClusterSpec(), description="What it runs on.")
     tap: TapSpec = Field(TapSpec(), description="What is seen and bent on the way between clients and brokers.")
+    limits: Limits = Field(Limits(), description="How long something may stand still.")
     time: Duration = Field(30.0, gt=0, description="How long the load lasts, or may last if it ends by itself.")
     seed: int = Field(0, ge=0, lt=2**63, description="Repeats the choices of a run; a new one unless given.")
     expect: Literal["valid", "invalid", "unknown"] = Field(
@@ -158,7 +160,7 @@ def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     A cluster of another kind takes what such a cluster can be told.
     """
     merged = {**below, **above}
-    for key in ("workload", "cluster", "tap"):
+    for key in ("workload", "cluster", "tap", "limits"):
         low, high = below.get(key), above.get(key)
         if isinstance(low, dict) and isinstance(high, dict):
             other = key == "workload" and high.get("name", low.get("name")) != low.get("name")
@@ -182,14 +184,14 @@ def _set(data: dict[str, Any], text: str) -> None:
         raise UsageError(f"'--set {text}' is not key=value", "write for example --set acks=all")
     value = _value(raw)
     table, _, inner = key.rpartition(".")
-    for part in ("workload", "cluster", "tap"):
+    for part in ("workload", "cluster", "tap", "limits"):
         if not isinstance(data.get(part, {}), dict):
             raise UsageError(f"'{part}' of the scenario is not a table", f'write {part} = {{ … }} or {part} = "name"')
     if any(not isinstance(plan, dict) for plan in data.get("nemesis", ())):
         raise UsageError("'nemesis' of the scenario is not a list of tables", 'write nemesis = [{ fault = "…" }]')
     if table in {"", "workload"}:
         data["workload"] = {**data.get("workload", {}), inner: value}
-    elif table in {"cluster", "tap"}:
+    elif table in {"cluster", "tap", "limits"}:
         data[table] = {**data.get(table, {}), inner: value}
     elif table == "nemesis":
         if not data.get("nemesis"):
@@ -197,7 +199,8 @@ def _set(data: dict[str, Any], text: str) -> None:
         data["nemesis"] = [{**plan, inner: value} for plan in data["nemesis"]]
     else:
         raise UsageError(
-            f"'--set {text}' names no part of a scenario", suggestion(table, ["workload", "cluster", "nemesis", "tap"])
+            f"'--set {text}' names no part of a scenario",
+            suggestion(table, ["workload", "cluster", "nemesis", "tap", "limits"]),
         )
 
 

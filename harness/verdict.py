@@ -107,9 +107,9 @@ def decide(results: CheckResults, facts: RunFacts) -> Verdict:
         more = len(reasons) - REASONS_AT_MOST + 1
         reasons = [*reasons[: REASONS_AT_MOST - 1], f"and {more} reasons more"]
     not_looked_at = {
-        anomaly.name: anomaly.not_applicable or "nothing to look at"
+        anomaly.name: anomaly.not_applicable or anomaly.unchecked or "nothing to look at"
         for anomaly in results.anomalies.values()
-        if anomaly.not_applicable or not anomaly.looked_at
+        if anomaly.not_applicable or anomaly.unchecked or not anomaly.looked_at
     }
     return Verdict(outcome, tuple(reasons), seen, results.coverage, len(results.looked_for), not_looked_at)
 
@@ -125,6 +125,8 @@ def _seen(results: CheckResults, name: str, facts: RunFacts) -> Seen:
 
 def _missing(results: CheckResults, facts: RunFacts) -> Iterator[str]:
     """A sentence for each thing that `valid` needs and that is not there."""
+    if results.only:
+        yield f"only {', '.join(results.only)} was asked for, and nothing else was looked for"
     if facts.interrupted:
         yield "the run was interrupted"
     yield from facts.dead_workers

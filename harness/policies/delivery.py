@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.policies.case import Case, Mark, Policy
 
 DUPLICATES_REQUESTS = "duplicate-requests"
@@ -26,6 +28,12 @@ def _judge_duplicate(case: Case) -> Mark:
     return Mark("illegal")
 
 
+def _judge_unseen(case: Case) -> Mark:
+    if case.facts.interrupted:
+        return Mark("unproven", "the run was interrupted, and with it the final read")
+    return Mark("illegal")
+
+
 _OF_A_WRITE = Policy(
     by_absence=True,
     by_own_deletion=True,
@@ -47,6 +55,7 @@ _OF_TWO = Policy(
 POLICIES: dict[str, Policy] = {
     "lost-write": _OF_A_WRITE,
     "lost-tail": _OF_A_WRITE,
+    "unseen": replace(_OF_A_WRITE, judge=_judge_unseen),
     "phantom": Policy(by_absence=True),
     "inconsistent-offset": _OF_TWO,
     "shared-offset": _OF_TWO,

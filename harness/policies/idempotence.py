@@ -1,7 +1,32 @@
-"""Retries and idempotence."""
+"""Retries and idempotence: a new leader cannot recognise what it never had, and one that restarts forgets its mark."""
 
 from __future__ import annotations
 
-from harness.policies.case import Policy
+from harness.policies.case import Case, Mark, Policy
+from harness.policies.leadership import in_wake
 
-POLICIES: dict[str, Policy] = {}
+_OF_A_BATCH = Policy(
+    by_own_deletion=True,
+    by_deletion=True,
+    by_configuration=True,
+    by_leader_change=True,
+    by_unclean_election=True,
+)
+
+
+def _judge_mark(case: Case) -> Mark:
+    if case.unclean and case.leaders_changed:
+        return Mark("allowed", "unclean leader election is on, and a fault changes leaders")
+    if in_wake(case):
+        return Mark("allowed", "a fault changes leaders, and a new one does not know the high watermark at once")
+    return Mark("illegal")
+
+
+POLICIES: dict[str, Policy] = {
+    "retry-duplicate": _OF_A_BATCH,
+    "retry-offset-changed": _OF_A_BATCH,
+    "retry-reorder": _OF_A_BATCH,
+    "retry-watermark-regression": Policy(
+        _judge_mark, by_own_deletion=True, by_deletion=True, by_configuration=True, by_unclean_election=True
+    ),
+}

@@ -1,7 +1,80 @@
-"""Leadership and metadata."""
+"""Leadership and metadata: a node that is cut off goes on as before, and all need a moment to hear of a leader.
+
+What lies in the *wake* of a fault that changes leaders, from its injection until RECOVERY_NS after the cluster was
+whole again (or, if nobody saw that, after it was undone), may be what a node did or said that could not know better.
+"""
 
 from __future__ import annotations
 
-from harness.policies.case import Policy
+from math import inf
 
-POLICIES: dict[str, Policy] = {}
+from checkers.coverage import Fault
+from harness.policies.case import Case, Mark, Policy
+
+RECOVERY_NS = 10_000_000_000
+STALE = "a node that a fault cuts off, or that has just come back, does not know of new leaders"
+
+
+def in_wake(case: Case) -> bool:
+    """Whether it lies in the wake of a fault that changes leaders, or of several that follow each other."""
+    faults = case.injected("changes_leaders")
+    began = case.finding.time_ns
+    if began is None or None in faults:
+        return bool(faults)
+    ended = began if case.finding.until_ns is None else case.finding.until_ns
+    reached: float = began
+    for since, until in sorted(_wake(fault) for fault in faults if fault is not None):
+        reached = max(reached, until) if since <= reached else reached
+    return ended < reached
+
+
+def _wake(fault: Fault) -> tuple[int, float]:
+    over = fault.undone_ns if fault.healed_ns is None else fault.healed_ns
+    return fault.injected_ns or 0, inf if over is None else over + RECOVERY_NS
+
+
+def _judge_stale(case: Case) -> Mark:
+    return Mark("allowed", STALE) if in_wake(case) else Mark("illegal")
+
+
+def _judge_loop(case: Case) -> Mark:
+    if "brief" in case.finding.tags:
+        return Mark("allowed", "it was over within the time that nodes need to hear of a new leader")
+    return _judge_stale(case)
+
+
+def _judge_disagreement(case: Case) -> Mark:
+    return _judge_stale(case) if "stale" in case.finding.tags else Mark("illegal")
+
+
+def _judge_epochs(case: Case) -> Mark:
+    return _judge_stale(case) if "one client" in case.finding.tags else Mark("illegal")
+
+
+def _judge_incomplete(case: Case) -> Mark:
+    tags = case.finding.tags
+    return _judge_stale(case) if "broker" in tags or "brief" in tags else Mark("illegal")
+
+
+def _judge_impostor(case: Case) -> Mark:
+    if "deposed" in case.finding.tags and in_wake(case):
+        return Mark("allowed", "a leader that a fault had deposed did not know it yet")
+    return Mark("illegal")
+
+
+def _judge_coordinator(case: Case) -> Mark:
+    if "moved" in case.finding.tags and case.leaders_changed:
+        return Mark("allowed", "coordinators move with their leaders, and a fault changes leaders")
+    return _judge_stale(case)
+
+
+POLICIES: dict[str, Policy] = {
+    "not-leader-loop": Policy(_judge_loop, by_own_deletion=True, by_deletion=True),
+    "metadata-incomplete": Policy(_judge_incomplete),
+    "metadata-disagreement": Policy(_judge_disagreement, by_deletion=True),
+    "epoch-regression": Policy(_judge_epochs, by_deletion=True),
+    "impostor-leader": Policy(_judge_impostor, by_deletion=True),
+    "coordinator-mismatch": Policy(_judge_coordinator),
+    "split-brain": Policy(by_deletion=True, by_configuration=True, by_leader_change=True, by_unclean_election=True),
+    "leaderless": Policy(_judge_stale, by_deletion=True),
+}

@@ -1,7 +1,64 @@
-"""Liveness."""
+"""Liveness: nothing has to get through while a fault blocks it, nor at once after it."""
 
 from __future__ import annotations
 
-from harness.policies.case import Policy
+from checkers.coverage import Fault
+from harness.policies.case import Case, Mark, Policy
 
-POLICIES: dict[str, Policy] = {}
+RECOVERY_NS = 30_000_000_000  # after a fault was undone, for consumers and groups to find their way
+STALL_NS = 5_000_000_000
+MAY_BLOCK = frozenset({"bridge", "flapping", "packet-loss"})  # beside those that are said to
+
+
+def _windows(case: Case, names: set[str], after_ns: int = 0) -> list[tuple[int, int]]:
+    """When faults of these names were there, and for so long afterwards, in the order of time."""
+    found = []
+    for covered in case.results.coverage.faults:
+        fault: Fault = covered.fault
+        if fault.name in names and fault.injected_ns is not None:
+            end = None if fault.undone_ns is None else max(fault.undone_ns, fault.healed_ns or 0) + after_ns
+            found.append((fault.injected_ns, (1 << 63) - 1 if end is None else end))
+    return sorted(found)
+
+
+def _outside_ns(case: Case, names: set[str], after_ns: int = 0) -> int:
+    """How long it lasted without such a fault."""
+    begin, end = case.finding.time_ns or 0, case.finding.until_ns or 0
+    left = end - begin
+    for start, stop in _windows(case, names, after_ns):
+        left -= max(0, min(end, stop) - max(begin, start))
+        begin = max(begin, min(end, stop))
+    return left
+
+
+def _near(case: Case, names: set[str], after_ns: int = 0) -> bool:
+    """Whether such a fault was there at any time of it."""
+    begin, end = case.finding.time_ns or 0, case.finding.until_ns or 0
+    return any(start <= end and stop >= begin for start, stop in _windows(case, names, after_ns))
+
+
+def _judge_stall(case: Case) -> Mark:
+    tags = case.finding.tags
+    names = {fault.name for fault in case.facts.faults}
+    late = "class 3" in tags
+    if _near(case, names, RECOVERY_NS) and (late or _outside_ns(case, names, RECOVERY_NS) < STALL_NS):
+        return Mark("allowed", "a fault was there, or had been there not long before")
+    if "stood still" in tags:
+        return Mark("allowed", "the whole run stood still, and not the broker alone")
+    if "within the limit" in tags:
+        return Mark("allowed", "it was over before the limit of the scenario")
+    return Mark("illegal")
+
+
+def _judge_waiting(case: Case) -> Mark:
+    blocking = {fault.name for fault in case.facts.faults if fault.blocks or fault.name in MAY_BLOCK}
+    if _near(case, blocking, RECOVERY_NS):
+        return Mark("allowed", "a fault was there that may keep everything from getting through")
+    return Mark("illegal")
+
+
+POLICIES: dict[str, Policy] = {
+    "stall": Policy(_judge_stall, by_absence=True, by_deletion=True),
+    "no-progress-in-fault": Policy(_judge_waiting, by_absence=True, by_deletion=True),
+    "slow-recovery": Policy(_judge_waiting, by_absence=True, by_deletion=True),
+}

@@ -1,7 +1,18 @@
-"""Replicas."""
+"""Replicas: below the watermark they hold the same, whatever the acknowledgements, unless an election was unclean."""
 
 from __future__ import annotations
 
-from harness.policies.case import Policy
+from harness.policies.case import Case, Mark, Policy
 
-POLICIES: dict[str, Policy] = {}
+
+def _judge(case: Case) -> Mark:
+    if case.unclean and case.leaders_changed:
+        return Mark("allowed", "unclean leader election is on, and a fault changes leaders")
+    if "missing" in case.finding.tags and case.results.has_holes:
+        return Mark("unproven", "the history has holes, and what is missing may be there")
+    return Mark("illegal")
+
+
+POLICIES: dict[str, Policy] = {
+    "replica-divergence": Policy(_judge, by_own_deletion=True, by_configuration=True, by_unclean_election=True),
+}

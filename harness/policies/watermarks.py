@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from harness.policies.case import Case, Mark, Policy
+
+_DEPOSED = Mark("allowed", "a leader that a fault had deposed answered before it knew of its successor")
+_UNCLEAN = Mark("allowed", "unclean leader election is on, and a fault changes leaders")
 
 
 def _judge_regression(case: Case) -> Mark:
     tags, changed = case.finding.tags, case.leaders_changed
     across = "across nodes" in tags
     if case.unclean and changed:
-        return Mark("allowed", "unclean leader election is on, and a fault changes leaders")
+        return _UNCLEAN
     if "older epoch" in tags and across and changed:
-        return Mark("allowed", "a leader that a fault had deposed answered before it knew of its successor")
+        return _DEPOSED
     if case.finding.anomaly == "end-offset-regression":
         return Mark("illegal")  # KIP-207: a new leader does not tell its end before it knows it
     if "epoch rose" in tags:
@@ -19,6 +25,49 @@ def _judge_regression(case: Case) -> Mark:
     if "epoch unknown" in tags and across and changed:
         return Mark("allowed", "another node, and a fault changes leaders; no leader epoch is known")
     return Mark("illegal")
+
+
+def _judge_above(case: Case) -> Mark:
+    if "one answer" in case.finding.tags:
+        return Mark("allowed", "a broker reads the two one after the other, and the high watermark may rise between")
+    return _judge_regression(case)
+
+
+def _judge_behind(case: Case) -> Mark:
+    tags, changed = case.finding.tags, case.leaders_changed
+    if case.facts.acks in {"0", "1"}:
+        return Mark("allowed", f"acks={case.facts.acks}: acknowledged before it is replicated")
+    if case.unclean and changed:
+        return _UNCLEAN
+    if "older epoch" in tags and changed:
+        return _DEPOSED
+    if "epoch rose" in tags:
+        return Mark("allowed", "a new leader does not know the high watermark before it has heard from its followers")
+    if "epoch unknown" in tags and changed:
+        return Mark("allowed", "a fault changes leaders, and no leader epoch is known")
+    return Mark("illegal")
+
+
+def _judge_frozen(case: Case) -> Mark:
+    tags, changed = case.finding.tags, case.leaders_changed
+    if "older epoch" in tags and changed:
+        return _DEPOSED
+    if case.facts.acks in {"0", "1"} and case.came({fault.name for fault in case.facts.faults}):
+        return Mark(
+            "allowed",
+            f"acks={case.facts.acks}: followers that a fault holds up keep it from rising while they are in sync",
+        )
+    if changed and ("epoch unknown" in tags or case.unclean):
+        return Mark("allowed", "a fault changes leaders, and what the new one knows is not known")
+    return Mark("illegal")
+
+
+def _judge_ahead(case: Case) -> Mark:
+    return _UNCLEAN if case.unclean and case.leaders_changed else Mark("illegal")
+
+
+def _judge_stuck(case: Case) -> Mark:
+    return _DEPOSED if "older epoch" in case.finding.tags and case.leaders_changed else Mark("illegal")
 
 
 _REGRESSION = Policy(
@@ -31,7 +80,19 @@ _REGRESSION = Policy(
     seen_at_its_time=True,
 )
 
+
+def _of_acknowledgements(judge: Callable[[Case], Mark]) -> Policy:
+    return Policy(judge, by_deletion=True, by_configuration=True, by_unclean_election=True, dated=True)
+
+
 POLICIES: dict[str, Policy] = {
     "watermark-regression": _REGRESSION,
     "end-offset-regression": _REGRESSION,
+    "lso-regression": _REGRESSION,
+    "log-start-regression": _REGRESSION,
+    "lso-above-hw": replace(_REGRESSION, judge=_judge_above),
+    "lso-stuck": Policy(_judge_stuck, by_own_deletion=True, by_deletion=True, dated=True),
+    "watermark-behind-ack": _of_acknowledgements(_judge_behind),
+    "watermark-frozen": _of_acknowledgements(_judge_frozen),
+    "watermark-ahead": _of_acknowledgements(_judge_ahead),
 }

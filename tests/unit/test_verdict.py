@@ -29,8 +29,9 @@ def finding(anomaly: str, *tags: str, processes: tuple[int, ...] = (1,), until_n
 
 def results(*findings: Finding, **changes: Any) -> CheckResults:
     """A run that covered everything, with these findings."""
-    names = ("lost-write", "lost-tail", "phantom", "aborted-read", "duplicate", "inconsistent-offset", "shared-offset",
-             "false-ack", "corrupt", "misrouted", "watermark-regression", "end-offset-regression")  # fmt: skip
+    names = ("lost-write", "lost-tail", "unseen", "phantom", "aborted-read", "duplicate", "inconsistent-offset",
+             "shared-offset", "false-ack", "corrupt", "misrouted", "watermark-regression",
+             "end-offset-regression")  # fmt: skip
     anomalies = {name: Anomaly(name, "", looked_at=100) for name in names}
     for one in findings:
         anomalies[one.anomaly].found += 1
@@ -52,7 +53,7 @@ def test_a_run_that_covered_everything_and_shows_nothing_is_valid() -> None:
     """With no reasons, and how much was looked for."""
     verdict = decide(results(), FACTS)
     assert (verdict.outcome, verdict.reasons, verdict.exit_code) == ("valid", (), Exit.VALID)
-    assert verdict.looked_for == 12
+    assert verdict.looked_for == 13
 
 
 @pytest.mark.parametrize(("until_ns", "mark"), [(9, "illegal"), (10, "allowed"), (None, "allowed")])
@@ -263,7 +264,15 @@ def test_a_finding_that_may_be_the_clients_leaves_the_verdict_open() -> None:
     assert "repeat the run with the other client" in verdict.reasons[0]
 
 
-@pytest.mark.parametrize("anomaly", ["lost-write", "lost-tail", "phantom"])
+def test_what_an_interrupted_run_did_not_get_to_read_is_not_stuck() -> None:
+    """Its final read was interrupted with it; otherwise whatever is stuck is illegal."""
+    marks = [
+        str(decide(results(finding("unseen")), replace(FACTS, interrupted=each)).seen[0].mark) for each in (False, True)
+    ]
+    assert marks == ["illegal", "unproven: the run was interrupted, and with it the final read"]
+
+
+@pytest.mark.parametrize("anomaly", ["lost-write", "lost-tail", "unseen", "phantom"])
 def test_absence_proves_nothing_in_a_history_with_holes(anomaly: str) -> None:
     """What rests on it is shown, and does not decide."""
     verdict = decide(results(finding(anomaly), has_holes=True, damage=["0001.segment is torn"]), FACTS)
