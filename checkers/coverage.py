@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from checkers.deletions import segment
+from checkers.few import few_rows
 from checkers.frame import LOAD_ROLE, History
 from harness.history import F, FaultStage, Kind, Type
 from workloads.error_codes import name_of
@@ -26,7 +27,6 @@ from workloads.outcomes import is_classified
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TIMELINE_ROWS = 100_000
 SHORT_NS = 1_000_000_000
 LONGEST_SHORT_NS = 3 * SHORT_NS
 PACES = 3  # of the load, from one send to the next on average, whatever became of it
@@ -139,15 +139,11 @@ class Coverage:
 
 
 def read_timeline(history: History) -> Timeline:
-    """Phases and faults: a few rows, which are not worth a job."""
-    from pyarrow import parquet
-
-    rows: list[dict[str, Any]] = []
+    """Phases and faults: a few rows."""
+    sealed, rows = history.sealed, []
     for kind, columns in ((Kind.FAULT, ("fault", "stage", "topic")), (Kind.PHASE, ())):
-        for file in history.sealed.files.get(kind, []):
-            rows += parquet.read_table(file, columns=["time", "name", "detail", *columns]).to_pylist()
-    sealed = history.sealed
-    return timeline(rows[:TIMELINE_ROWS], sealed.first_time_ns, sealed.last_time_ns, sealed.topics)
+        rows += few_rows(sealed, history.spark, kind, ["time", "name", "detail", *columns])
+    return timeline(rows, sealed.first_time_ns, sealed.last_time_ns, sealed.topics)
 
 
 def timeline(rows: Rows, first_ns: int, last_ns: int, topics: Mapping[int, str] | None = None) -> Timeline:

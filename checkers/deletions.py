@@ -15,9 +15,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from checkers.few import few_rows
 from harness.history import F, Kind, Type
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from harness.seal import Sealed
 
 SETTLING_NS = 2_000_000_000
@@ -69,16 +72,10 @@ def segment(bounds_ns: list[int], first: int = 0, column: str = "time") -> str:
     return f"if({column} < {bounds_ns[middle]}L, {left}, {right})"
 
 
-def read_deletions(sealed: Sealed) -> Deletions:
-    """From the operations on topics."""
-    from pyarrow import parquet
-
-    rows: list[dict[str, Any]] = []
-    for file in sealed.files.get(Kind.COMPLETE, []):
-        of_topics = [("f", "in", [int(F.DELETE), int(F.CREATE)])]
-        columns = ["topic", "f", "type", "invoked", "time"]
-        rows += parquet.read_table(file, columns=columns, filters=of_topics).to_pylist()
-    return deletions(rows)
+def read_deletions(sealed: Sealed, spark: SparkSession | None = None) -> Deletions:
+    """From the operations on topics; of a history elsewhere by asking Spark."""
+    columns = ("topic", "f", "type", "invoked", "time")
+    return deletions(few_rows(sealed, spark, Kind.COMPLETE, columns, (F.DELETE, F.CREATE)))
 
 
 def deletions(rows: Iterable[Mapping[str, Any]]) -> Deletions:

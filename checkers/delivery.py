@@ -8,23 +8,33 @@ read_committed. Others see what is open or was aborted, rightly. A reader of whi
 lost-write     acknowledged, at or below the highest offset read in its partition, and in no read. Offsets are handed
                out in the order of the log, so that the order of offsets is the order of indexes. How far readers got
                is not told by members of groups, who begin where the group is: what they skip is not lost. A value
-               that was acknowledged without a usable offset is lost when nobody read it although the final read, begun
-               after the acknowledgement, ended at the end of the partition. Not in a compacted topic, which need keep
-               no more than the last record of each key (`checkers.keys`).
-lost-tail      acknowledged above everything that was read, although the final read of the partition, begun after the
-               acknowledgement, ended at its end offset. Not in a compacted topic.
+               that was acknowledged without a usable offset is lost when nobody read it although a final read, begun
+               at or after the acknowledgement, ended at the end of the partition. Not in a compacted topic, which need
+               keep no more than the last record of each key (`checkers.keys`).
+lost-tail      acknowledged above everything that was read, although a final read of the partition, begun at or after
+               the acknowledgement, ended at its end offset. Not in a compacted topic.
+unseen         acknowledged above everything that was read and below the end of the partition, of which no final read
+               ended `ok`, and at least one gave up: stuck, not lost. It gave up when its last record of that partition
+               (or its own invocation, if it was handed none) was STUCK_NS or more before its end; of several final
+               reads the last record or invocation and the last end count. The end is the one that the final read knew
+               (of several, the highest of those that ended last); where that is null, and the value is in no
+               transaction, the highest that a probe without an error was shown: the high watermark by Fetch, the
+               offset by ListOffsets(latest), in a topic that the workload never deleted. Not in a compacted topic.
 phantom        read, and nobody sent it.
 aborted-read   read, although its send certainly failed, or its transaction did.
 duplicate      one value at two or more offsets of its partition. Tagged by its producer, as the manifest knows it:
                `transactional`, `idempotent` or `plain`; and `numbered anew` if the taps saw that producer go on with
-               another producer epoch: a client that begins to number anew may write again what is there already.
-false-ack      acknowledged without a usable offset (none, or negative), or below a log start that a node had shown
-               before the send was invoked.
+               another producer id or epoch: a client that begins to number anew may write again what is there already.
+false-ack      acknowledged without a usable offset (none, or negative), or below a log start that a node had shown to a
+               probe before the send was invoked, in a topic that the workload never deleted.
+
+A finding of an acknowledgement is at its offset and at the end of its send. Any other is at the lowest offset at which
+the value was read in its partition, or acknowledged, and at the moment at which it was first read, or its send ended.
 
 A record that is corrupt or foreign shows how far a reader got, and is a read of no value. A value that was sent or
 seen before the last deletion of its topic by the workload (`checkers.deletions`) may be gone: what is found of it is
-tagged `deleted topic`; but what failed was never there, and of a duplicate that is said only if its two places may lie
-in different lives of the topic. How far readers of such a topic got is told by the final readers alone.
+tagged `deleted topic`; but what failed was never there, and of a duplicate that is said unless two of its offsets are
+certainly of one life of the topic. How far readers of such a topic got is told by final and raw readers alone.
 
 Everything about values is one hash aggregate by value, with the acknowledgement and the reads as flags side by side:
 half the price of joining what was sent against what was read. Everything about offsets is a second one
@@ -36,13 +46,26 @@ With acks=0 nothing is acknowledged, and rules about acknowledgements do not app
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checkers.deletions import UNSURE
-from checkers.frame import FRESH_ROLES, LOAD_ROLE, PLACE, Family, History, Rule, Study, aggregate, first_of, process_of
+from checkers.frame import (
+    FRESH_ROLES,
+    LOAD_ROLE,
+    PLACE,
+    Family,
+    History,
+    Rule,
+    Study,
+    aggregate,
+    find,
+    first_of,
+    process_of,
+)
 from checkers.log import era_read
 from checkers.offsets import ODD, OFFSETS
-from harness.history import F, Kind, Status, Type
+from harness.history import F, Kind, Status, Type, View
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,6 +76,13 @@ _USABLE = "coalesce(acknowledged, -1) >= 0"
 _UNREAD = "keeps_all and reads = 0"  # and that is wrong
 _ABORTED = f"type = {Type.FAIL:d} and txn is not null"
 _END_READ = "final_invoked is not null and completed <= final_invoked"  # by a read begun after the acknowledgement
+_UNREACHED = "(reached is null or acknowledged > reached)"
+STUCK_NS = 5_000_000_000
+UNSEEN = "unseen"
+FINAL_ROLE = "final"
+FETCH, LIST_OFFSETS = 1, 2
+_STUCK = f"final_invoked is null and try_subtract(final_time, final_moved) >= {STUCK_NS}"
+_STANDING_AT_MOST = 5  # readers that the evidence names
 
 
 def values(history: History) -> DataFrame:
@@ -73,6 +103,7 @@ def values(history: History) -> DataFrame:
         f"if({history.sees_aborted}, null, 1) as committed", "event", "time", *of_reads,
     )  # fmt: skip
     rows = sends.unionByName(reads, allowMissingColumns=True)
+    certain = f"if(place is null or era = {UNSURE}, null, struct(era, place))"
     known = aggregate(
         history,
         history.spread(rows, "value"),
@@ -89,7 +120,7 @@ def values(history: History) -> DataFrame:
             "max(place) as high",
             f"{first_of('event', 'lowest', 'place')} as low_event",
             f"{first_of('event', 'highest', 'place')} as high_event",
-            *(f"{first_of('era', which, 'place')} as {which}_era" for which in ("lowest", "highest") if gone),
+            *([f"collect_set({certain}) as places"] if gone else []),
             "min(event) filter (where read = 1) as any_event",
             "min(event) filter (where committed = 1) as committed_event",
             "min(time) as seen",
@@ -98,8 +129,10 @@ def values(history: History) -> DataFrame:
     joined = known.join(sql.broadcast(_partitions(history)), [*PLACE], "left")
     judged = joined.selectExpr("*", *_judged(history))
     if not history.has(Kind.PROBE):
-        return judged.selectExpr("*", "cast(null as array<struct<start: bigint, shown: bigint>>) as starts")
-    return judged.join(sql.broadcast(_log_starts(history)), [*PLACE], "left")
+        none = "cast(null as array<struct<start: bigint, shown: bigint>>) as starts"
+        return judged.selectExpr("*", none, "final_end as known_end")
+    shown = judged.join(sql.broadcast(_shown(history)), [*PLACE], "left")
+    return shown.selectExpr("*", "coalesce(final_end, if(txn is null, shown_end, null)) as known_end")
 
 
 def _judged(history: History) -> list[str]:
@@ -114,7 +147,7 @@ def _judged(history: History) -> list[str]:
     }
     sender = f"when txn is not null then 'transactional' when {numbered} then 'idempotent' when {plain} then 'plain'"
     anew = ", ".join(map(str, sorted(history.renumbered))) or "null"
-    apart = f"if(lowest_era = highest_era and lowest_era <> {UNSURE}, null, 'deleted topic')"
+    apart = "if(size(array_distinct(places.era)) < size(places), null, 'deleted topic')"
     return [
         *(f"if(txn is null, {anybody}, {committed}) as {name}" for name, (anybody, committed) in chosen.items()),
         f"case {sender} end as sender",
@@ -134,12 +167,14 @@ def _partitions(history: History) -> DataFrame:
     lasting = f"({history.deletions.untouched()}) or {history.by_role(*FRESH_ROLES)}"
     by_itself = f"not ({history.by_about('group', [True])})"
     records = history.records.where(f"({lasting}) and {by_itself}").selectExpr(
-        *PLACE, "offset as any_reached", f"if({history.sees_aborted}, null, offset) as committed_reached", "event"
-    )
+        *PLACE, "offset as any_reached", f"if({history.sees_aborted}, null, offset) as committed_reached", "event",
+        f"if({history.by_role(FINAL_ROLE)}, time, null) as final_moved",
+    )  # fmt: skip
     final, raw = f"f = {F.FINAL:d}", f"f = {F.RAW:d}"
     ends = history.completions.where(f"{final} or {raw}").selectExpr(
         *PLACE, f"if({final} and {_OK}, invoked, null) as final_invoked", "offset as final_offset",
-        "end as final_end", f"if({final}, time, null) as final_time", f"if({raw}, {_OK}, null) as raw_ok",
+        "end as final_end", f"if({final}, time, null) as final_time", f"if({final}, invoked, null) as final_moved",
+        f"if({raw}, {_OK}, null) as raw_ok",
     )  # fmt: skip
     return (
         records.unionByName(ends, allowMissingColumns=True)
@@ -147,26 +182,54 @@ def _partitions(history: History) -> DataFrame:
         .agg(
             *(sql.max(f"{who}_reached").alias(f"{who}_reached") for who in ("any", "committed")),
             *(sql.max_by("event", f"{who}_reached").alias(f"{who}_reached_event") for who in ("any", "committed")),
-            sql.max("final_invoked").alias("final_invoked"),
+            *(sql.max(name).alias(name) for name in ("final_invoked", "final_time", "final_moved")),
             sql.max_by("final_offset", "final_time").alias("final_offset"),
-            sql.max_by("final_end", "final_time").alias("final_end"),
+            sql.expr("max_by(final_end, if(final_time is null, null, struct(final_time, final_end)))").alias(
+                "final_end"
+            ),
             sql.max("raw_ok").alias("raw_ok"),
         )
     )
 
 
-def _log_starts(history: History) -> DataFrame:
-    """Per partition the log starts above 0 that nodes showed, each with the first moment."""
+def _shown(history: History) -> DataFrame:
+    """Per partition the log starts above 0 that nodes showed, each with the first moment, and the highest end."""
     from pyspark.sql import functions as sql
 
-    shown = history.probes.where(f"error = 0 and log_start > 0 and {history.deletions.untouched()}").groupBy(
-        *PLACE, "log_start"
+    latest = f"api = {LIST_OFFSETS} and view = {View.LATEST:d}"
+    mark = f"case when api = {FETCH} then high_watermark when {latest} then offset end"
+    shown = history.probes.where(f"error = 0 and {history.deletions.untouched()}").selectExpr(
+        *PLACE, "if(log_start > 0, log_start, null) as start", "time", f"{mark} as mark"
     )
     return (
-        shown.agg(sql.min("time").alias("shown"))
+        shown.groupBy(*PLACE, "start")
+        .agg(sql.min("time").alias("shown"), sql.max("mark").alias("mark"))
         .groupBy(*PLACE)
-        .agg(sql.expr("collect_list(struct(log_start as start, shown))").alias("starts"))
+        .agg(
+            sql.expr("collect_list(if(start is null, null, struct(start, shown)))").alias("starts"),
+            sql.max("mark").alias("shown_end"),
+        )
     )
+
+
+def _standing(history: History) -> DataFrame:
+    """Per partition how far its readers by themselves got, and when, in words."""
+    readers = history.records.where(f"not ({history.by_about('group', [True])})")
+    told = "format_string('process %d stands at offset %d since %.3f s', process, reached, since)"
+    since = f"(cast(max(time) as double) - {history.sealed.first_time_ns}D) / 1e9"
+    each = aggregate(history, readers, [*PLACE, "process"], ["max(offset) as reached", f"{since} as since"])
+    first = f"slice(sort_array(collect_list({told})), 1, {_STANDING_AT_MOST})"
+    return aggregate(history, each, PLACE, [f"array_join({first}, ', ') as standing"])
+
+
+def _find(history: History, rules: Sequence[Rule]) -> DataFrame:
+    """The general way, with the readers that stand before what is unseen."""
+    from pyspark.sql import functions as sql
+
+    frame = values(history)
+    if any(rule.anomaly == UNSEEN for rule in rules):
+        frame = frame.join(sql.broadcast(_standing(history)), [*PLACE], "left")
+    return find(frame, rules)
 
 
 _SEND = {
@@ -209,12 +272,24 @@ VALUES = Family(
         Rule(
             "lost-tail",
             "acknowledged above everything read, although the final read ended at the partition's end",
-            f"{_OK} and {_UNREAD} and {_USABLE} and (reached is null or acknowledged > reached) and {_END_READ}",
+            f"{_OK} and {_UNREAD} and {_USABLE} and {_UNREACHED} and {_END_READ}",
             f"{_OK} and keeps_all and {_USABLE} and {_END_READ}",
             {
                 **_SEND,
                 "detail": "format_string('acknowledged at offset %d; the final read ended at offset %d without it',"
                 " acknowledged, final_end)",
+            },
+            needs_acknowledgements=True,
+        ),
+        Rule(
+            UNSEEN,
+            "acknowledged below the partition's end, and nobody got there before the final read gave up",
+            f"{_OK} and {_UNREAD} and {_USABLE} and {_UNREACHED} and {_STUCK} and acknowledged < known_end",
+            f"{_OK} and keeps_all and {_USABLE} and {_STUCK}",
+            {
+                **_SEND,
+                "detail": "format_string('acknowledged at offset %d, the partition ends at %d; %s', acknowledged,"
+                " known_end, coalesce(standing, 'nobody was handed anything of it'))",
             },
             needs_acknowledgements=True,
         ),
@@ -272,7 +347,7 @@ VALUES = Family(
             "false-ack",
             "acknowledged below the log start",
             f"{_OK} and {_USABLE} and exists(starts, s -> s.start > acknowledged and s.shown < invoked)",
-            f"{_OK} and {_USABLE} and starts is not null",
+            f"{_OK} and {_USABLE} and size(starts) > 0",
             {**_SEND, "detail": "'acknowledged below a log start that had been shown before it was sent'"},
             needs_acknowledgements=True,
         ),
@@ -293,6 +368,7 @@ VALUES = Family(
         "final_end": "max(final_end)",
         "raw_ok": "max(raw_ok)",
     },
+    find=_find,
 )
 
 
@@ -304,6 +380,11 @@ def find_lost_writes(history: History) -> DataFrame:
 def find_lost_tails(history: History) -> DataFrame:
     """Acknowledged above everything read, although the final read ended at the partition's end."""
     return VALUES.findings(history, VALUES.of("lost-tail"))
+
+
+def find_unseen(history: History) -> DataFrame:
+    """Acknowledged below the partition's end, and nobody got there before the final read gave up."""
+    return VALUES.findings(history, VALUES.of(UNSEEN))
 
 
 def find_duplicates(history: History) -> DataFrame:

@@ -4,8 +4,8 @@ The first job counts: what each rule found and looked at, the figures, the cover
 union and one collect. The second job is asked for the evidence of the rules that found something, and brings back the
 first and the worst findings of each anomaly. A healthy history never pays for it.
 
-When the job fails its sections are tried one by one, so that a check that cannot be made is named and the others
-still report.
+When a job fails, or takes longer than the budget of a checker, its sections are asked one by one, each with that
+budget, so that a check that cannot be made is named and the others still report (`checkers.jobs`).
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from checkers import coverage, figures
+from checkers.budget import BUDGET_S, Budget
 from checkers.coverage import Coverage, Timeline
 from checkers.deletions import Deletions, read_deletions
 from checkers.delivery import VALUES
 from checkers.families import FAMILIES, STUDIES
-from checkers.frame import FINDING, Family, History, Rule, tally, together
+from checkers.frame import FINDING, Family, History, Rule, Studied, Study, tally, together
+from checkers.jobs import Jobs, failure, jobs
 from checkers.results import Anomaly, CheckResults, as_finding
+from checkers.selection import leave_out, written
 from harness.history import F, Kind, Type
 
 if TYPE_CHECKING:
@@ -37,18 +41,27 @@ if TYPE_CHECKING:
 LIMIT = 20  # findings kept of each anomaly
 WORST = 5  # of these, the worst; the others are the first
 INCOMPLETE_AT_MOST = 20
-ERROR_CHARACTERS = 300
 NO_ACKNOWLEDGEMENTS = "acks=0: nothing is acknowledged"
+FAILED = "its check failed"
 
 # One task and no compiling of plans for a small history; several tasks and no waiting for statistics for a large one.
 SMALL = {
+    "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.constraintPropagation.enabled": "false",
 }
 LARGE = {
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+
+# A cluster knows better than this machine how many tasks suit it.
+CLUSTER = {
+    "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
@@ -66,6 +79,8 @@ class Setting:
     foreign: bool = False  # the history of somebody else's clients
     limits: Mapping[str, float] = field(default_factory=dict)  # seconds, by name
     logs: Logs | None = None  # of the brokers
+    only: Collection[str] = ()  # names of families, studies and anomalies; all unless some are given
+    budget_s: float = BUDGET_S  # of each checker
 
 
 def check(spark: SparkSession, sealed: Sealed, setting: Setting | None = None, *, limit: int = LIMIT) -> CheckResults:
@@ -78,20 +93,23 @@ def check(spark: SparkSession, sealed: Sealed, setting: Setting | None = None, *
         damage=list(sealed.damage),
         damaged_processes=sealed.damaged_processes,
         has_holes=sealed.has_holes,
+        verified=sealed.verified,
+        only=list(setting.only),
     )
+    leave_out(results.anomalies, setting.only)
     if sealed.events:
         history = _history(spark, sealed, setting, results.failures)
-        with _settings(spark, SMALL if history.small else LARGE):
-            _fill(history, results, setting.blocking, limit)
+        with _settings(spark, _tuning(history)):
+            _fill(history, results, setting, limit)
     results.seconds = time.monotonic() - began
     return results
 
 
 def _history(spark: SparkSession, sealed: Sealed, setting: Setting, failures: list[str]) -> History:
     try:
-        deleted = read_deletions(sealed)
+        deleted = read_deletions(sealed, spark)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
-        failures.append(_failure("deleted topics", error))
+        failures.append(failure("deleted topics", error))
         deleted = Deletions()
     compacted = frozenset(number for number, name in sealed.topics.items() if name in setting.compacted)
     return History(
@@ -105,42 +123,72 @@ def _history(spark: SparkSession, sealed: Sealed, setting: Setting, failures: li
     )
 
 
-def _fill(history: History, results: CheckResults, blocking: Collection[str], limit: int) -> None:
+def _tuning(history: History) -> Mapping[str, str]:
+    if history.small:
+        return SMALL
+    return LARGE if str(history.spark.conf.get("spark.master", "local")).startswith("local") else CLUSTER
+
+
+def _fill(history: History, results: CheckResults, setting: Setting, limit: int) -> None:
+    budget = Budget(history.spark, setting.budget_s)
     chosen = {
         family.name: [rule for rule in family.rules if not results.anomalies[rule.anomaly].not_applicable]
         for family in FAMILIES
     }
     line = _timeline(history, results.failures)
     history = replace(history, line=line)
-    sections = _collect(_questions(history, chosen, line), results.failures)
-    _read_coverage(results, sections, history)
-    results.coverage.faults = coverage.spans(line, sections.get("operations", []), sections.get("reads", []), blocking)
-    found = _read_tallies(results, sections, chosen)
+    questions = _questions(history, chosen, line, everything=not setting.only)
+    with jobs(budget, results.failures, small=history.small) as asking:
+        studies = {
+            study.name: asking.begin(partial(study.study, history, limit))
+            for study in _studies(history, results, setting.only)
+        }
+        sections = _collect(questions, asking)
+        for family in FAMILIES:
+            if family.name in questions and family.name not in sections:
+                _unchecked(results, (rule.anomaly for rule in chosen[family.name]))
+        _read_coverage(results, sections, history)
+        if found := _read_tallies(results, sections, chosen):
+            anew = coverage.renumbered(sections.get("numberings", []))
+            _read_findings(replace(history, renumbered=anew), results, found, limit, asking)
+    done, reads = sections.get("operations", []), sections.get("reads", [])
+    results.coverage.faults = coverage.spans(line, done, reads, setting.blocking)
     results.figures = figures.figures(sections, history.sealed.topics, history.compacted)
     _read_summaries(history, results, sections)
-    if found:
-        anew = coverage.renumbered(sections.get("numberings", []))
-        _read_findings(replace(history, renumbered=anew), results, found, limit)
-    _read_studies(history, results, limit)
+    _read_studies(history, results, studies)
+
+
+def _unchecked(results: CheckResults, anomalies: Iterable[str]) -> None:
+    for name in anomalies:
+        results.anomalies[name].unchecked = FAILED
 
 
 def _read_summaries(history: History, results: CheckResults, sections: Sections) -> None:
     for family in FAMILIES:
-        if family.summary is not None and family.name in sections:
+        if family.summary is not None and sections.get(family.name):
             try:
                 results.summaries[family.name] = family.summary(history, sections[family.name])
             except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
-                results.failures.append(_failure(f"the summary of {family.name}", error))
+                results.failures.append(failure(f"the summary of {family.name}", error))
 
 
-def _read_studies(history: History, results: CheckResults, limit: int) -> None:
+def _studies(history: History, results: CheckResults, only: Collection[str]) -> Iterator[Study]:
+    """Those that were asked for and have something to look at."""
     for study in STUDIES:
-        if not study.needs(history):
+        unasked = all(results.anomalies[name].not_applicable for name in study.anomalies)
+        if (not only or written(study.name) in only or not unasked) and study.needs(history):
+            yield study
+
+
+def _read_studies(history: History, results: CheckResults, studies: Mapping[str, Future[Studied]]) -> None:
+    for study in STUDIES:
+        if study.name not in studies:
             continue
         try:
-            studied = study.study(history, limit)
+            studied = studies[study.name].result()
         except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
-            results.failures.append(_failure(study.name, error))
+            results.failures.append(failure(study.name, error))
+            _unchecked(results, study.anomalies)
             continue
         for name in study.anomalies:
             anomaly = results.anomalies[name]
@@ -158,12 +206,12 @@ def _timeline(history: History, failures: list[str]) -> Timeline:
     try:
         return coverage.read_timeline(history)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
-        failures.append(_failure("timeline", error))
+        failures.append(failure("timeline", error))
         return Timeline((history.sealed.first_time_ns, history.sealed.last_time_ns))
 
 
 def _questions(
-    history: History, chosen: Mapping[str, list[Rule]], line: Timeline
+    history: History, chosen: Mapping[str, list[Rule]], line: Timeline, *, everything: bool
 ) -> dict[str, Callable[[], DataFrame]]:
     bounds = line.bounds_ns()
     questions: dict[str, Callable[[], DataFrame]] = {
@@ -178,23 +226,21 @@ def _questions(
         questions["resends"] = lambda: figures.resends(history)
         questions["numberings"] = lambda: coverage.numberings(history)
     for family in FAMILIES:
-        if (chosen[family.name] or family.figures) and family.needs(history):
+        # the figures of values tell how far everything was read
+        wanted = chosen[family.name] or (family.figures and (everything or family is VALUES))
+        if wanted and family.needs(history):
             questions[family.name] = partial(tally, family, history, chosen[family.name])
     return questions
 
 
-def _collect(questions: Mapping[str, Callable[[], DataFrame]], failures: list[str]) -> Sections:
-    """All answers in one job; one by one when that fails."""
-    try:
-        return _answers([_section(name, ask()) for name, ask in questions.items()])
-    except Exception:  # noqa: BLE001 - which question it was is found out below
-        sections: Sections = {}
-        for name, ask in questions.items():
-            try:
-                sections |= _answers([_section(name, ask())])
-            except Exception as error:  # noqa: BLE001 - the others have to go on
-                failures.append(_failure(name, error))
-        return sections
+def _collect(questions: Mapping[str, Callable[[], DataFrame]], asking: Jobs) -> Sections:
+    """All answers; a question without rows has one as well."""
+
+    def answers(names: Sequence[str]) -> Sections:
+        return {name: [] for name in names} | _answers([_section(name, questions[name]()) for name in names])
+
+    told = asking.ask(list(questions), answers, str)
+    return {name: rows for sections in told for name, rows in sections.items()}
 
 
 def _section(name: str, frame: DataFrame) -> DataFrame:
@@ -211,15 +257,6 @@ def _answers(sections: Sequence[DataFrame]) -> Sections:
     for row in together(sections).collect():
         answers.setdefault(row["section"], []).append(json.loads(row["row"]))
     return answers
-
-
-def _failure(name: str, error: Exception) -> str:
-    try:
-        said = str(error).strip()
-    except Exception:  # noqa: BLE001 - PySpark asks the JVM for the text, which may be gone
-        said = ""
-    first_line = (said.splitlines() or [type(error).__name__])[0]
-    return f"the check of {name} failed ({first_line[:ERROR_CHARACTERS]})"
 
 
 def _anomalies(acks: str) -> dict[str, Anomaly]:
@@ -294,18 +331,15 @@ def _read_finals(covered: Coverage, row: Mapping[str, Any], topic: str, *, forei
 
 
 def _read_findings(
-    history: History, results: CheckResults, found: Sequence[tuple[Family, list[Rule]]], limit: int
+    history: History, results: CheckResults, found: Sequence[tuple[Family, list[Rule]]], limit: int, asking: Jobs
 ) -> None:
     """The second job: the evidence."""
-    try:
-        kept = _kept(history, together([family.findings(history, rules) for family, rules in found]), limit)
-    except Exception:  # noqa: BLE001 - which family it was is found out below
-        kept = []
-        for family, rules in found:
-            try:
-                kept += _kept(history, family.findings(history, rules), limit)
-            except Exception as error:  # noqa: BLE001 - the others have to go on
-                results.failures.append(_failure(f"the evidence of {family.name}", error))
+
+    def evidence(of: Sequence[tuple[Family, list[Rule]]]) -> list[dict[str, Any]]:
+        return _kept(history, together([family.findings(history, rules) for family, rules in of]), limit)
+
+    told = asking.ask(found, evidence, lambda each: f"the evidence of {each[0].name}")
+    kept = [row for rows in told for row in rows]
     counted: dict[str, int] = {}
     for row in kept:
         anomaly = results.anomalies[row["anomaly"]]

@@ -192,7 +192,7 @@ def figures(
     _durations(result, sections)
     _deeds(result, sections.get("operations", []))
     if len(value_rows) <= PARTITIONS_AT_MOST:
-        result.table = _table(result, value_rows, sections.get("offsets", []), topics, compacted)
+        result.table = _table(result, value_rows, sections.get("linearizability", []), topics, compacted)
     stalls = [
         Stall(row["process"], row["since"], row["until"] - row["since"], row["at_end"])
         for row in sections.get("silences", [])

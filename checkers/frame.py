@@ -17,7 +17,6 @@ history is never collected, and nothing needs the events of one partition in one
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -36,8 +35,9 @@ if TYPE_CHECKING:
 
 LOAD_ROLE = "consumer"
 FRESH_ROLES = ("final", "raw")  # readers that begin when all is over
-_GLOB = re.compile(r"([\[\]{}*?\\])")  # Hadoop takes these in a path for a pattern
+REPLICA_ROLE = "replica"  # reads what one node has, whoever leads
 PLACE = ("topic", "partition")
+RANGES = 20  # of numbers, in a condition
 Rows = Sequence[Mapping[str, Any]]
 _SQL_TYPES = {INT64: "bigint", INT32: "int", INT16: "smallint", INT8: "tinyint", TEXT: "string"}
 
@@ -141,7 +141,7 @@ class History:
     def kind(self, kind: Kind) -> DataFrame:
         """All events of a kind."""
         schema = ", ".join(f"`{name}` {_SQL_TYPES[COLUMNS[name].type]}" for name in KINDS[kind])
-        files = [_GLOB.sub(r"\\\1", str(path)) for path in self.sealed.files.get(kind, [])]
+        files = self.sealed.urls(kind)
         if not files or not self.sealed.rows.get(kind):
             return self.spark.createDataFrame([], schema)
         frame = self.spark.read.schema(schema).parquet(*files)
@@ -164,8 +164,8 @@ class History:
 
     @cached_property
     def records(self) -> DataFrame:
-        """Every record anybody was handed."""
-        return self.kind(Kind.RECORD)
+        """Every record any client was handed; what replicas were asked for is not theirs."""
+        return self.kind(Kind.RECORD).where(f"not ({self.by_role(REPLICA_ROLE)})")
 
     @cached_property
     def probes(self) -> DataFrame:
@@ -202,13 +202,28 @@ class History:
 
     def by_about(self, what: str, values: Collection[object], process: str = "process") -> str:
         """A condition on a process, by what the manifest says of it."""
-        numbers = [str(n) for n, about in sorted(self.sealed.processes.items()) if about.get(what) in values]
-        return f"{process} in ({', '.join(numbers)})" if numbers else "false"
+        numbers = [number for number, about in self.sealed.processes.items() if about.get(what) in values]
+        return one_of(process, numbers)
 
     @property
     def sees_aborted(self) -> str:
         """A condition on `process`: it also reads what was not committed."""
         return self.by_about("isolation", ["read_uncommitted"])
+
+
+def one_of(column: str, numbers: Iterable[int]) -> str:
+    """SQL: a condition that a column is one of these; thousands of neighbours are short."""
+    ranges: list[list[int]] = []
+    chosen = sorted(set(numbers))
+    for number in chosen:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    if len(ranges) > RANGES:  # Spark recurses into each `or`
+        return f"{column} in ({', '.join(map(str, chosen))})"
+    told = [f"{column} = {low}" if low == high else f"{column} between {low} and {high}" for low, high in ranges]
+    return f"({' or '.join(told)})" if told else "false"
 
 
 def tally(family: Family, history: History, rules: Iterable[Rule]) -> DataFrame:

@@ -19,6 +19,7 @@ first_read                             when a record of this place was first han
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checkers.deletions import UNSURE, Deletions
@@ -34,8 +35,11 @@ _OK = f"type = {Type.OK:d}"
 _TOLD = f"status in ({Status.GOOD:d}, {Status.MISROUTED:d})"  # of a record: its value can be believed
 
 
-def log(history: History) -> DataFrame:
-    """One row per offset."""
+def log(history: History, more: Sequence[DataFrame] = (), totals: Sequence[str] = ()) -> DataFrame:
+    """One row per offset. `more` are rows of others that have a place in the same order, `totals` what is made of them.
+
+    A row that has nothing but what others brought has neither `acks` nor `reads`.
+    """
     gone = history.deletions
     of_sends, of_reads = (gone.era("invoked", "time"), era_read(history)) if gone else ("0", "0")
     sends = history.sends.where(f"{_OK} and offset >= 0").selectExpr(
@@ -47,12 +51,15 @@ def log(history: History) -> DataFrame:
         "1 as read", f"if({history.sees_aborted}, null, 1) as committed",
         f"if({history.by_role(LOAD_ROLE)}, 1, null) as load", "time as read_time", "event", "time",
     )  # fmt: skip
-    rows = history.spread(sends.unionByName(reads, allowMissingColumns=True), *KEYS)
+    rows = sends.unionByName(reads, allowMissingColumns=True)
+    for others in more:
+        rows = rows.unionByName(others, allowMissingColumns=True)
     return aggregate(
         history,
-        rows,
+        history.spread(rows, *KEYS),
         [*KEYS, "offset"],
         [
+            *totals,
             "min(value) as low",
             "max(value) as high",
             "count(acknowledged) as acks",

@@ -45,6 +45,7 @@ class Anomaly:
     found: int = 0
     findings: list[Finding] = field(default_factory=list)
     not_applicable: str = ""  # why it was not looked for
+    unchecked: str = ""  # why it could not be looked for, or not everywhere
 
 
 @dataclass
@@ -59,6 +60,8 @@ class CheckResults:
     damage: list[str] = field(default_factory=list)
     damaged_processes: frozenset[int] = frozenset()
     has_holes: bool = False
+    verified: bool = True  # whether the checksums of the history's files were compared
+    only: list[str] = field(default_factory=list)  # checkers and anomalies that were asked for; nothing: all
     seconds: float = 0.0
     summaries: dict[str, Any] = field(default_factory=dict)  # by family or study, what it tells beside its findings
 

@@ -1,7 +1,7 @@
 """Checking a run that is in the store: open its history, ask Spark, decide, and keep the results.
 
 `tidegauge run` ends with it, and `tidegauge check` does nothing else: a stored run can be checked again at any time,
-also one that was killed.
+also one that was killed, or one that is elsewhere. Results are kept beside a run that is here, if all was asked for.
 """
 
 from __future__ import annotations
@@ -9,20 +9,24 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import harness
+from checkers.budget import BUDGET_S
 from checkers.engine import Setting, check
 from checkers.results import CheckResults
 from harness.broker_logs import logs_of
+from harness.elsewhere import RunElsewhere
 from harness.errors import Exit
 from harness.guard import Guard
+from harness.limits import limits_of
 from harness.live import View
 from harness.paths import clusters_dir
 from harness.policies import PlannedFault, RunFacts
 from harness.seal import Sealed, open_history
 from harness.spark import Session, Size
+from harness.spark_place import Place
 from harness.store import RUN_FILE, Run
 from harness.verdict import Verdict, decide
 from nemesis import FAULTS
@@ -31,10 +35,19 @@ LARGE_EVENTS = 3_000_000  # from here on a session made for that is worth its st
 
 
 @dataclass(frozen=True)
+class Asked:
+    """How a check is to be made."""
+
+    place: Place = field(default_factory=Place)
+    only: tuple[str, ...] = ()  # checkers and anomalies; all unless some are named
+    budget_s: float = BUDGET_S  # of each checker
+
+
+@dataclass(frozen=True)
 class Checked:
     """A run and what came of it."""
 
-    run: Run
+    run: Run | RunElsewhere
     facts: dict[str, Any]
     results: CheckResults
     verdict: Verdict
@@ -43,6 +56,11 @@ class Checked:
     def exit_code(self) -> Exit:
         """What the command returns."""
         return self.verdict.exit_code
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the run is in a directory of this machine."""
+        return isinstance(self.run, Run)
 
     def as_json(self) -> dict[str, Any]:
         """results.json."""
@@ -63,27 +81,38 @@ def check_run(run: Run, session: Session, view: View, token: str) -> Checked:
     sealed = _open(run)
     for sentence in sealed.damage:
         view.happened(sentence)
-    if sealed.events < LARGE_EVENTS:
-        return _checked(run, sealed, session, view)
+    asked = Asked(session.place)
+    if sealed.events < LARGE_EVENTS or not session.place.is_local:
+        return _checked(run, sealed, _facts(run), session, view, asked)
     view.step("starting Spark anew, for a large history")
     session.close()
-    with Session.start(session.scratch, size=Size.LARGE, token=token) as larger:
-        return _checked(run, sealed, larger, view)
+    with Session.start(session.scratch, size=Size.LARGE, place=session.place, token=token) as larger:
+        return _checked(run, sealed, _facts(run), larger, view, asked)
 
 
-def check_again(runs: Sequence[Run], view: View) -> list[Checked]:
+def check_again(runs: Sequence[Run | RunElsewhere], view: View, asked: Asked | None = None) -> list[Checked]:
     """Check stored runs, one after the other, with one session."""
+    asked = asked or Asked()
     guard = Guard(clusters_dir() / f"check-{secrets.token_hex(4)}")
     try:
         with ExitStack() as held:
-            for run in {run.path: run for run in runs}.values():
+            here = list(dict.fromkeys(run for run in runs if isinstance(run, Run)))
+            for run in here:
                 held.enter_context(run.held())
             view.phase("open")
-            histories = [_open(run) for run in runs]
-            size = Size.of(max((sealed.events for sealed in histories), default=0))
-            with Session.start(guard.directory / "spark", size=size, token=guard.directory.name) as session:
+            opened = {run: _open(run) for run in here}
+            # of a history elsewhere nobody knows the size before there is a session
+            large = len(here) < len(set(runs))
+            size = Size.LARGE if large else Size.of(max((sealed.events for sealed in opened.values()), default=0))
+            scratch, token = guard.directory / "spark", guard.directory.name
+            with Session.start(scratch, size=size, place=asked.place, token=token) as session:
                 view.phase("check")
-                return [_checked(run, sealed, session, view) for run, sealed in zip(runs, histories, strict=True)]
+                return [
+                    _checked(run, opened[run], _facts(run), session, view, asked)
+                    if isinstance(run, Run)
+                    else _checked(run, run.open(session.get()), run.facts(session.get()), session, view, asked)
+                    for run in runs
+                ]
     finally:
         guard.release()
 
@@ -107,20 +136,25 @@ def _killed(facts: dict[str, Any]) -> frozenset[int]:
     return frozenset(each for each in found if isinstance(each, int)) if isinstance(found, list) else frozenset()
 
 
-def _checked(run: Run, sealed: Sealed, session: Session, view: View) -> Checked:
-    view.step(f"{sealed.events:,} events of {run.path.parent.name}/{run.path.name}")
-    facts = _facts(run)
+def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to check it
+    run: Run | RunElsewhere, sealed: Sealed, facts: dict[str, Any], session: Session, view: View, asked: Asked
+) -> Checked:
+    view.step(f"{sealed.events:,} events of {'/'.join(str(run.path).split('/')[-2:])}")
     known = facts_of(facts)
     setting = Setting(
         acks=known.acks,
         blocking={fault.name for fault in known.faults if fault.blocks},
         compacted=facts.get("compacted") or (),
         foreign=known.imported,
-        logs=logs_of(run.path, facts),
+        logs=logs_of(run.path, facts) if isinstance(run, Run) else None,
+        only=asked.only,
+        budget_s=asked.budget_s,
+        limits=limits_of(_table(_table(facts, "scenario"), "limits"), _table(_table(facts, "scenario"), "settings")),
     )
     results = check(session.get(), _without_the_missing(sealed, facts), setting)
     checked = Checked(run, facts, results, decide(results, known))
-    run.write_results(checked.as_json())
+    if isinstance(run, Run) and not asked.only:
+        run.write_results(checked.as_json())
     return checked
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 import harness
-from harness import doctor, heal, show, show_foreign, show_run
+from harness import doctor, elsewhere, heal, show, show_foreign, show_run
 from harness import scenario as scenarios
 from harness import store as stored
 from harness.checking import check_again
@@ -22,14 +22,19 @@ from harness.cli_options import (
     CLUSTER_HELP,
     TARGET_HELP,
     VERSION_HELP,
+    BudgetOption,
+    CheckersOption,
     ImageOption,
     JsonFlag,
+    SparkConfOption,
+    SparkMasterOption,
     StoreOption,
     TlsCaOption,
     TlsCertOption,
     TlsKeyOption,
     TlsOption,
     VersionOption,
+    asked,
     clean_up,
     consent,
     err,
@@ -45,6 +50,7 @@ from harness.live import viewed_on
 from harness.replay import Replay, replay_of
 from harness.runner import run_scenario
 from harness.security import from_environment
+from harness.spark_place import Place
 from harness.store import store_dir
 from harness.tap import standalone
 
@@ -161,6 +167,8 @@ def run(
     ] = None,
     store: StoreOption = None,
     build_image: ImageOption = None,
+    spark_master: SparkMasterOption = None,
+    spark_conf: SparkConfOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Put a cluster under load, break it, and find out whether it kept its promises.
@@ -205,7 +213,7 @@ def run(
         },
         changes,
     )
-    _run(given, store, build_image, again, as_json=as_json)
+    _run(given, store, build_image, again, asked(spark_master, spark_conf).place, as_json=as_json)
 
 
 @app.command()
@@ -258,15 +266,28 @@ def tap(
 @app.command()
 def check(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Directories of runs, scenario names, or latest.")
+        list[str],
+        typer.Argument(metavar="RUN...", help="Directories or URLs of runs, scenario names, or latest."),
     ],
     store: StoreOption = None,
+    checkers: CheckersOption = "",
+    budget: BudgetOption = "10m",
+    spark_master: SparkMasterOption = None,
+    spark_conf: SparkConfOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check stored runs again, the killed ones too; the exit code is that of the worst verdict."""
-    found = [stored.find(store_dir(store), name) for name in runs]
+    """Check stored runs again, the killed ones too; the exit code is that of the worst verdict.
+
+    A run is checked where it is: on this machine, or at any URL that the Spark in use can read. Results are kept beside
+    a run on this machine.
+
+    [dim]tidegauge check latest --checkers duplicate,watermarks[/]
+    [dim]tidegauge check hdfs://namenode/runs/stream/2026-01-31T10-00-00 --spark-master spark://master:7077[/]
+    """
+    how = asked(spark_master, spark_conf, checkers, budget)
+    found = [elsewhere.find(store_dir(store), name) for name in runs]
     with viewed_on(err) as view:
-        checked = check_again(found, view)
+        checked = check_again(found, view, how)
     show_run.verdicts(out, checked, as_json=as_json)
     raise typer.Exit(show_run.worst(checked))
 
@@ -405,6 +426,7 @@ def _run(
     store: Path | None,
     build_image: bool | None,
     replay: Replay | None = None,
+    place: Place | None = None,
     *,
     as_json: bool,
 ) -> NoReturn:
@@ -419,5 +441,6 @@ def _run(
             view,
             lambda each: show_run.verdicts(out, [each], as_json=as_json),
             replay,
+            place,
         )
     raise typer.Exit(checked.exit_code)

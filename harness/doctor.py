@@ -26,6 +26,7 @@ from harness.networks import run_command
 from harness.paths import cache_dir, nearest, state_dir
 from harness.ports import PortLeases
 from harness.spark_jvm import MINIMUM_JAVA, jars
+from harness.spark_place import Place
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def _kafka() -> str:
 
 def _spark() -> str:
     java = find_java(MINIMUM_JAVA)
-    jars("local")
+    jars(Place())
     return f"Spark {version('pyspark')} on Java {java.major}"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from checkers.families import FAMILIES, STUDIES
+from checkers.selection import written
 from harness.errors import TidegaugeError
 from harness.scenario import SHIPPED, load
 from harness.store import runs
@@ -63,11 +64,11 @@ def _workloads() -> Rows:
 
 def _checkers() -> Rows:
     return [
-        {"finds": rule.anomaly, "family": family.name, "means": rule.about}
+        {"finds": rule.anomaly, "family": written(family.name), "means": rule.about}
         for family in FAMILIES
         for rule in family.rules
     ] + [
-        {"finds": anomaly, "family": study.name, "means": about}
+        {"finds": anomaly, "family": written(study.name), "means": about}
         for study in STUDIES
         for anomaly, about in study.anomalies.items()
     ]

@@ -34,6 +34,7 @@ from workloads.base import (
     PROBE,
     PRODUCER,
     RAW,
+    REPLICA,
     FinalTarget,
     NodeAddress,
     Role,
@@ -175,13 +176,17 @@ class Load:
                 return
 
     def read_to_the_end(self, targets: Sequence[Sequence[FinalTarget]], limit_s: float, stop: Stop, view: View) -> None:
-        """Fresh consumers, each with its share of the partitions; returns when all have ended."""
+        """Fresh consumers, each with its share of the partitions, and a reader of each node; until all have ended."""
         deadline_s = time.monotonic() + limit_s
         roles = (FINAL, RAW) if self._workload.reads_raw(self.scenario.settings) else (FINAL,)
         for role in roles:
             for number, share in enumerate(targets):
                 if share:
                     self._start(Role(role, number, len(targets)), share)
+        if self._reads_replicas:
+            roles = (*roles, REPLICA)
+            for number in range(len(self.front.nodes)):
+                self._start(Role(REPLICA, number, len(self.front.nodes)), [at for share in targets for at in share])
         asked = stop.asked
         while time.monotonic() < deadline_s and stop.asked == asked and not self._nobody_gets_through:
             if all(self.fleet.over(role) for role in roles):
@@ -189,6 +194,12 @@ class Load:
             self._look_after(view)
             view.detail(f"{self.fleet.totals(FINAL)['read']:,} read")
             time.sleep(TICK_S)
+
+    @property
+    def _reads_replicas(self) -> bool:
+        """Whether every node is asked for what it has: our own ones, in plain text."""
+        ours = self.cluster.kind != "external" and self.front.security.protocol == "PLAINTEXT"
+        return ours and self.scenario.settings.replica_records > 0
 
     def _start_stage(self, stage: list[Role]) -> list[int]:
         """Start a stage's workers, and return the processes of those that end by themselves."""

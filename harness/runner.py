@@ -37,6 +37,7 @@ from harness.seal import seal
 from harness.security import SecuritySpec
 from harness.sources import deleted_topics, last_acknowledged, segment_path, topics_of
 from harness.spark import Session
+from harness.spark_place import Place
 from harness.stop import Stop
 from harness.store import SCENARIO_FILE, Run, create, without_secrets
 from harness.tap.process import TapConfig, Upstream
@@ -65,6 +66,7 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
     view: View,
     tell: Callable[[Checked], None],
     replay: Replay | None = None,
+    place: Place | None = None,
 ) -> Checked:
     """Run it, check it, tell the verdict as soon as it is there, and leave nothing but the directory in the store."""
     check_sense(scenario.nemesis)
@@ -81,7 +83,7 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
             run.update(replay_of=str(replay.run))
         try:
             with run.held():
-                return _Runner(scenario, plan, cluster, run, stop, view, tell).run()
+                return _Runner(scenario, plan, cluster, run, stop, view, tell, place or Place()).run()
         except KeyboardInterrupt:
             run.update(state="interrupted", interrupted=True)
             raise Interrupted(
@@ -152,6 +154,7 @@ class _Runner:
     stop: Stop
     view: View
     tell: Callable[[Checked], None]
+    place: Place  # where the history is checked
     phases: list[dict[str, Any]] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     topics_removed: bool = False
@@ -164,7 +167,8 @@ class _Runner:
             guard = Guard(clusters_dir() / f"run-{secrets.token_hex(4)}")
             undo.callback(guard.release)
             token = guard.directory.name
-            session = undo.enter_context(Session.start(guard.directory / "spark", token=token, warm_up=warm_up))
+            scratch = guard.directory / "spark"
+            session = undo.enter_context(Session.start(scratch, place=self.place, token=token, warm_up=warm_up))
             about = _in_background(self._describe_machine)
             undo.callback(about.join, MACHINE_TIMEOUT_S)
             self.recorder = undo.enter_context(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -84,8 +84,8 @@ def screen(checked: Checked) -> list[Line]:
     if expected and expected != verdict.outcome:
         lines.append((f"  {'expected':<10}{expected}",))
     lines.append((f"  {'run':<10}{checked.run.path}",))
-    if verdict.outcome != "valid" and ours and checked.facts.get("kind") != "import":
-        how = f"--replay {checked.run.path}" if checked.facts.get("schedule") else checked.run.path / "scenario.toml"
+    if verdict.outcome != "valid" and ours and checked.facts.get("kind") != "import" and checked.is_here:
+        how = f"--replay {checked.run.path}" if checked.facts.get("schedule") else f"{checked.run.path}/scenario.toml"
         lines.append((f"  {'repeat':<10}tidegauge run {how}",))
     return lines[: LINES_AT_MOST - 1] + lines[-1:] if len(lines) > LINES_AT_MOST else lines
 
@@ -173,18 +173,30 @@ def _covered(checked: Checked, *, ours: bool) -> list[str]:
         bent = f", {tap['bent']:,} bent" if tap["bent"] else ""
         passed = f"{tap['exchanges']:,} exchanges at the taps{bent}, {tap['not_understood']:,} not understood"
     if not ours:
-        return [passed or "nothing is known of what passed", *_not_looked_at(checked)]
+        return [passed or "nothing is known of what passed", *_not_verified(checked), *_not_looked_at(checked)]
     covered = checked.verdict.coverage
     sends, finals = covered.operations.get("send", {}), covered.finals_complete
     counts = " · ".join(f"{sends[name]:,} {name}" for name in ("ok", "info", "fail") if sends.get(name)) or "none"
     ends = f"ends reached on {finals}/{finals + covered.finals_incomplete_count} partitions"
     lines = [f"sends {counts} · {covered.records:,} reads · {ends} · checked in {checked.results.seconds:.1f} s"]
     lines += [passed] if passed else []
+    lines += _linearizability(checked.results.summaries)
     lines += [_fault(each) for each in covered.faults[:FAULTS_SHOWN]]
     if len(covered.faults) > FAULTS_SHOWN:
         bit = sum(each.fault.bit for each in covered.faults)
         lines.append(f"{len(covered.faults)} faults in all, {bit} bit")
-    return lines + _not_in_the_table(covered) + _not_looked_at(checked)
+    return lines + _not_verified(checked) + _not_in_the_table(covered) + _not_looked_at(checked)
+
+
+def _linearizability(summaries: Mapping[str, Any]) -> list[str]:
+    """How many partitions are what, and the first that is not as it has to be."""
+    told = summaries.get("linearizability")
+    if not told or not told["partitions"]:
+        return []
+    counts = ", ".join(f"{count:,} {name}" for name, count in told.items() if name != "partitions")
+    first = told["partitions"][0]
+    where = f" ({first['partition']} at offset {first['offset']:,})" if "offset" in first else ""
+    return [f"partitions: {counts}{where}"]
 
 
 def _not_in_the_table(covered: Coverage) -> list[str]:
@@ -195,6 +207,10 @@ def _not_in_the_table(covered: Coverage) -> list[str]:
     more = ", …" if len(names) > ERRORS_SHOWN else ""
     named = ", ".join(names[:ERRORS_SHOWN])
     return [f"{covered.unclassified:,} errors that the table does not know ({named}{more})"]
+
+
+def _not_verified(checked: Checked) -> list[str]:
+    return [] if checked.results.verified else ["checksums not verified: the history is not on this machine"]
 
 
 def _not_looked_at(checked: Checked) -> list[str]:

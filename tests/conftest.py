@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.histories import end_spark_session
 from tests.support import docker_or_skip
 
 
@@ -20,6 +21,19 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.delenv("TIDEGAUGE_HOME")
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _spark_ends() -> Iterator[None]:
+    """What modules share does not outlive the tests."""
+    yield
+    end_spark_session()
+
+
+@pytest.fixture(scope="module")
+def spark_of_its_own() -> None:
+    """For modules that start sessions themselves: PySpark can have one in a process."""
+    end_spark_session()
 
 
 @pytest.fixture

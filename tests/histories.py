@@ -7,11 +7,13 @@ unless it ends with its own, as in `[3..7]`. `1@4` is offset 4 of partition 1, `
                                    `txn` at the end makes it part of a transaction
     i1 send a ─ ok @0              i producers that the manifest calls idempotent, j those that it calls plain
     c1 poll ─ @0:a @1:b            c consumers of the load; `@2:!` corrupt, `@2:?` foreign, `@2:~a` misrouted
+    c1 poll ─ info                 a poll that was open when its process was killed
     g1 poll ─ @0:a @1:b            g consumers of the load that are members of a group
     u1 poll ─ @0:a @1:b            u consumers of the load that read with read_uncommitted
     r1 final ─ ok @2               r final readers: the read of a partition that ended at its end offset, or
     r1 final ─ info @2 of 5        did not
     w1 raw ─ ok @2                 w raw readers
+    s1 replica ─ ok @2 end 2       s readers of the replica of a node, after `s1 assign ─ ok @0` and polls
     k1 delete ─ ok                 k keepers, who delete and create the topic
     n1 fetch ─ @7                  a node's answer: the high watermark; `from 3` adds a log start, `error 6` an error,
                                    `epoch 4` the leader epoch that it named
@@ -24,12 +26,14 @@ unless it ends with its own, as in `[3..7]`. `1@4` is offset 4 of partition 1, `
     g1 commit ─ ok @5 member M     committed, crash; a capital names one, so that others can be `in T` (a transaction)
     p1 send a ─ ok @0 in T         or of a `member M`
 
-Whatever follows as a pair of a column's name and a word is that column: `count 2`, `client x`, `leader 3`.
+Whatever follows as a pair of a column's name and a word is that column: `count 2`, `client x`, `leader 3`; `source a`
+is the value that it was made from.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
@@ -54,7 +58,7 @@ if TYPE_CHECKING:
 SECOND_NS = 1_000_000_000
 ROLES = {"p": ("producer", 0), "c": ("consumer", 100), "r": ("final", 200), "n": ("probe", 300), "x": ("runner", 400),
          "t": ("tap", 500), "u": ("consumer", 600), "w": ("raw", 700), "k": ("keeper", 800), "i": ("producer", 900),
-         "j": ("producer", 1000), "g": ("consumer", 1100)}  # fmt: skip
+         "j": ("producer", 1000), "g": ("consumer", 1100), "s": ("replica", 1200)}  # fmt: skip
 ABOUT: dict[str, dict[str, Any]] = {
     "u": {"isolation": "read_uncommitted"},
     "w": {"isolation": "read_uncommitted"},
@@ -67,17 +71,29 @@ VALUES_OF_A_TOPIC = 1000
 APIS = {"produce": 0, "fetch": 1, "list": 2, "metadata": 3, "offset_commit": 8, "offset_fetch": 9, "coordinator": 10,
         "join": 11, "heartbeat": 12, "leave_group": 13, "sync": 14, "init_pid": 22, "add_partitions": 24,
         "add_offsets": 25, "end_txn": 26, "txn_offset_commit": 28}  # fmt: skip
-_LINE = re.compile(r"([pcrntuwkijg])(\d+) (\w+) ?(\w*) ─ (.*?)(?: \[(\d+)\.\.(\d+)\])?$")
+_LINE = re.compile(r"([pcrntuwkijgs])(\d+) (\w+) ?(\w*) ─ (.*?)(?: \[(\d+)\.\.(\d+)\])?$")
 _PLACE = re.compile(r"(\d*)@(-?\d*)")
 _RECORD = re.compile(r"(\d*)@(\d+):([!?]|~?\w)")
 _MARKS = {"!": Status.CORRUPT, "?": Status.FOREIGN}
 
 
+_shared: list[Session] = []
+
+
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """A session for the tests of a module."""
-    with tempfile.TemporaryDirectory() as scratch, Session.start(Path(scratch)) as session:
-        yield session.get()
+    """The session of all modules that ask for one: the first checks of a session are its slowest."""
+    if not _shared:
+        _shared.append(Session.start(Path(tempfile.mkdtemp(prefix="tidegauge-tests-"))))
+    yield _shared[0].get()
+
+
+def end_spark_session() -> None:
+    """For whoever needs one of another kind, and when all is over."""
+    while _shared:
+        session = _shared.pop()
+        session.close()
+        shutil.rmtree(session.scratch, ignore_errors=True)
 
 
 @dataclass
@@ -91,9 +107,10 @@ class Rows:
 
     def add(self, kind: Kind, who: str, **columns: Any) -> None:
         """One event of `p1`, `c1`, `r1`, `n1`, `t1` or `x1`."""
-        role, base = ROLES[who[0]]
-        process = base + int(who[1:])
-        self.processes[process] = {"role": role, **ABOUT.get(who[0], {})}
+        role = ROLES[who[0]][0]
+        process = process_of(who)
+        node = {"node": int(who[1:])} if role == "replica" else {}
+        self.processes[process] = {"role": role, **ABOUT.get(who[0], {}), **node}
         event = (process << ID_BITS) + self._counter[process]
         self._counter[process] += 1
         self.events[kind].append({"event": event, "process": process, **columns})
@@ -122,6 +139,12 @@ class Rows:
         )
 
 
+def process_of(who: str) -> int:
+    """Its number; roles do not meet, however many of one there are."""
+    base, number = ROLES[who[0]][1], int(who[1:])
+    return base + number if number < 100 else (base + 100) * 1000 + number
+
+
 def value_of(topic: int, name: str, producer: int) -> int:
     """The id of a value that the text calls by a letter."""
     return (producer << ID_BITS) + topic * VALUES_OF_A_TOPIC + ord(name)
@@ -139,7 +162,7 @@ def _columns(topic: int, outcome: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         name: word if COLUMNS[name].type == TEXT else int(word)
         for name, word in pairs.items()
-        if name in COLUMNS and name not in {"member", "txn"}
+        if name in COLUMNS and name not in {"member", "txn", "source"}
     }
     references = {"txn": pairs.get("in"), "member": pairs.get("member")}
     return found | {name: op_of(topic, word) for name, word in references.items() if word}
@@ -157,6 +180,8 @@ def write(rows: Rows, topic: int, text: str) -> None:
         invoked = (int(start) if start else 10 * number) * SECOND_NS
         time = (int(end) if end else 10 * number + 5) * SECOND_NS
         common = {"time": time, "invoked": invoked, "topic": topic, **_columns(topic, outcome)}
+        if source := re.search(r" source (\w)", outcome):
+            common["source"] = value_of(topic, source[1], senders[source[1]])
         if action == "send":
             _send(rows, who + index, value_of(topic, name, int(index)), outcome, common)
         elif action == "poll":
@@ -190,7 +215,8 @@ def _send(rows: Rows, who: str, value: int, outcome: str, common: dict[str, Any]
 
 def _poll(rows: Rows, who: str, senders: dict[str, int], outcome: str, common: dict[str, Any]) -> None:
     found = _RECORD.findall(outcome)
-    rows.add(Kind.COMPLETE, who, f=F.POLL, type=Type.OK, count=len(found), **common)
+    type_, count = (Type.INFO, None) if outcome.startswith("info") else (Type.OK, len(found))
+    rows.add(Kind.COMPLETE, who, f=F.POLL, type=type_, count=count, **common)
     for partition, offset, name in found:
         status = _MARKS.get(name, Status.MISROUTED if name[0] == "~" else Status.GOOD)
         producer = senders.get(name[-1], NOBODY)

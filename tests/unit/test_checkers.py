@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,8 @@ from checkers.frame import History
 from checkers.results import CheckResults, Finding
 from checkers.warm_up import warm_up
 from harness.history import F, Kind, Type
+from harness.policies import RunFacts
+from harness.verdict import decide
 from tests.histories import ROLES, Rows, spark_session, told, write
 
 if TYPE_CHECKING:
@@ -31,6 +33,14 @@ class Case:
     expected: tuple[str, ...] = ()
 
 
+# What these histories are about; the other families have their own, in modules of their own.
+ABOUT = Setting(
+    only=(
+        "lost-write", "lost-tail", "unseen", "phantom", "aborted-read", "duplicate", "false-ack", "inconsistent-offset",
+        "shared-offset", "corrupt", "misrouted", "watermark-regression", "end-offset-regression",
+    )
+)  # fmt: skip
+
 CASES = [
     Case(
         "a write nobody read below one that was read is lost",
@@ -44,7 +54,50 @@ CASES = [
         """p1 send a ─ ok @0
            p1 send b ─ ok @1
            c1 poll ─ @0:a
-           r1 final ─ info @1 of 2""",
+           r1 final ─ info @1 of 2 [30..34]""",
+    ),
+    Case(
+        "it is stuck when the final read gave up before it",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           c1 poll ─ @0:a
+           r1 final ─ info @1 of 2 [30..35]""",
+        ("unseen b 0@1",),
+    ),
+    Case(
+        "a final read that was handed something within five seconds is not stuck, nor is what lies beyond the end",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           p1 send c ─ ok 1@2
+           r1 poll ─ @0:a [30..32]
+           r1 final ─ info @1 of 2 [30..36]
+           r1 final ─ info 1@0 of 2 [30..36]""",
+    ),
+    Case(
+        "a final read that somebody ended is believed, and so is one read of several",
+        """p1 send a ─ ok @0 [0..50]
+           r1 final ─ info @0 of 1 [10..20]
+           r2 final ─ ok @0 [20..21]""",
+    ),
+    Case(
+        "of two final reads that ended at one moment the higher end counts",
+        """p1 send a ─ ok @0
+           r1 final ─ info @0 of 1 [30..40]
+           r2 final ─ info @0 of 0 [30..40]
+           p1 send b ─ ok 1@0 [0..5]
+           r1 final ─ info 1@0 of 0 [30..40]
+           r2 final ─ info 1@0 of 1 [30..39]""",
+        ("unseen a 0@0",),
+    ),
+    Case(
+        "where the final read knew no end the highest that was shown counts, but not for a transaction",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1 txn
+           p1 send c ─ ok @2
+           n1 fetch ─ @1 [30..31]
+           n1 list ─ @2 [32..33]
+           r1 final ─ info 0@ [40..50]""",
+        ("unseen a 0@0",),
     ),
     Case(
         "a write above everything read is lost when the final read ended at the end",
@@ -422,6 +475,24 @@ CASES = [
         ("duplicate a 0@0",),
     ),
     Case(
+        "nor there when a consumer was handed both before",
+        """k1 delete ─ ok [0..1]
+           k1 create ─ ok [2..3]
+           p1 send a ─ ok @0
+           c1 poll ─ @0:a @1:a
+           r1 poll ─ @0:a @1:a""",
+        ("duplicate a 0@0",),
+    ),
+    Case(
+        "what the consumer alone was handed may be of two lives",
+        """k1 delete ─ ok [0..1]
+           k1 create ─ ok [2..3]
+           p1 send a ─ ok @0
+           c1 poll ─ @0:a @1:a
+           r1 poll ─ @0:a""",
+        ("duplicate a 0@0 gone",),
+    ),
+    Case(
         "a member of a group begins where the group is, and what it skips is not lost",
         """p1 send a ─ ok @0
            p1 send b ─ ok @1
@@ -563,7 +634,7 @@ def batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tupl
     for topic, text in enumerate([*(case.text for case in CASES), *TAGS.values()]):
         write(rows, topic, text)
     sealed = rows.store(tmp_path_factory.mktemp("batch"))
-    return History(spark, sealed, deletions=read_deletions(sealed)), check(spark, sealed, limit=1000)
+    return History(spark, sealed, deletions=read_deletions(sealed)), check(spark, sealed, ABOUT, limit=1000)
 
 
 def _findings(results: CheckResults, topic: int) -> list[Finding]:
@@ -626,6 +697,7 @@ def test_every_anomaly_is_found_by_its_function_alone(batch: tuple[History, Chec
     functions = {
         "lost-write": delivery.find_lost_writes,
         "lost-tail": delivery.find_lost_tails,
+        "unseen": delivery.find_unseen,
         "phantom": delivery.find_phantoms,
         "aborted-read": delivery.find_aborted_reads,
         "duplicate": delivery.find_duplicates,
@@ -637,7 +709,7 @@ def test_every_anomaly_is_found_by_its_function_alone(batch: tuple[History, Chec
         "watermark-regression": watermarks.find_watermark_regressions,
         "end-offset-regression": watermarks.find_end_offset_regressions,
     }
-    assert set(functions) == set(results.anomalies)
+    assert set(functions) == set(ABOUT.only)
     for name, find in functions.items():
         assert find(history).count() == results.anomalies[name].found, name
 
@@ -648,7 +720,7 @@ def test_many_tasks_find_what_one_finds(
     """A large history is spread over tasks; that changes nothing."""
     history, results = batch
     monkeypatch.setattr(History, "small", property(lambda _: False))
-    spread = check(spark, history.sealed, limit=1000)
+    spread = check(spark, history.sealed, ABOUT, limit=1000)
     assert not spread.failures
     assert spread.anomalies == results.anomalies
     assert spread.figures == results.figures
@@ -695,7 +767,7 @@ def test_nothing_is_acknowledged_with_acks_0(spark: SparkSession, tmp_path: Path
     rows = Rows()
     write(rows, 0, "p1 send a ─ ok 0@-1\np1 send b ─ ok 0@-1\nc1 poll ─ @0:b @0:x\nr1 final ─ ok @1")
     results = check(spark, rows.store(tmp_path), Setting(acks="0"))
-    assert {anomaly.name for anomaly in results.found} == {"phantom", "inconsistent-offset"}
+    assert {anomaly.name for anomaly in results.found} == {"phantom", "inconsistent-offset", "int-nonmonotonic-poll"}
     assert results.anomalies["lost-write"].not_applicable
 
 
@@ -703,6 +775,36 @@ def test_an_empty_history_is_looked_at_by_nobody(spark: SparkSession, tmp_path: 
     """It has no findings and no evidence."""
     results = check(spark, Rows().store(tmp_path))
     assert (results.events, results.looked_for, results.found) == (0, [], [])
+
+
+def _one_event(rows: Rows) -> None:
+    write(rows, 0, "p1 send a ─ ok @0")
+
+
+def _only_faults(rows: Rows) -> None:
+    for stage in (1, 2, 3):
+        rows.add(Kind.FAULT, "x1", fault=1, stage=stage, name="leader-kill", detail="1 → 2", time=stage * 10**9)
+
+
+def _only_failures(rows: Rows) -> None:
+    write(
+        rows,
+        0,
+        "p1 send a ─ fail @\np1 send b ─ info @\nc1 poll ─ info\nr1 final ─ info @0 of 0\nn1 fetch ─ @0 error 6",
+    )
+
+
+@pytest.mark.parametrize("made_of", [_one_event, _only_faults, _only_failures])
+def test_a_history_that_covers_nothing_is_unknown(
+    spark: SparkSession, tmp_path: Path, made_of: Callable[[Rows], None]
+) -> None:
+    """No check fails on it, nobody is accused, and it is not valid."""
+    rows = Rows()
+    made_of(rows)
+    results = check(spark, rows.store(tmp_path))
+    verdict = decide(results, RunFacts())
+    assert (results.failures, verdict.outcome) == ([], "unknown")
+    assert verdict.reasons
 
 
 def test_absurd_offsets_and_times_break_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -720,7 +822,7 @@ def test_absurd_offsets_and_times_break_nothing(spark: SparkSession, tmp_path: P
         rows.add(Kind.PROBE, "n1", api=3, error=0, node=1, leader_epoch=value, time=time, invoked=time, **common)
     results = check(spark, rows.store(tmp_path))
     assert not results.failures
-    assert [anomaly.name for anomaly in results.found] == ["watermark-regression"]
+    assert {anomaly.name for anomaly in results.found} == {"watermark-regression", "nonmonotonic-poll"}
 
 
 def test_a_check_that_fails_is_named_and_the_others_report(
@@ -736,7 +838,7 @@ def test_a_check_that_fails_is_named_and_the_others_report(
     monkeypatch.setattr(coverage, "probes", broken)
     results = check(spark, rows.store(tmp_path))
     assert results.failures == ["the check of probes failed (no such column)"]
-    assert [anomaly.name for anomaly in results.found] == ["lost-write"]
+    assert {anomaly.name for anomaly in results.found} == {"lost-write", "stall"}
 
 
 def test_figures_and_coverage_come_with_the_same_job(spark: SparkSession, tmp_path: Path) -> None:

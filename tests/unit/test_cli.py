@@ -210,7 +210,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, checked: Checked) -> Asked:
     runs: Asked = []
 
     def pretend(scenario: Scenario, *given: Any) -> Checked:
-        *_, tell, replay = given
+        *_, tell, replay, _ = given
         runs.append((scenario, replay))
         tell(checked)
         return checked

@@ -31,7 +31,7 @@ def test_the_table_has_a_line_for_each_partition() -> None:
     """With its share, its range of offsets and what is missing in it."""
     sections = {
         "values": [values(1, 10, 5), values(0, 10, 15), {**values(0, 0, 1), "topic": None}],
-        "offsets": [{"topic": 1, "partition": 0, "first_offset": 2, "last_offset": 19, "offsets_read": 15}],
+        "linearizability": [{"topic": 1, "partition": 0, "first_offset": 2, "last_offset": 19, "offsets_read": 15}],
     }
     found = figures(sections, {1: "batch"})
     assert [(row.topic, row.partition, row.share, row.gaps, row.last_offset) for row in found.table] == [

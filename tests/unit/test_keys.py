@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from checkers.deletions import Deletions
 from checkers.frame import History
 from checkers.keys import KEYS, LAST_OF_ITS_KEY
 from harness.history import F, Kind, Status, Type
@@ -13,6 +14,7 @@ from tests.histories import SECOND_NS, Rows, spark_session
 COMPACTED, PLAIN = 1, 2
 READ_AT_NS = 100 * SECOND_NS  # when the final read begins
 END = 99
+LOST = 1  # a value that shares its offset with another one
 
 
 class Story:
@@ -42,7 +44,7 @@ class Story:
 
 
 def of_keys(story: Story) -> None:
-    """What is in partition 0: lost are 21, 30, 60 and 70."""
+    """What is in partition 0: lost are 21, 30, 60 and 70, and one of those at 82."""
     story.send(1, 10)  # gone for good reasons
     story.send(1, 11)
     story.read(1, 11)
@@ -58,6 +60,15 @@ def of_keys(story: Story) -> None:
     story.read(6, 60, value=9999)  # its offset holds something else
     story.send(7, 70)
     story.read(7, 70, who="c1")  # read in time, and gone at the end
+    story.send(8, 82)  # of two that were acknowledged at one offset one is there
+    story.send(8, 82, value=LOST, op=LOST)
+    story.read(8, 82)
+    story.send(9, 92)
+    story.read(9, 91, value=1092)  # elsewhere than acknowledged
+    story.send(10, 95)
+    story.read(10, 95, value=9999)  # of two final readers one was handed something else
+    story.read(10, 95)
+    story.read(10, 95, value=1000, who="r2")
     story.final(partition=0)
 
 
@@ -93,7 +104,8 @@ def test_the_last_write_of_each_key_has_to_be_there_or_one_after_it(tmp_path: Pa
         history = History(spark, story.rows.store(tmp_path), compacted=frozenset({COMPACTED}))
         found = sorted(KEYS.findings(history).collect(), key=lambda row: row["offset"])
     assert [(row["offset"], row["values"]) for row in found] == [
-        (offset, [1000 + offset]) for offset in (21, 30, 60, 70, 80)
+        *((offset, [1000 + offset]) for offset in (21, 30, 60, 70, 80)),
+        (82, [LOST]),
     ]
     assert {(row["anomaly"], *row["tags"]) for row in found} == {("lost-write", LAST_OF_ITS_KEY)}
     assert found[0]["detail"] == (
@@ -102,3 +114,18 @@ def test_the_last_write_of_each_key_has_to_be_there_or_one_after_it(tmp_path: Pa
     )
     assert found[1]["detail"].endswith("had nothing of that key")
     assert found[0]["processes"] == [1, 201]
+
+
+def test_what_was_written_before_its_topic_was_deleted_may_be_gone(tmp_path: Path) -> None:
+    """It is no last write, whatever its offset; what was sent when the deletion was over is one."""
+    story = Story()
+    story.send(1, 10)
+    story.send(2, 20)
+    story.send(2, 5, invoked=3 * SECOND_NS)
+    story.send(3, 30, invoked=3 * SECOND_NS - 1)
+    story.final(partition=0)
+    deleted = Deletions({COMPACTED: ((2 * SECOND_NS, 3 * SECOND_NS),)})
+    with spark_session() as spark:
+        history = History(spark, story.rows.store(tmp_path), compacted=frozenset({COMPACTED}), deletions=deleted)
+        found = KEYS.findings(history).collect()
+    assert [(row["offset"], row["values"]) for row in found] == [(5, [1005])]

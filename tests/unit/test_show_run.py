@@ -192,3 +192,13 @@ def test_nemeses_are_listed_by_family_within_the_width() -> None:
     assert max(map(len, lines)) <= 100
     text = " ".join(" ".join(lines).split())
     assert text.count("at all, leader · by=0.2s · rate=64KiB · to=3 · needs tap · 120 s at most") == 2
+
+
+def test_the_linearizability_of_partitions_is_told() -> None:
+    """In a line: how many are what, and the first that is not as it has to be."""
+    place = {"partition": "t-2", "verdict": "violated", "offset": 1301}
+    told = {"violated": 1, "linearizable": 2, "partitions": [place]}
+    assert any("partitions: 1 violated, 2 linearizable (t-2 at offset 1,301)" in line for line in shown(
+        CheckResults(summaries={"linearizability": told})
+    ))  # fmt: skip
+    assert not any("partitions:" in line for line in shown(CheckResults()))

@@ -1,0 +1,422 @@
+"""What the checkers of groups find in histories of a few events, all of them in one Spark job, and what it means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from checkers import groups
+from checkers.coverage import Fault, FaultCoverage
+from checkers.deletions import read_deletions
+from checkers.frame import History, tally, together
+from checkers.results import CheckResults, Finding, as_finding
+from harness.history import F, Kind
+from harness.policies import PlannedFault, RunFacts, judge
+from harness.seal import Sealed
+from tests.histories import SECOND_NS, Rows, spark_session, value_of, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Case:
+    """A history and what is to be found in it: anomaly, place, tags."""
+
+    name: str
+    text: str
+    expected: tuple[str, ...] = ()
+
+
+CASES = [
+    Case(
+        "an answer below the last commit is a regression",
+        """g1 commit ─ ok @5 name G
+           g1 commit ─ ok @9 name G
+           g1 committed ─ ok @5 name G""",
+        ("committed-offset-regression 0@9",),
+    ),
+    Case(
+        "an answer that was asked for before the commit was acknowledged is none",
+        """g1 commit ─ ok @5 name G [0..1]
+           g1 commit ─ ok @9 name G [2..6]
+           g1 committed ─ ok @5 name G [6..7]""",
+    ),
+    Case(
+        "a commit that goes back on purpose explains it",
+        """g1 commit ─ ok @9 name G
+           g1 commit ─ ok @5 name G
+           g1 committed ─ ok @5 name G""",
+    ),
+    Case(
+        "a commit that ended after the last one began may have come after it",
+        """g2 commit ─ ok @5 name G [0..30]
+           g1 commit ─ ok @9 name G [20..25]
+           g1 committed ─ ok @5 name G [40..41]""",
+    ),
+    Case(
+        "so may one of which nobody knows what became, and one that failed may not",
+        """g2 commit ─ info 0@5 name G
+           g2 commit ─ fail 1@5 name G
+           g1 commit ─ ok 0@9 name G
+           g1 commit ─ ok 1@9 name G
+           g1 committed ─ ok 0@5 name G
+           g1 committed ─ ok 1@5 name G""",
+        ("committed-offset-regression 1@9",),
+    ),
+    Case(
+        "a commit that comes after the answer explains nothing",
+        """g1 commit ─ ok @9 name G
+           g1 committed ─ ok @5 name G
+           g1 commit ─ ok @5 name G""",
+        ("committed-offset-regression 0@9",),
+    ),
+    Case(
+        "an answer above everything that was acknowledged may be a commit of somebody who was killed",
+        """g1 commit ─ ok @5 name G
+           g1 committed ─ ok @9 name G""",
+    ),
+    Case(
+        "other groups and other partitions are something else",
+        """g1 commit ─ ok @9 name G
+           g1 committed ─ ok @-1 name H
+           g1 committed ─ ok 1@-1 name G""",
+    ),
+    Case(
+        "no answer after a commit: it has vanished, and so often",
+        """g1 commit ─ ok @5 name G
+           g1 committed ─ ok @-1 name G
+           g1 committed ─ ok @-1 name G
+           g1 committed ─ info @-1 name G""",
+        ("committed-offset-vanished 0@5",),
+    ),
+    Case(
+        "before the first commit there is none",
+        """g1 committed ─ ok @-1 name G
+           g1 commit ─ ok @5 name G
+           g1 commit ─ info 1@5 name G
+           g1 committed ─ ok 1@-1 name G""",
+    ),
+    Case(
+        "what passed a tap counts as well",
+        """t1 offset_commit ─ @5 detail G
+           t1 offset_fetch ─ @-1 detail G
+           t1 offset_commit ─ 1@5 detail G
+           t1 offset_fetch ─ 1@3 detail G error 16
+           t1 offset_fetch ─ 1@3 detail G lost
+           t1 offset_commit ─ 2@5 detail G error 25
+           t1 offset_fetch ─ 2@-1 detail G""",
+        ("committed-offset-vanished 0@5",),
+    ),
+    Case(
+        "offsets of a transaction may be seen later than its end, by those who do not wait for it",
+        """g1 commit ─ ok @5 name G in T
+           t1 offset_fetch ─ @-1 detail G""",
+        ("committed-offset-vanished 0@5 transaction",),
+    ),
+    Case(
+        "a topic that was deleted has lost its offsets by right",
+        """g1 commit ─ ok @5 name G
+           k1 delete ─ ok
+           g1 committed ─ ok @-1 name G""",
+    ),
+    Case(
+        "a commit above what the group was handed",
+        """g1 subscribe M ─ ok name G
+           g1 poll ─ @0:a @1:b
+           g2 subscribe N ─ ok name G
+           g2 commit ─ ok @2 name G
+           g2 commit ─ ok @4 name G""",
+        ("committed-beyond-read 0@4",),
+    ),
+    Case(
+        "in the second of the record it may have been read",
+        """g1 subscribe M ─ ok name G
+           g1 poll ─ @0:a [10..11]
+           g1 commit ─ ok @4 name G [12..20]
+           g1 poll ─ @3:a [19..20]""",
+    ),
+    Case(
+        "a group that was handed nothing yet may begin anywhere, and a commit that failed is none",
+        """g1 subscribe M ─ ok name G
+           g1 commit ─ ok @7 name G
+           g1 poll ─ @7:a
+           g1 commit ─ info @99 name G
+           c1 poll ─ @98:b""",
+    ),
+    Case(
+        "positions move past markers where there are transactions",
+        """p1 send a ─ ok @0 in T
+           p1 txn T ─ ok
+           g1 subscribe M ─ ok name G
+           g1 poll ─ @0:a
+           g1 commit ─ ok @2 name G""",
+    ),
+    Case(
+        "given to two members of one generation",
+        """g1 assign ─ ok 0@ name G member M generation 3
+           g2 assign ─ ok 0@ name G member N generation 3
+           g1 revoke ─ info 0@ name G member M generation 3
+           g2 revoke ─ ok 0@ name G member N generation 3""",
+        ("double-ownership 0@ one generation",),
+    ),
+    Case(
+        "given to the next one while a member that lets go in order had it, in nobody knows which generation",
+        """g1 assign ─ ok 0@ name G member M
+           g2 assign ─ ok 0@ name G member N
+           g1 revoke ─ ok 0@ name G member M""",
+        ("double-ownership 0@ generation unknown",),
+    ),
+    Case(
+        "a member that was thrown out does not know it at once",
+        """g1 assign ─ ok 0@ name G member M
+           g2 assign ─ ok 0@ name G member N
+           g1 revoke ─ info 0@ name G member M
+           g1 assign ─ ok 1@ name G member M generation 3
+           g2 assign ─ ok 1@ name G member N generation 4
+           g1 revoke ─ ok 1@ name G member M generation 3""",
+    ),
+    Case(
+        "one after the other is fine, and so is going back",
+        """g1 assign ─ ok 0@ name G member M generation 3
+           g1 assign ─ ok 0@7 name G member M generation 3
+           g1 revoke ─ ok 0@ name G member M generation 3
+           g2 assign ─ ok 0@ name G member N generation 3
+           g2 assign ─ ok 1@ name H member N generation 3""",
+    ),
+    Case(
+        "a group went past a record that others were handed",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           p1 send c ─ ok @2
+           p1 send d ─ ok @3
+           g1 subscribe M ─ ok name G
+           g1 poll ─ @0:a
+           g2 subscribe N ─ ok name G
+           g2 poll ─ @2:c
+           r1 poll ─ @0:a @1:b @2:c @3:d""",
+        ("rebalance-loss 0@1",),
+    ),
+    Case(
+        "one of the group is enough, whoever commits; what nobody was handed is lost and not skipped",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           p1 send c ─ ok @2
+           p1 send d ─ ok @3
+           g1 subscribe M ─ ok name G
+           g1 poll ─ @0:a @3:d
+           g2 subscribe N ─ ok name G
+           g2 poll ─ @1:b
+           r1 poll ─ @1:b @3:d""",
+    ),
+    Case(
+        "a member that was killed in a poll may have had it in its hands, and nothing further up",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           p1 send c ─ ok @2
+           p1 send d ─ ok @3
+           p1 send e ─ ok @4
+           g1 subscribe M ─ ok name G
+           g1 poll ─ @0:a
+           g1 poll ─ info
+           g2 subscribe N ─ ok name G
+           g2 poll ─ @2:c @4:e
+           r1 poll ─ @1:b @3:d""",
+        ("rebalance-loss 0@1 open poll", "rebalance-loss 0@3"),
+    ),
+    Case(
+        "what was aborted is rightly passed, though others that read uncommitted are handed it",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1 in T
+           p1 send c ─ ok @2
+           g1 subscribe M ─ ok name G
+           g1 poll ─ @0:a @2:c
+           u1 poll ─ @0:a @1:b @2:c""",
+    ),
+    Case(
+        "what others that read committed are handed was not aborted",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1 in T
+           p1 send c ─ ok @2
+           g1 subscribe M ─ ok name G
+           g1 poll ─ @0:a @2:c
+           c1 poll ─ @0:a @1:b @2:c""",
+        ("rebalance-loss 0@1",),
+    ),
+    Case(
+        "who reads uncommitted is believed of what was in no transaction",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           p1 send c ─ ok @2
+           g1 subscribe M ─ ok name G
+           g1 poll ─ @0:a @2:c
+           u1 poll ─ @0:a @1:b @2:c""",
+        ("rebalance-loss 0@1",),
+    ),
+    Case(
+        "a compacted topic need not keep what a group was not handed",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           p1 send c ─ ok @2
+           g1 subscribe M ─ ok name G
+           g1 poll ─ @0:a @2:c
+           g1 commit ─ ok @9 name G
+           r1 poll ─ @1:b""",
+    ),
+]
+
+
+def _text(topic: int, text: str) -> str:
+    """The members of a case are processes of its own, in groups of its own."""
+    alone = re.sub(r"\bg(\d) ", lambda match: f"g{10 * topic + int(match[1])} ", text)
+    return re.sub(r"\b(name|detail) ([GH])\b", rf"\1 \g<2>{topic}", alone)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """One session for all."""
+    with spark_session() as session:
+        session.conf.set("spark.sql.adaptive.enabled", "false")
+        session.conf.set("spark.sql.codegen.wholeStage", "false")
+        yield session
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> Sealed:
+    """Every case in a topic of its own."""
+    rows = Rows()
+    for topic, case in enumerate(CASES):
+        write(rows, topic, _text(topic, case.text))
+    return rows.store(tmp_path_factory.mktemp("batch"))
+
+
+def _found(history: History) -> list[Finding]:
+    frames = [family.findings(history) for family in groups.FAMILIES]
+    return [as_finding(row.asDict(), history.sealed.topics) for row in together(frames).collect()]
+
+
+@pytest.fixture(scope="module")
+def history(spark: SparkSession, sealed: Sealed) -> History:
+    """As a check reads it."""
+    return _history(spark, sealed)
+
+
+def _history(spark: SparkSession, sealed: Sealed, chunk_rows: int = 1_000_000) -> History:
+    compacted = frozenset(topic for topic, case in enumerate(CASES) if "compacted" in case.name)
+    return History(spark, sealed, chunk_rows, read_deletions(sealed), compacted)
+
+
+@pytest.fixture(scope="module")
+def found(history: History) -> list[Finding]:
+    """All findings, in one job."""
+    return _found(history)
+
+
+def _told(finding: Finding) -> str:
+    offset = "" if finding.offset is None else finding.offset
+    return " ".join([finding.anomaly, f"{finding.partition}@{offset}", *finding.tags])
+
+
+@pytest.mark.parametrize("topic", range(len(CASES)), ids=[case.name for case in CASES])
+def test_it_finds_what_is_there_and_nothing_else(topic: int, found: list[Finding]) -> None:
+    """Planted and near miss: exactly the findings that the case names."""
+    assert sorted(_told(each) for each in found if each.topic == f"t{topic}") == sorted(CASES[topic].expected)
+
+
+def test_the_tally_counts_what_is_behind_the_findings(history: History, found: list[Finding]) -> None:
+    """In the same places; and what was found was looked at."""
+    frames = [
+        tally(family, history, [rule]).selectExpr(
+            f"'{rule.anomaly}' as anomaly", "topic", "partition", "found_0 as hits", "looked_0 as looked"
+        )
+        for family in groups.FAMILIES
+        for rule in family.rules
+    ]
+    rows = [row.asDict() for row in together(frames).collect()]
+    places = {(row["anomaly"], f"t{row['topic']}", row["partition"]) for row in rows if row["hits"]}
+    assert places == {(each.anomaly, each.topic, each.partition) for each in found}
+    assert all(row["looked"] >= row["hits"] for row in rows)
+
+
+def test_many_tasks_and_chunks_find_what_one_finds(
+    spark: SparkSession, sealed: Sealed, found: list[Finding], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits are scanned in chunks of time where there are many."""
+    monkeypatch.setattr(History, "small", property(lambda _: False))
+    spread = _history(spark, sealed, chunk_rows=7)
+    assert sorted(map(_told, _found(spread))) == sorted(map(_told, found))
+
+
+def test_the_evidence_says_who_and_when(found: list[Finding]) -> None:
+    """The commit, the answer and how often; the events name the process."""
+    vanished = next(each for each in found if each.anomaly == "committed-offset-vanished" and each.topic == "t8")
+    assert (
+        vanished.detail
+        == "group G8 had committed 5 by 5.000 s, and at 15.000 s answered that there is none; so 2 times"
+    )
+    assert vanished.processes == (1181,)
+    assert (vanished.time_ns, vanished.until_ns) == (5 * SECOND_NS, 15 * SECOND_NS)
+
+
+def test_the_evidence_of_a_loss_is_the_send(found: list[Finding]) -> None:
+    """Its value, its time and its process, not those of whoever was handed it."""
+    topic = next(number for number, case in enumerate(CASES) if "went past a record" in case.name)
+    loss = next(each for each in found if each.anomaly == "rebalance-loss" and each.topic == f"t{topic}")
+    assert loss.values == (value_of(topic, "b", 1),)
+    assert (loss.time_ns, loss.processes) == (15 * SECOND_NS, (1,))
+
+
+def test_absurd_numbers_break_nothing(spark: SparkSession, tmp_path: Any) -> None:
+    """Numbers at both ends of their range are compared, never added."""
+    rows, huge = Rows(), 2**63 - 1
+    for f in (F.SUBSCRIBE, F.COMMIT, F.COMMITTED, F.ASSIGN, F.REVOKE, F.SEND):
+        for number in (huge, 0, -huge):
+            rows.add(
+                Kind.COMPLETE, "g1", f=f, type=1, op=1, name="G", member=1, topic=0, partition=0, offset=number,
+                value=1, time=number, invoked=-number,
+            )  # fmt: skip
+            rows.add(Kind.RECORD, "g1", topic=0, partition=0, offset=number, time=number, invoked=number)
+    found = {each.anomaly for each in _found(History(spark, rows.store(tmp_path)))}
+    assert found <= {"committed-offset-regression", "committed-offset-vanished", "committed-beyond-read"}
+
+
+LEADER_KILL = PlannedFault("leader-kill", changes_leaders=True)
+LATENCY = PlannedFault("latency", changes_leaders=False)
+JUDGED = {
+    ("committed-offset-regression", "", LEADER_KILL): "allowed",
+    ("committed-offset-vanished", "", LATENCY): "illegal",
+    ("committed-offset-vanished", "transaction", None): "allowed",
+    ("committed-offset-regression", "", None): "illegal",
+    ("double-ownership", "generation unknown", LATENCY): "allowed",
+    ("double-ownership", "generation unknown", None): "illegal",
+    ("double-ownership", "one generation", LEADER_KILL): "illegal",
+    ("rebalance-loss", "open poll", None): "allowed",
+    ("rebalance-loss", "", LEADER_KILL): "illegal",
+    ("committed-beyond-read", "", LEADER_KILL): "illegal",
+}
+
+
+@pytest.mark.parametrize(("case", "status"), JUDGED.items(), ids=[f"{each[0]} {each[1]} {each[2]}" for each in JUDGED])
+def test_what_it_means(case: tuple[str, str, PlannedFault | None], status: str) -> None:
+    """A fault counts while it lasts and a little longer."""
+    anomaly, tag, fault = case
+    finding = _finding(anomaly, tag, until_s=100)
+    assert _judged(finding, fault, undone_s=95) == status
+    assert _judged(finding, fault, undone_s=80) == ("allowed" if tag in {"transaction", "open poll"} else "illegal")
+
+
+def _finding(anomaly: str, tag: str, until_s: int) -> Finding:
+    tags = (tag,) if tag else ()
+    return Finding(anomaly, "t0", 0, 1, (), (), (), 0, until_s * SECOND_NS, (), tags, "")
+
+
+def _judged(finding: Finding, fault: PlannedFault | None, undone_s: int) -> str:
+    results = CheckResults()
+    if fault is not None:
+        came = Fault(1, fault.name, injected_ns=70 * SECOND_NS, undone_ns=undone_s * SECOND_NS, bit=True)
+        results.coverage.faults.append(FaultCoverage(came, None, None, None))
+    return judge(finding, results, RunFacts(faults=(fault,) if fault else ())).status

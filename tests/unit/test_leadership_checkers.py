@@ -1,0 +1,450 @@
+"""What the checkers of leadership and metadata find and leave alone: all histories in one Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from checkers import engine, leadership, metadata
+from checkers.coverage import Fault, FaultCoverage
+from checkers.deletions import read_deletions
+from checkers.engine import check
+from checkers.frame import History
+from checkers.results import CheckResults, Finding
+from harness.history import Kind
+from harness.policies import PlannedFault, RunFacts, judge
+from tests.histories import SECOND_NS, Rows, spark_session, write
+
+
+@dataclass(frozen=True)
+class Case:
+    """A history and what is to be found in it: anomaly, tags, nodes."""
+
+    name: str
+    text: str
+    expected: tuple[str, ...] = ()
+
+
+CASES = [
+    Case(
+        "two nodes that name two leaders of one epoch disagree",
+        """n1 metadata ─ leader 1 epoch 3
+           n2 metadata ─ leader 2 epoch 3""",
+        ("metadata-disagreement one epoch 1,2",),
+    ),
+    Case(
+        "a node that has not heard yet is no disagreement",
+        """n1 metadata ─ leader 1 epoch 3
+           n2 metadata ─ leader 2 epoch 4
+           n1 metadata ─ leader 1 epoch 3 [14..17]""",
+    ),
+    Case(
+        "a node that goes on with an old leader is stale",
+        """n1 metadata ─ leader 1 epoch 3
+           n2 metadata ─ leader 2 epoch 4
+           n1 metadata ─ leader 1 epoch 3 [18..19]""",
+        ("metadata-disagreement stale 1,2",),
+    ),
+    Case(
+        "a new epoch of the same leader is nothing that others have to know",
+        """n1 metadata ─ leader 1 epoch 3
+           n2 metadata ─ leader 1 epoch 4
+           n1 metadata ─ leader 1 epoch 3""",
+    ),
+    Case(
+        "errors, and answers that name no leader or no epoch, claim nothing",
+        """n1 metadata ─ leader 1 epoch 3
+           n2 metadata ─ leader 2 epoch 3 error 5
+           n2 metadata ─ leader -1 epoch 3
+           n2 metadata ─ leader 2""",
+    ),
+    Case(
+        "what a client was not given claims nothing",
+        """n1 metadata ─ leader 1 epoch 3
+           t2 metadata ─ leader 2 epoch 3 lost client x
+           t2 metadata ─ leader 2 epoch 3 client tidegauge""",
+    ),
+    Case(
+        "before and after a deletion are two things",
+        """n1 metadata ─ leader 1 epoch 3
+           k1 delete ─ ok
+           n2 metadata ─ leader 3 epoch 3
+           k1 create ─ ok
+           n1 metadata ─ leader 2 epoch 1""",
+    ),
+    Case(
+        "a node whose epoch goes backward",
+        """n1 metadata ─ leader 1 epoch 3
+           n1 metadata ─ leader 1 epoch 2""",
+        ("epoch-regression one node 1",),
+    ),
+    Case(
+        "answers of one node at once are in no order",
+        """n1 metadata ─ leader 1 epoch 3 [0..5]
+           n1 metadata ─ leader 1 epoch 2 [5..9]""",
+    ),
+    Case(
+        "a client that is told an older epoch by another node",
+        """t1 metadata ─ leader 1 epoch 3 client x
+           t2 metadata ─ leader 1 epoch 2 client x""",
+        ("epoch-regression one client 1,2",),
+    ),
+    Case(
+        "two clients, or one within the settling time",
+        """t1 metadata ─ leader 1 epoch 3 client x
+           t2 metadata ─ leader 1 epoch 2 client y
+           t2 metadata ─ leader 1 epoch 2 client x [6..9]""",
+    ),
+    Case(
+        "a leader that is not in the list",
+        """n1 metadata ─ leader 3 epoch 1 brokers 1,2 [1000..1001]
+           n1 metadata ─ leader 3 epoch 1 brokers 1,2 [1010..1011]""",
+        ("metadata-incomplete leader 1,3",),
+    ),
+    Case(
+        "a leader that is not in the list, once",
+        """n1 metadata ─ leader 13 epoch 1 brokers 1,3 [1100..1101]
+           n1 metadata ─ leader 3 epoch 1 brokers 1,3 [1100..1101]""",
+        ("metadata-disagreement one epoch 1", "metadata-incomplete leader,brief 1,13"),
+    ),
+    Case(
+        "no leader for long",
+        """n1 metadata ─ leader 1 epoch 1
+           n1 metadata ─ leader -1 epoch 2
+           n2 metadata ─ leader -1 epoch 2 error 5 [26..27]
+           n1 metadata ─ leader 1 epoch 3""",
+        ("leaderless  ",),
+    ),
+    Case(
+        "no leader, and for long enough only as one node had it",
+        """n1 metadata ─ leader -1 epoch 2
+           n2 metadata ─ leader 1 epoch 3
+           n1 metadata ─ leader -1 epoch 2 [17..18]
+           n2 metadata ─ error 3 [40..41]""",
+    ),
+    Case(
+        "no leader for as long as it may be",
+        """n1 metadata ─ leader -1 epoch 2
+           n1 metadata ─ leader -1 epoch 2 [15..16]""",
+    ),
+    Case(
+        "a client that is refused again and again",
+        """t1 fetch ─ @ error 6 client tidegauge-consumer-101
+           t1 fetch ─ @ error 74 client tidegauge-consumer-101
+           t3 metadata ─ leader 1 client tidegauge-consumer-101
+           t1 fetch ─ @ error 6 client tidegauge-consumer-101
+           t2 fetch ─ @ error 6 client tidegauge-consumer-101
+           t1 fetch ─ @ error 75 client tidegauge-consumer-101
+           t1 produce ─ @4 client tidegauge-consumer-101""",
+        ("not-leader-loop  1,2",),
+    ),
+    Case(
+        "four refusals, a success, and four more",
+        """t1 fetch ─ @ error 6 client x
+           t1 fetch ─ @ error 6 client x
+           t3 metadata ─ leader 1 client x
+           t1 fetch ─ @ error 6 client x
+           t1 fetch ─ @ error 6 client x
+           t1 fetch ─ @7 client x
+           t1 fetch ─ @ error 6 client x
+           t3 metadata ─ leader 1 client x
+           t1 fetch ─ @ error 6 client x""",
+    ),
+    Case(
+        "a success that may be of the life before is none of this one",
+        """k1 delete ─ ok [0..1]
+           k1 create ─ ok [2..3]
+           t1 fetch ─ @ error 6 client x [6..7]
+           t1 fetch ─ @ error 6 client x [7..8]
+           t1 fetch ─ @7 client x [4..9]
+           t3 metadata ─ leader 1 client x [10..11]
+           t1 fetch ─ @ error 6 client x [12..13]
+           t1 fetch ─ @ error 6 client x [14..15]
+           t1 fetch ─ @ error 6 client x [16..17]""",
+        ("not-leader-loop  1",),
+    ),
+    Case(
+        "without a refresh in between, or of another client, or too late, it is only impatience",
+        """t3 metadata ─ leader 1 client x
+           t1 fetch ─ @ error 6 client x
+           t3 metadata ─ leader 1 client y
+           t1 fetch ─ @ error 6 client x
+           t1 fetch ─ @ error 6 client x
+           t1 fetch ─ @ error 6 client x
+           t3 metadata ─ leader 1 client x [50..61]
+           t1 fetch ─ @ error 6 client x [61..66]""",
+    ),
+    Case(
+        "who asks everybody on purpose, and time-outs, are no loop",
+        """t1 fetch ─ @ error 6 client tidegauge
+           t1 fetch ─ @ error 6 client tidegauge
+           t3 metadata ─ leader 1 client tidegauge
+           t1 fetch ─ @ error 6 client tidegauge
+           t1 fetch ─ @ error 6 client tidegauge
+           t1 fetch ─ @ error 6 client tidegauge
+           t1 fetch ─ @ error 7 client z""",
+    ),
+    Case(
+        "a loop that is over soon",
+        """t1 produce ─ @ error 6 client x [0..1]
+           t1 produce ─ @ error 6 client x [0..1]
+           t3 metadata ─ leader 1 client x [2..2]
+           t1 produce ─ @ error 6 client x [3..3]
+           t1 produce ─ @ error 6 client x [3..3]
+           t1 produce ─ @ error 6 client x [3..3]""",
+        ("not-leader-loop brief 1",),
+    ),
+    Case(
+        "a node that answers although others lead",
+        """n1 metadata ─ leader 1 epoch 1
+           n3 metadata ─ leader 1 epoch 1
+           n2 list ─ @7
+           n1 list ─ @7""",
+        ("impostor-leader  2",),
+    ),
+    Case(
+        "a leader that was deposed, before and after it can know",
+        """n1 metadata ─ leader 2 epoch 1
+           n1 metadata ─ leader 1 epoch 2
+           t2 produce ─ @7 acks -1 [11..16]
+           t2 produce ─ @8 acks 1 [18..19]
+           n1 list ─ @7 [21..22]""",
+        ("impostor-leader deposed 2",),
+    ),
+    Case(
+        "errors, appends without an offset or acknowledgement, and fetches of followers are no acts of a leader",
+        """n1 metadata ─ leader 1 epoch 1
+           n2 fetch ─ @7 error 6
+           t2 produce ─ @-1 acks 1
+           t2 produce ─ @7 acks 0
+           t2 produce ─ @7 acks 1 lost
+           t2 fetch ─ @7 version 11""",
+    ),
+    Case(
+        "a fetch that followers refuse",
+        """n1 metadata ─ leader 1 epoch 1
+           t2 fetch ─ @7 version 10""",
+        ("impostor-leader  2",),
+    ),
+    Case(
+        "others that contradict each other prove nothing, nor does what was known too late",
+        """n1 metadata ─ leader 1 epoch 1
+           n3 metadata ─ leader 3 epoch 1
+           n2 list ─ @7
+           n4 list ─ @7 [4..5]""",
+        ("metadata-disagreement one epoch 1,3",),
+    ),
+    Case(
+        "two nodes that append in one epoch",
+        """n1 metadata ─ leader 1 epoch 1
+           n3 metadata ─ leader 1 epoch 1
+           t1 produce ─ @7 acks -1
+           t2 produce ─ @7 acks -1""",
+        ("impostor-leader  2", "split-brain one epoch 1,2"),
+    ),
+    Case(
+        "one after the other, with a new epoch between",
+        """n1 metadata ─ leader 1 epoch 1
+           n3 metadata ─ leader 1 epoch 1
+           t1 produce ─ @7 acks -1
+           n1 metadata ─ leader 2 epoch 2
+           n3 metadata ─ leader 2 epoch 2
+           t2 produce ─ @8 acks -1""",
+    ),
+    Case(
+        "a lonely tap: one after the other",
+        """t1 produce ─ @7 acks 1 [1..2]
+           t2 produce ─ @8 acks 1 [2..2]""",
+    ),
+]
+# a second is as fine as the text goes
+OVERLAPPING = [("t1", 0, 100), ("t2", 200, 300), ("t1", 400, 500), ("t2", 500, 600)]
+
+IMPOSTOR_AT_FIRST = """n3 metadata ─ leader 1 epoch 1 [0..1]
+                       n2 list ─ @7 [8..9]
+                       n1 metadata ─ leader 3 epoch 1 [10..11]
+                       n2 list ─ @7 [18..19]"""
+ONE_EPOCH = """n1 metadata ─ leader 2 epoch 3 [0..1]
+               n2 metadata ─ leader 1 epoch 3 [50..51]
+               n1 metadata ─ leader 2 epoch 3 [100..101]"""
+
+
+def _overlapping(rows: Rows, topic: int, appends: list[tuple[str, int, int]]) -> None:
+    rows.topics[topic] = f"t{topic}"
+    for number, (who, invoked_ms, time_ms) in enumerate(appends):
+        rows.add(
+            Kind.EXCHANGE, who, op=number, type=1, api=0, acks=-1, error=0, node=int(who[1:]), topic=topic, partition=0,
+            offset=number, invoked=invoked_ms * 1_000_000, time=time_ms * 1_000_000,
+        )  # fmt: skip
+
+
+def _coordinators(rows: Rows) -> None:
+    """What nodes say of five things: the first and the fourth contradict."""
+    said = [
+        ("group steadfast", 1, 1, "h:1", (0, 20)), ("group steadfast", 2, 2, "h:2", (10,)),
+        ("group once", 1, 1, "h:1", (0,)), ("group once", 2, 2, "h:2", (10, 20)),
+        ("group soon", 1, 1, "h:1", (0, 2)), ("group soon", 2, 2, "h:2", (0, 3)),
+        ("group moved", 1, 1, "h:1", (0, 20)), ("group moved", 1, 2, "h:2", (10,)), ("group moved", 2, 2, "h:2", (10,)),
+        ("group elsewhere", 3, 7, "h:7", (0, 20)), ("group elsewhere", 4, 7, "h:8 (bent)", (10,)),
+    ]  # fmt: skip
+    for thing, node, leader, address, times in said:
+        for time in times:
+            rows.add(
+                Kind.EXCHANGE, f"t{node}", op=time, type=1, api=10, error=0, node=node, leader=leader,
+                detail=f"{thing} at {address}", invoked=time * SECOND_NS, time=time * SECOND_NS,
+            )  # fmt: skip
+
+
+def _left_out(rows: Rows) -> None:
+    """Broker 3 answers and lists itself; node 1 leaves it out for long, node 2 for a slot."""
+    for time in range(2000, 2010, 2):
+        lists = {1: "1,2", 2: "1,2" if time == 2004 else "1,2,3", 3: "1,2,3"}
+        for node, brokers in lists.items():
+            rows.add(
+                Kind.PROBE, f"n{node}", api=3, error=3, node=node, brokers=brokers, invoked=time * SECOND_NS,
+                time=time * SECOND_NS,
+            )  # fmt: skip
+    rows.add(Kind.PROBE, "n1", api=3, error=0, node=1, brokers="1", invoked=2100 * SECOND_NS, time=2100 * SECOND_NS)
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[History, CheckResults]]:
+    """Every case in a topic of its own, checked at once."""
+    rows = Rows()
+    for topic, case in enumerate(CASES):
+        write(rows, topic, case.text)
+    ends = {"a": "fail [0..3]", "b": "ok @0 [0..3]", "c": "info [0..5]", "d": "fail [0..6]"}
+    write(rows, 90, "\n".join(f"p1 send {name} ─ {end}" for name, end in ends.items()))
+    for start, end in ((0, 0), (0, 0), (1, 2), (2, 3), (3, 3), (3, 3)):
+        what = "metadata ─ leader 1" if end == 2 else "produce ─ @ error 6"
+        write(rows, 90, f"t1 {what} client tidegauge-producer-1 [{start}..{end}]")
+    _overlapping(rows, 91, OVERLAPPING)
+    _overlapping(rows, 92, OVERLAPPING[:2])
+    _overlapping(rows, 93, [*OVERLAPPING, ("t3", 600, 700)])
+    write(rows, 94, IMPOSTOR_AT_FIRST)
+    write(rows, 95, ONE_EPOCH)
+    _coordinators(rows)
+    _left_out(rows)
+    sealed = rows.store(tmp_path_factory.mktemp("batch"))
+    with spark_session() as spark, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "FAMILIES", metadata.FAMILIES + leadership.FAMILIES)
+        patch.setattr(engine, "STUDIES", ())
+        yield History(spark, sealed, deletions=read_deletions(sealed)), check(spark, sealed, limit=1000)
+
+
+def _findings(results: CheckResults, topic: str | None) -> list[Finding]:
+    return [finding for anomaly in results.found for finding in anomaly.findings if finding.topic == topic]
+
+
+def _told(finding: Finding) -> str:
+    return f"{finding.anomaly} {','.join(finding.tags)} {','.join(map(str, sorted(finding.nodes)))}"
+
+
+@pytest.mark.parametrize("topic", range(len(CASES)), ids=[case.name for case in CASES])
+def test_it_finds_what_is_there_and_nothing_else(topic: int, batch: tuple[History, CheckResults]) -> None:
+    """Planted, near miss, allowed: exactly the findings that the case names."""
+    assert sorted(map(_told, _findings(batch[1], f"t{topic}"))) == sorted(CASES[topic].expected)
+
+
+def test_a_loop_says_what_it_cost(batch: tuple[History, CheckResults]) -> None:
+    """Sends of the worker whose client it is, until a settling time after the last refusal."""
+    (finding,) = _findings(batch[1], "t90")
+    assert finding.detail.endswith("refused 5 times in a row by node 1 (request 0), from 0.000 s to 3.000 s, and asked"
+                                   " again after a refresh; 2 sends were given up meanwhile")  # fmt: skip
+    assert finding.processes == (1,)
+
+
+def test_appends_overlap_only_when_each_node_went_on_after_the_other(batch: tuple[History, CheckResults]) -> None:
+    """Without epochs a leader may have moved once, but not back in the same second."""
+    assert [_told(finding) for finding in _findings(batch[1], "t91")] == ["split-brain overlapping 1,2"]
+    assert not _findings(batch[1], "t92")
+    assert [_told(finding) for finding in _findings(batch[1], "t93")] == ["split-brain overlapping 1,2"]
+
+
+def _span_s(finding: Finding) -> tuple[float, float]:
+    return ((finding.time_ns or 0) / SECOND_NS, (finding.until_ns or 0) / SECOND_NS)
+
+
+def test_only_the_acts_of_an_impostor_are_told(batch: tuple[History, CheckResults]) -> None:
+    """Not those of the same node after the others had contradicted each other."""
+    (finding,) = [each for each in _findings(batch[1], "t94") if each.anomaly == "impostor-leader"]
+    assert (_told(finding), _span_s(finding)) == ("impostor-leader  2", (8, 9))
+
+
+def test_two_leaders_of_one_epoch_contradict_from_the_second_to_the_last(batch: tuple[History, CheckResults]) -> None:
+    """Whichever of them has the lower number."""
+    (finding,) = _findings(batch[1], "t95")
+    assert (_told(finding), _span_s(finding)) == ("metadata-disagreement one epoch 1,2", (51, 100))
+
+
+def test_of_coordinators_only_those_contradict_that_nodes_went_on_to_name(batch: tuple[History, CheckResults]) -> None:
+    """Each after the other had said something else, and only while both did; and one node has one address."""
+    findings = batch[1].anomalies["coordinator-mismatch"].findings
+    found = {finding.detail.split(":", 1)[0]: finding.tags for finding in findings}
+    assert found == {"group steadfast": ("steadfast",), "group moved": ("moved",), "node 7": ("steadfast",)}
+    assert {_span_s(finding) for finding in findings} == {(10, 10)}
+
+
+def test_a_broker_that_answers_has_to_be_listed(batch: tuple[History, CheckResults]) -> None:
+    """For longer than a moment."""
+    found = [f for f in batch[1].anomalies["metadata-incomplete"].findings if "broker" in f.tags]
+    assert [(finding.nodes, finding.detail) for finding in found] == [
+        ((1, 3), "node 1 left out broker 3, which answered, from 2000.000 s to 2008.000 s")
+    ]
+
+
+def test_counts_are_those_of_the_findings(batch: tuple[History, CheckResults]) -> None:
+    """The job that counts and the job that brings the evidence agree, and no check failed."""
+    _, results = batch
+    assert not results.failures
+    assert all(anomaly.found == len(anomaly.findings) for anomaly in results.anomalies.values())
+    assert all(anomaly.looked_at >= anomaly.found > 0 for anomaly in results.anomalies.values())
+
+
+LEADER_KILL = RunFacts(faults=(PlannedFault("leader-kill", changes_leaders=True),))
+MARKS = [
+    ("not-leader-loop", (), 12, 20, "allowed"),
+    ("not-leader-loop", (), 12, 31, "illegal"),
+    ("not-leader-loop", (), 5, 20, "illegal"),
+    ("not-leader-loop", ("brief",), 5, 6, "allowed"),
+    ("metadata-disagreement", ("stale",), 12, 29, "allowed"),
+    ("metadata-disagreement", ("one epoch",), 12, 20, "illegal"),
+    ("epoch-regression", ("one client",), 12, 20, "allowed"),
+    ("epoch-regression", ("one node",), 12, 20, "illegal"),
+    ("metadata-incomplete", ("broker",), 12, 20, "allowed"),
+    ("metadata-incomplete", ("leader",), 12, 20, "illegal"),
+    ("metadata-incomplete", ("leader", "brief"), 12, 13, "allowed"),
+    ("metadata-incomplete", ("leader", "brief"), 1, 2, "illegal"),
+    ("impostor-leader", ("deposed",), 12, 20, "allowed"),
+    ("impostor-leader", (), 12, 20, "illegal"),
+    ("impostor-leader", ("deposed",), 35, 36, "illegal"),
+    ("coordinator-mismatch", ("steadfast",), 12, 20, "allowed"),
+    ("coordinator-mismatch", ("steadfast",), 12, 40, "illegal"),
+    ("coordinator-mismatch", ("moved",), 12, 40, "allowed"),
+    ("split-brain", ("one epoch",), 12, 20, "illegal"),
+    ("leaderless", (), 12, 29, "allowed"),
+    ("leaderless", (), 12, 31, "illegal"),
+]
+
+
+@pytest.mark.parametrize(("anomaly", "tags", "began", "ended", "status"), MARKS)
+def test_what_lies_in_the_wake_of_a_fault_may_be_allowed(
+    anomaly: str, tags: tuple[str, ...], began: int, ended: int, status: str
+) -> None:
+    """A leader was killed at 10 s, and the cluster was whole again at 20 s: its wake ends at 30 s."""
+    finding = Finding(anomaly, "t", 0, None, (), (), (1,), began * SECOND_NS, ended * SECOND_NS, (), tags, "")
+    fault = Fault(1, "leader-kill", 10 * SECOND_NS, 15 * SECOND_NS, 20 * SECOND_NS)
+    results = CheckResults()
+    results.coverage.faults = [FaultCoverage(fault, None, None, None)]
+    assert judge(finding, results, LEADER_KILL).status == status
+
+
+def test_weak_acknowledgements_permit_two_leaders_at_once() -> None:
+    """One that is cut off acknowledges with acks=1 until it knows."""
+    finding = Finding("split-brain", "t", 0, None, (), (), (1,), 12, 13, (), ("one epoch",), "")
+    results = CheckResults()
+    results.coverage.faults = [FaultCoverage(Fault(1, "leader-kill", 10), None, None, None)]
+    assert judge(finding, results, RunFacts(acks="1", faults=LEADER_KILL.faults)).status == "allowed"
+    assert judge(finding, results, RunFacts(acks="1")).status == "illegal"

@@ -1,0 +1,452 @@
+"""What is out of order, and what only looks so, in histories of a few events: all of them in one go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from checkers import order
+from checkers.coverage import Coverage, Fault, FaultCoverage, Span
+from checkers.deletions import read_deletions
+from checkers.frame import History, Studied
+from checkers.results import CheckResults, Finding, as_finding
+from harness.history import F, Kind, Status, Type
+from harness.policies import PlannedFault, RunFacts, judge
+from tests.histories import Rows, spark_session, told, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Case:
+    """A history and what is to be found in it, with the tags that it is to have."""
+
+    name: str
+    text: str
+    expected: tuple[str, ...] = ()
+    compacted: bool = False
+
+
+CASES = [
+    Case(
+        "a reader that is handed everything in order",
+        """p1 send a ─ ok @0
+           p1 send b ─ ok @1
+           c1 poll ─ @0:a @1:b
+           c1 poll ─ @2:c
+           c1 poll ─ @3:d @4:e""",
+    ),
+    Case(
+        "a poll that begins at an offset that was handed out before",
+        """c1 poll ─ @0:a @1:b
+           c1 poll ─ @1:b @2:c""",
+        ("nonmonotonic-poll 0@1",),
+    ),
+    Case(
+        "a poll that begins below, and the next one that goes on from there",
+        """c1 poll ─ @7:a
+           c1 poll ─ @3:b
+           c2 poll ─ @4:d @5:e @6:f
+           c1 poll ─ @7:a""",
+        ("nonmonotonic-poll 0@3", "poll-skip 0@4"),
+    ),
+    Case(
+        "what another reader, or another partition, was handed is no step",
+        """c1 poll ─ 0@5:a
+           c2 poll ─ 0@4:b 0@5:a
+           c1 poll ─ 1@3:c 0@6:d""",
+    ),
+    Case(
+        "an assignment begins anew, also one that failed",
+        """c1 poll ─ @4:a @5:b
+           c1 assign ─ ok @0
+           c1 poll ─ @0:c @1:d @2:e @3:f @4:a
+           c1 assign ─ fail @9
+           c1 poll ─ @1:d""",
+    ),
+    Case(
+        "an assignment of another partition, or of another reader, does not",
+        """c1 poll ─ 0@4:a
+           c1 assign ─ ok 1@0
+           c2 assign ─ ok 0@0
+           c1 poll ─ 0@2:b""",
+        ("nonmonotonic-poll 0@2",),
+    ),
+    Case(
+        "an acknowledged offset that a reader was not handed, and neither was anybody else",
+        """p1 send a ─ ok @1
+           c1 poll ─ @0:b
+           c1 poll ─ @2:c""",
+        ("poll-skip 0@1",),
+    ),
+    Case(
+        "an offset that another reader was handed",
+        """c1 poll ─ @0:a @1:b @2:c @3:d
+           c2 poll ─ @0:a
+           c2 poll ─ @3:d""",
+        ("poll-skip 0@1",),
+    ),
+    Case(
+        "an offset beyond the next 64",
+        """c1 poll ─ @60:a @300:b
+           c2 poll ─ @299:c""",
+        ("int-poll-skip 0@299",),
+    ),
+    Case(
+        "the last of 64 offsets, and the first",
+        """c1 poll ─ @62:a @63:b @64:c
+           c2 poll ─ @62:a @64:c @127:d
+           c3 poll ─ @126:e @127:d @128:f
+           c2 poll ─ @128:f""",
+        ("int-poll-skip 0@63", "int-poll-skip 0@126"),
+    ),
+    Case(
+        "a send whose end nobody knows proves no offset",
+        """p1 send a ─ info @1
+           p1 send b ─ fail @2
+           c1 poll ─ @0:c
+           c1 poll ─ @3:d""",
+        ("gap 0@1",),
+    ),
+    Case(
+        "the same inside of a poll",
+        """p1 send a ─ ok @1
+           c1 poll ─ @0:b @2:c @2:c @1:a""",
+        ("int-poll-skip 0@1", "int-nonmonotonic-poll 0@2", "int-nonmonotonic-poll 0@1"),
+    ),
+    Case(
+        "records of two partitions by turns are two readings",
+        """c1 poll ─ 0@0:a 1@0:b 0@1:c 1@1:d 0@2:e 1@2:f""",
+    ),
+    Case(
+        "an event and an offset left out at once",
+        """c1 poll ─ 0@0:a 1@0:b 0@2:c
+           c2 poll ─ 0@1:d""",
+        ("int-poll-skip 0@1",),
+    ),
+    Case(
+        "a transaction is one whole, an assignment in it notwithstanding",
+        """c1 txn T ─ ok
+           c1 poll ─ @5:a in T
+           c1 poll ─ @3:b in T
+           c1 assign ─ ok @0
+           c1 poll ─ @0:c in T""",
+        ("int-nonmonotonic-poll 0@3",),
+    ),
+    Case(
+        "two transactions are two",
+        """c1 poll ─ @5:a in T
+           c1 poll ─ @3:b in U""",
+        ("nonmonotonic-poll 0@3",),
+    ),
+    Case(
+        "a record that is damaged shows where its reader is",
+        """c1 poll ─ @0:a @1:!
+           c1 poll ─ @1:?""",
+        ("nonmonotonic-poll 0@1",),
+    ),
+    Case(
+        "what only readers of uncommitted records were handed is none of another's business",
+        """p1 send a ─ fail @1 in T
+           u1 poll ─ @0:b @1:a @3:c
+           c1 poll ─ @0:b
+           c1 poll ─ @3:c""",
+    ),
+    Case(
+        "readers of uncommitted records have to be handed all",
+        """p1 send a ─ fail @1 in T
+           u1 poll ─ @0:b @1:a @2:c
+           u2 poll ─ @0:b
+           u2 poll ─ @2:c""",
+        ("poll-skip 0@1",),
+    ),
+    Case(
+        "what a reader of committed records was handed, another one has to be handed",
+        """p1 send a ─ info @1 in T
+           c1 poll ─ @0:b @1:a @2:c
+           c2 poll ─ @0:b @2:c""",
+        ("int-poll-skip 0@1",),
+    ),
+    Case(
+        "a gap is found once, whoever went past it",
+        """c1 poll ─ @0:a @5:b
+           c2 poll ─ @0:a
+           c2 poll ─ @5:b
+           c3 poll ─ @5:b""",
+        ("gap 0@1",),
+    ),
+    Case(
+        "two gaps, of which transactions explain too little",
+        """p1 send a ─ ok @0 in T
+           c1 poll ─ @0:a @2:b @5:c""",
+        ("gap 0@1 transactions", "gap 0@3 transactions"),
+    ),
+    Case(
+        "as much as a marker, one that was written again, and what was aborted may leave",
+        """p1 send a ─ ok @0 in T
+           p1 send x ─ fail in T
+           p1 send y ─ info
+           p1 send b ─ ok @2
+           p1 send c ─ ok @6
+           c1 poll ─ @0:a @2:b @6:c""",
+    ),
+    Case(
+        "and not more: of two that nobody placed one was read",
+        """p1 send a ─ ok @0 in T
+           p1 send x ─ fail in T
+           p1 send y ─ info
+           p1 send c ─ ok @6
+           c1 poll ─ @0:a @2:y @6:c""",
+        ("gap 0@1 transactions", "gap 0@3 transactions"),
+    ),
+    Case(
+        "transactions of another partition explain nothing",
+        """p1 send a ─ ok 1@0 in T
+           c1 poll ─ 0@0:a 0@2:b""",
+        ("gap 0@1",),
+    ),
+    Case(
+        "compaction leaves out what it likes, and turns nobody back",
+        """p1 send a ─ ok @1
+           c1 poll ─ @0:b @2:c @9:d
+           c1 poll ─ @8:e""",
+        ("nonmonotonic-poll 0@8",),
+        compacted=True,
+    ),
+    Case(
+        "a topic that the workload deletes begins again",
+        """c1 poll ─ @0:a @1:b @2:c [1..2]
+           k1 delete ─ ok [3..4]
+           k1 create ─ ok [4..5]
+           r1 poll ─ @0:d @1:e [10..11]
+           r2 poll ─ @0:d [10..12]
+           r2 poll ─ @0:d [12..13]""",
+        ("nonmonotonic-poll 0@0",),
+    ),
+    Case(
+        "what a reader of the load is handed afterwards may be of another life",
+        """c1 poll ─ @1:a [1..2]
+           k1 delete ─ ok [3..4]
+           k1 create ─ ok [4..5]
+           c1 poll ─ @0:b [8..9]
+           c1 poll ─ @0:b [10..11]""",
+        ("nonmonotonic-poll 0@0 deleted topic",),
+    ),
+    Case(
+        "a member that goes back while its group moves partitions",
+        """g1 assign ─ ok 0@ [1..2]
+           g1 poll ─ @3:a [3..5]
+           g1 revoke ─ ok 1@ [6..7]
+           g1 poll ─ @2:b [8..9]
+           g1 poll ─ @1:c [20..21]""",
+        ("nonmonotonic-poll 0@2 rebalance", "nonmonotonic-poll 0@1"),
+    ),
+    Case(
+        "a seek is no rebalance",
+        """g2 assign ─ ok 0@ [1..2]
+           g2 poll ─ @3:a [3..5]
+           g2 assign ─ ok 1@7 [6..7]
+           g2 poll ─ @2:b [8..9]""",
+        ("nonmonotonic-poll 0@2",),
+    ),
+    Case(
+        "of somebody who subscribed and was never seen to be given anything nobody knows when it was",
+        """c7 subscribe M ─ ok
+           c7 poll ─ @3:a
+           c7 poll ─ @2:b""",
+        ("nonmonotonic-poll 0@2 rebalance",),
+    ),
+    Case(
+        "sends in the order of their numbers, whenever they were invoked",
+        """i1 send b ─ ok @1 sequence 1
+           i1 send a ─ ok @0 sequence 0
+           i1 send d ─ ok @9 sequence 3
+           i1 send c ─ ok @5 sequence 2""",
+    ),
+    Case(
+        "a later send at a lower offset",
+        """i1 send a ─ ok @3 sequence 0
+           i1 send b ─ ok @2 sequence 1
+           j1 send c ─ ok @9 sequence 0
+           j1 send d ─ ok @8 sequence 1""",
+        ("nonmonotonic-send a,b 0@3 idempotent", "nonmonotonic-send c,d 0@9 plain"),
+    ),
+    Case(
+        "two that were overtaken by the last of three, and one far away",
+        """p1 send a ─ ok @70000 sequence 0
+           p1 send b ─ ok @3 sequence 1
+           p1 send c ─ ok @2 sequence 2""",
+        ("nonmonotonic-send a,c 0@70000", "nonmonotonic-send b,c 0@3"),
+    ),
+    Case(
+        "the same offset is not lower, and neither is one of another partition, producer or end",
+        """p1 send a ─ ok 0@3 sequence 0
+           p1 send b ─ ok 0@3 sequence 1
+           p1 send c ─ ok 1@0 sequence 2
+           p2 send d ─ ok 0@0 sequence 3
+           p1 send e ─ info 0@1 sequence 4
+           p1 send f ─ ok 0@-1 sequence 5""",
+    ),
+    Case(
+        "without numbers it is the time of the invocation that counts",
+        """p1 send a ─ ok @5 [1..9]
+           p1 send b ─ ok @4 [2..3]
+           p2 send c ─ ok @9 [5..9]
+           p2 send d ─ ok @10 [5..6]
+           p2 send e ─ ok @8 [5..6]
+           p3 send f ─ ok @1 sequence 7 [1..2]
+           p3 send g ─ ok @0 [3..4]""",
+        ("nonmonotonic-send a,b 0@5",),
+    ),
+    Case(
+        "inside of a transaction, and between two",
+        """p1 send a ─ ok @3 sequence 0 in T
+           p1 send b ─ ok @2 sequence 1 in T
+           p2 send c ─ ok @9 sequence 0 in U
+           p2 send d ─ ok @8 sequence 1 in V""",
+        ("int-nonmonotonic-send a,b 0@3 transactional", "nonmonotonic-send c,d 0@9 transactional"),
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """One session for all."""
+    with spark_session() as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Every case in a topic of its own."""
+    rows = Rows()
+    for topic, case in enumerate(CASES):
+        write(rows, topic, case.text)
+    sealed = rows.store(tmp_path_factory.mktemp("order"))
+    compacted = frozenset(topic for topic, case in enumerate(CASES) if case.compacted)
+    return History(spark, sealed, deletions=read_deletions(sealed), compacted=compacted)
+
+
+@pytest.fixture(scope="module")
+def studied(history: History) -> Studied:
+    """All of them at once."""
+    return order.study(history, 1000)
+
+
+def _told(studied: Studied, topics: dict[int, str]) -> dict[str, list[str]]:
+    """By topic, what was found."""
+    found: dict[str, list[str]] = {name: [] for name in topics.values()}
+    for row in studied.findings:
+        finding = as_finding(row, topics)
+        found[str(finding.topic)].append(" ".join([told(finding), *finding.tags]))
+    return {name: sorted(each) for name, each in found.items()}
+
+
+@pytest.mark.parametrize("topic", range(len(CASES)), ids=[case.name for case in CASES])
+def test_it_finds_what_is_there_and_nothing_else(topic: int, history: History, studied: Studied) -> None:
+    """Planted, near miss, allowed: exactly the findings that the case names."""
+    assert _told(studied, history.sealed.topics)[f"t{topic}"] == sorted(CASES[topic].expected)
+
+
+def test_all_is_counted(studied: Studied) -> None:
+    """As often as it was found, and not more often than it was looked at."""
+    assert studied.found == Counter(row["anomaly"] for row in studied.findings)
+    assert set(studied.looked_at) == set(order.ABOUT)
+    assert all(studied.looked_at[name] >= count for name, count in studied.found.items())
+
+
+def test_chunks_and_tasks_change_nothing(history: History, studied: Studied, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long reading is cut into chunks, and a large history into tasks."""
+    monkeypatch.setattr(History, "small", property(lambda _: False))
+    cut = order.study(replace(history, chunk_rows=3), 1000)
+    assert _told(cut, history.sealed.topics) == _told(studied, history.sealed.topics)
+    assert (cut.found, cut.looked_at) == (studied.found, studied.looked_at)
+
+
+def test_every_anomaly_is_found_by_its_function_alone(history: History, studied: Studied) -> None:
+    """The public functions give what the study gives."""
+    functions = {
+        "gap": order.find_gaps,
+        "nonmonotonic-send": order.find_nonmonotonic_sends,
+        "int-nonmonotonic-send": order.find_int_nonmonotonic_sends,
+    }
+    for name, find in functions.items():
+        assert find(history).count() == studied.found[name], name
+
+
+def test_evidence_names_both_records(history: History, studied: Studied) -> None:
+    """Their events, their reader, and when either was handed out."""
+    row = next(row for row in studied.findings if row["topic"] == 1)
+    assert [event % (1 << 40) for event in row["events"]] == [10, 12]
+    assert row["processes"] == [101]
+    assert (row["time"], row["until"]) == (5_000_000_000, 15_000_000_000)
+    assert row["detail"] == "handed offset 1, and after it offset 1"
+
+
+def test_absurd_numbers_break_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Offsets, numbers and times up to the limits, and rows without a place."""
+    last = (1 << 63) - 1
+    rows = Rows(topics={0: "t"})
+    common = {"topic": 0, "partition": 0, "invoked": -last, "time": last, "status": Status.GOOD}
+    for op, offset in enumerate((0, last, 0, -5, last - 1, last)):
+        rows.add(Kind.RECORD, "c1", op=op, offset=offset, value=op, **common)
+    rows.add(Kind.RECORD, "c1", op=9, offset=3, value=1, **(common | {"partition": None}))
+    for value, (offset, sequence) in enumerate(((last, -last), (0, last), (last, 0), (5, None), (6, None))):
+        rows.add(
+            Kind.COMPLETE, "p1", f=F.SEND, type=Type.OK, op=value, value=value, offset=offset, sequence=sequence,
+            topic=0, partition=0, invoked=last - value, time=last,
+        )  # fmt: skip
+    found = order.study(History(spark, rows.store(tmp_path)), 10).found
+    assert found == {"poll-skip": 2, "nonmonotonic-poll": 1, "nonmonotonic-send": 3}
+
+
+KILL = PlannedFault("leader-kill", changes_leaders=True)
+KILLED = FaultCoverage(Fault(1, "leader-kill", injected_ns=10, undone_ns=20, bit=True), *[Span(3, 3)] * 4)
+FACTS = RunFacts(acks="all", idempotence=True, client="kafka-python", faults=(KILL,))
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "tags", "facts", "until_ns", "status"),
+    [
+        ("poll-skip", (), FACTS, 15, "illegal"),
+        ("poll-skip", ("rebalance",), FACTS, 15, "allowed"),
+        ("nonmonotonic-poll", ("rebalance",), FACTS, 15, "allowed"),
+        ("nonmonotonic-poll", ("deleted topic",), FACTS, 15, "allowed"),
+        ("nonmonotonic-poll", (), replace(FACTS, acks="1"), 15, "allowed"),
+        ("nonmonotonic-poll", (), replace(FACTS, acks="1"), 9, "illegal"),
+        ("int-poll-skip", (), replace(FACTS, unclean_election=True), 15, "allowed"),
+        ("int-poll-skip", (), replace(FACTS, unclean_election=True, faults=()), 15, "illegal"),
+        ("gap", (), FACTS, 15, "illegal"),
+        ("gap", (), replace(FACTS, imported=True), 15, "unproven"),
+        ("gap", ("transactions",), replace(FACTS, imported=True), 15, "illegal"),
+        ("nonmonotonic-send", ("idempotent",), FACTS, 15, "illegal"),
+        ("nonmonotonic-send", ("plain",), FACTS, 15, "allowed"),
+        ("nonmonotonic-send", ("plain",), replace(FACTS, retries=0), 15, "illegal"),
+        ("nonmonotonic-send", (), FACTS, 15, "illegal"),
+        ("nonmonotonic-send", (), replace(FACTS, idempotence=False), 15, "allowed"),
+        ("nonmonotonic-send", ("idempotent",), replace(FACTS, client="confluent-kafka"), 15, "possibly the client"),
+        ("nonmonotonic-send", ("idempotent",), replace(FACTS, client="confluent-kafka"), 9, "illegal"),
+        ("int-nonmonotonic-send", ("transactional",), replace(FACTS, client="confluent-kafka"), 15, "illegal"),
+    ],
+)  # fmt: skip
+def test_what_is_allowed(anomaly: str, tags: tuple[str, ...], facts: RunFacts, until_ns: int, status: str) -> None:
+    """By how the run was set up, and by what was done to it before it was seen."""
+    finding = Finding(anomaly, "t", 0, 7, (), (1,), (), 5, until_ns, (1,), tags, "")
+    results = CheckResults(events=9, anomalies={}, coverage=Coverage(faults=[KILLED]))
+    assert judge(finding, results, facts).status == status
+
+
+def test_holes_in_a_history_prove_no_skip() -> None:
+    """What a reader seems to have left out may have been lost with its history; going back cannot."""
+    results = CheckResults(events=9, anomalies={}, coverage=Coverage(), has_holes=True)
+    marks = {
+        name: judge(Finding(name, "t", 0, 7, (), (1,), (), 5, 6, (1,), (), ""), results, FACTS).status
+        for name in ("poll-skip", "int-poll-skip", "gap", "nonmonotonic-poll")
+    }
+    assert marks == dict.fromkeys(("poll-skip", "int-poll-skip", "gap"), "unproven") | {"nonmonotonic-poll": "illegal"}
