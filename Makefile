@@ -5,7 +5,7 @@ ARGS ?=
 
 BOOTSTRAP = $(PYTHON) harness/bootstrap.py
 
-.PHONY: help demo test lint bench bench-record bench-tap bench-import detection lock schema clean
+.PHONY: help demo test lint bench bench-record bench-tap bench-import bench-check detection lock schema clean
 .DEFAULT_GOAL := help
 
 define HELP
@@ -22,6 +22,9 @@ Tidegauge finds out whether a Kafka-protocol broker keeps its promises while thi
                 what the tap costs: rates and latencies, direct and through it
   make bench-import
                 what the import of a foreign history costs: time and memory, for a million operations
+  make bench-check
+                what checks cost, for histories of up to 50 million events, beside DuckDB (an hour)
+                  make bench-check ARGS="--sizes 100k,1M"
   make detection
                 whether each check finds the bug it is for: every broken broker, and correct ones (an hour or two)
                   make detection ARGS=--again        check the stored runs anew
@@ -68,6 +71,10 @@ bench-tap:
 bench-import:
 	@$(BOOTSTRAP)
 	@.venv/bin/python -m bench.foreign $(ARGS)
+
+bench-check:
+	@$(BOOTSTRAP)
+	@.venv/bin/python -m bench.check $(ARGS)
 
 detection:
 	@$(BOOTSTRAP)

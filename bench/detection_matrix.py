@@ -85,12 +85,16 @@ WATERMARKS_FALL = (
     "watermark-regression",
     "end-offset-regression",
     "watermark-behind-ack",
+    "watermark-ahead",
     "retry-watermark-regression",
+    "lso-regression",
+    "lso-above-hw",
 )
-STALLS = ("stall", "unseen", "watermark-frozen", "no-progress-in-fault", "slow-recovery")
-LOST = ("lost-write", "lost-tail", "gap", "unseen")
+STALLS = ("stall", "watermark-frozen", "no-progress-in-fault", "slow-recovery")
+OVERWRITTEN = ("inconsistent-offset", "shared-offset", "duplicate")
+LOST = ("lost-write", "lost-tail", "gap")
 SKIPS = ("poll-skip", "int-poll-skip", "nonmonotonic-poll", "int-nonmonotonic-poll")
-UNORDERED = ("nonmonotonic-send", "realtime-order", "not-linearizable", "stale-end")
+UNORDERED = ("nonmonotonic-send", "realtime-order", "not-linearizable")
 LEADERS = (
     "not-leader-loop",
     "metadata-incomplete",
@@ -105,18 +109,18 @@ BUGS = (
     Bug(
         "watermark-is-next-offset",
         ("watermark-regression", "end-offset-regression", "watermark-ahead"),
-        ("inconsistent-offset", "aborted-read", "duplicate", "shared-offset", *LOST, *SKIPS, *UNORDERED),
+        (*OVERWRITTEN, "aborted-read", *LOST, *SKIPS, *UNORDERED, *WATERMARKS_FALL),
     ),
     Bug(
         "watermark-overwritten-by-retry",
         ("retry-watermark-regression", "watermark-regression", "end-offset-regression"),
-        ("watermark-behind-ack", "watermark-ahead", *UNORDERED),
+        (*WATERMARKS_FALL, *UNORDERED),
         settings=IDEMPOTENT,
     ),
     Bug("watermark-frozen:300", ("watermark-frozen", "stall"), (*WATERMARKS_FALL, *STALLS, *LOST, *UNORDERED)),
     Bug("metadata-lists-self-only", ("metadata-incomplete",), (*LEADERS, *STALLS, *LOST), settings=IMPATIENT),
     Bug("not-leader-forever", ("not-leader-loop",), (*LEADERS, *STALLS, *LOST), settings=IMPATIENT),
-    Bug("fetch-hangs", ("stall", "unseen"), (*STALLS, *LOST)),
+    Bug("fetch-hangs", ("stall",), (*STALLS, *LOST)),
     Bug("slow-partition", ("stall",), (*STALLS, *LOST), settings=STREAM | {"linger_ms": 500}, time_s=16),
     Bug("acks-then-forgets", ("lost-write", "lost-tail"), (*LOST, *SKIPS, *WATERMARKS_FALL, *UNORDERED)),
     Bug(
@@ -133,7 +137,11 @@ BUGS = (
         settings=MODEST | {"rate": 200},
         variant="retries",
     ),
-    Bug("serves-stale-reads", ("watermark-behind-ack", "watermark-regression", "end-offset-regression"), UNORDERED),
+    Bug(
+        "serves-stale-reads",
+        ("watermark-behind-ack", "watermark-regression", "end-offset-regression"),
+        (*UNORDERED, *WATERMARKS_FALL),
+    ),
     Bug(
         "reorders",
         ("nonmonotonic-send", "retry-reorder"),
