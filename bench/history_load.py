@@ -36,6 +36,7 @@ from harness.history import FIRST_TAP, ID_BITS, NEMESIS_PROCESS, F, FaultStage, 
 from harness.sources import Rows
 
 RECORDS_OF_A_POLL = RUN * RUNS_OF_A_POLL
+ON_ITS_WAY_NS = 2 * MS  # a request goes to whoever leads when it is sent
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 
 
@@ -186,7 +187,7 @@ class Load:
                 Kind.EXCHANGE, len(runs), api=FETCH, api_version=16, op=(FIRST_TAP << ID_BITS) + 2 * runs + 1,
                 counter=2 * runs + 1, invoked=done - MS // 2, time=done + MS, asked=common["offset"],
                 view=View.LATEST, high_watermark=mark, last_stable_offset=mark,
-                leader_epoch=plan.leader(partitions, done)[1],
+                leader_epoch=plan.leader(partitions, done - ON_ITS_WAY_NS)[1],
                 client=TEXT["tidegauge-consumer-20"] + consumer - consumer.min(), **common,
             )  # fmt: skip
 
@@ -197,8 +198,8 @@ class Load:
         crc = ((runs * 2_654_435_761) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
         return {
             "process": FIRST_TAP, "type": Type.OK, "connection": partitions % plan.clients, "topic": TOPIC,
-            "node": plan.leader(partitions, at_ns)[0], "partition": partitions, "offset": offsets, "count": RUN,
-            "error": 0, "log_start": 0, "sequence": offsets, "crc": crc,
+            "node": plan.leader(partitions, at_ns - ON_ITS_WAY_NS)[0], "partition": partitions, "offset": offsets,
+            "count": RUN, "error": 0, "log_start": 0, "sequence": offsets, "crc": crc,
         }  # fmt: skip
 
 
@@ -247,6 +248,10 @@ class Extras:
             "offset": each // TXN_PARTITIONS * (TXN_SENDS + 1) + inside,
             "sequence": each // TXN_PARTITIONS * TXN_SENDS + inside,
         }  # fmt: skip
+
+    def _read(self, txns: Numbers) -> dict[str, Any]:
+        """The same as records; `txn` of a record would be a transaction of its reader."""
+        return {name: values for name, values in self._messages(txns).items() if name != "txn"}
 
     def _sends(self, kind: Kind) -> list[Rows]:
         """Producers, their transactions, and what is sent in them."""
@@ -308,10 +313,10 @@ class Extras:
         counter = np.repeat(101 + 10 * txns, TXN_SENDS) + np.tile(np.arange(TXN_SENDS), len(txns))
         made = [make_rows(Kind.RECORD, len(counter), counter=counter, status=Status.GOOD,
                           producer=TXN_PRODUCER + np.repeat(txns % TXN_PARTITIONS, TXN_SENDS),
-                          **repeated, **self._messages(txns))]  # fmt: skip
+                          **repeated, **self._read(txns))]  # fmt: skip
         for reader, chosen in ((TXN_FINAL, self._committed), (TXN_RAW, self._txns)):
             txns = chosen[np.argsort(chosen % TXN_PARTITIONS, kind="stable")]
-            messages = self._messages(txns)
+            messages = self._read(txns)
             final = self._final(reader, messages["partition"])
             made.append(make_rows(Kind.RECORD, len(messages["value"]), status=Status.GOOD,
                                   producer=TXN_PRODUCER + messages["partition"],
