@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from checkers.coverage import Coverage
-from checkers.figures import Figures
+from checkers.coverage import Coverage, Fault, FaultCoverage, Span
+from checkers.figures import Figures, PartitionRow, Stall
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,16 @@ class CheckResults:
             row |= {"deviation": line.deviation, "low": line.low}
         return plain
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CheckResults:
+        """From results.json, of this version or another: what it lacks is as if nobody had looked."""
+        known = _known(cls, data)
+        known["anomalies"] = {name: _anomaly(each) for name, each in data.get("anomalies", {}).items()}
+        known["figures"] = _figures(data.get("figures", {}))
+        known["coverage"] = _coverage({**data.get("coverage", {}), "errors": data.get("errors", [])})
+        known["damaged_processes"] = frozenset(data.get("damaged_processes", ()))
+        return cls(**known)
+
 
 def as_finding(row: Mapping[str, Any], topics: Mapping[int, str]) -> Finding:
     """From a row of `frame.FINDING`."""
@@ -110,3 +120,40 @@ def as_finding(row: Mapping[str, Any], topics: Mapping[int, str]) -> Finding:
         tags=tuple(row["tags"]),
         detail=row["detail"] or "",
     )
+
+
+def _known(class_: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Of this data, what the dataclass has a field for."""
+    return {each.name: data[each.name] for each in fields(class_) if each.name in data}
+
+
+def _anomaly(data: Mapping[str, Any]) -> Anomaly:
+    findings = [_finding(each) for each in data.get("findings", ())]
+    return Anomaly(**{**_known(Anomaly, data), "findings": findings})
+
+
+def _finding(data: Mapping[str, Any]) -> Finding:
+    known: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in _known(Finding, data).items()
+    }
+    return Finding(**known)
+
+
+def _figures(data: Mapping[str, Any]) -> Figures:
+    table = [PartitionRow(**_known(PartitionRow, row)) for row in data.get("table", ())]
+    stalls = [Stall(**_known(Stall, row)) for row in data.get("stalls", ())]
+    return Figures(**{**_known(Figures, data), "table": table, "stalls": stalls})
+
+
+def _coverage(data: Mapping[str, Any]) -> Coverage:
+    faults = [
+        FaultCoverage(
+            fault=Fault(**_known(Fault, each["fault"])),
+            **{
+                name: None if each.get(name) is None else Span(**_known(Span, each[name]))
+                for name in ("before", "during", "after", "clear")
+            },
+        )
+        for each in data.get("faults", ())
+    ]
+    return Coverage(**{**_known(Coverage, data), "faults": faults})

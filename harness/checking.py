@@ -1,4 +1,4 @@
-"""Checking a run that is in the store: open its history, ask Spark, decide, and keep the results.
+"""Checking a run that is in the store: open its history, ask Spark, decide, diagnose, and keep the results.
 
 `tidegauge run` ends with it, and `tidegauge check` does nothing else: a stored run can be checked again at any time,
 also one that was killed, or one that is elsewhere. Results are kept beside a run that is here, if all was asked for.
@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import harness
@@ -17,8 +18,9 @@ from checkers.budget import BUDGET_S
 from checkers.engine import Setting, check
 from checkers.results import CheckResults
 from harness.broker_logs import logs_of
+from harness.diagnosis import Diagnosis, diagnose
 from harness.elsewhere import RunElsewhere
-from harness.errors import Exit
+from harness.errors import Exit, UsageError
 from harness.guard import Guard
 from harness.limits import limits_of
 from harness.live import View
@@ -57,6 +59,11 @@ class Checked:
         """What the command returns."""
         return self.verdict.exit_code
 
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """Why it came to that."""
+        return diagnose(self.results, self.verdict, self.facts)
+
     @property
     def is_here(self) -> bool:
         """Whether the run is in a directory of this machine."""
@@ -72,17 +79,18 @@ class Checked:
             "tidegauge": harness.__version__,
             "seed": self.facts.get("seed"),
             **self.verdict.as_json(),
+            "diagnosis": self.diagnosis.as_json(),
             **self.results.as_json(),
         }
 
 
-def check_run(run: Run, session: Session, view: View, token: str) -> Checked:
-    """Check it with a session that is there already, unless the history is too large for that one."""
+def check_run(run: Run, session: Session, view: View, token: str, *, lent: bool = False) -> Checked:
+    """Check it with a session that is there; a large history gets one made for it, unless that one is lent."""
     sealed = _open(run)
     for sentence in sealed.damage:
         view.happened(sentence)
     asked = Asked(session.place)
-    if sealed.events < LARGE_EVENTS or not session.place.is_local:
+    if sealed.events < LARGE_EVENTS or lent or not session.place.is_local:
         return _checked(run, sealed, _facts(run), session, view, asked)
     view.step("starting Spark anew, for a large history")
     session.close()
@@ -115,6 +123,15 @@ def check_again(runs: Sequence[Run | RunElsewhere], view: View, asked: Asked | N
                 ]
     finally:
         guard.release()
+
+
+def checked_before(run: Run) -> Checked:
+    """What the last check of a stored run found, judged and diagnosed anew; needs neither its history nor Spark."""
+    kept = run.results
+    if kept is None:
+        raise UsageError(f"the run {run.path} was never checked", f"check it first: tidegauge check {run.path}")
+    results, facts = CheckResults.from_json(kept), _facts(run)
+    return Checked(run, facts, results, decide(results, facts_of(facts)))
 
 
 def open_run(run: Run) -> Sealed:

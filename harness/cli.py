@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -13,11 +14,13 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 import harness
-from harness import doctor, elsewhere, heal, show, show_foreign, show_run
+from harness import doctor, elsewhere, heal, show, show_run
 from harness import scenario as scenarios
 from harness import store as stored
-from harness.checking import check_again
+from harness.checking import Checked, check_again
 from harness.cli_cluster import cluster_app, image_app
+from harness.cli_compare import compare, investigate
+from harness.cli_history import export_history, import_history
 from harness.cli_options import (
     CLUSTER_HELP,
     TARGET_HELP,
@@ -26,6 +29,7 @@ from harness.cli_options import (
     CheckersOption,
     ImageOption,
     JsonFlag,
+    JunitOption,
     SparkConfOption,
     SparkMasterOption,
     StoreOption,
@@ -41,10 +45,10 @@ from harness.cli_options import (
     out,
     parts,
 )
+from harness.cli_report import report
 from harness.clusters.spec import Kind
 from harness.config import parse
 from harness.errors import Exit, Interrupted, TidegaugeError, UsageError, from_os_error, unexpected
-from harness.foreign import exporting, importing
 from harness.listing import What, listing
 from harness.live import viewed_on
 from harness.replay import Replay, replay_of
@@ -169,6 +173,7 @@ def run(
     build_image: ImageOption = None,
     spark_master: SparkMasterOption = None,
     spark_conf: SparkConfOption = None,
+    junit: JunitOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Put a cluster under load, break it, and find out whether it kept its promises.
@@ -213,7 +218,7 @@ def run(
         },
         changes,
     )
-    _run(given, store, build_image, again, asked(spark_master, spark_conf).place, as_json=as_json)
+    _run(given, store, build_image, again, asked(spark_master, spark_conf).place, junit=junit, as_json=as_json)
 
 
 @app.command()
@@ -274,6 +279,7 @@ def check(
     budget: BudgetOption = "10m",
     spark_master: SparkMasterOption = None,
     spark_conf: SparkConfOption = None,
+    junit: JunitOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check stored runs again, the killed ones too; the exit code is that of the worst verdict.
@@ -288,63 +294,8 @@ def check(
     found = [elsewhere.find(store_dir(store), name) for name in runs]
     with viewed_on(err) as view:
         checked = check_again(found, view, how)
-    show_run.verdicts(out, checked, as_json=as_json)
+    _tell(checked, junit, as_json=as_json)
     raise typer.Exit(show_run.worst(checked))
-
-
-@app.command(name="import")
-def import_history(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A history; .gz and .zst are unpacked.")],
-    form: Annotated[
-        Literal["jsonl", "parquet", "jepsen"] | None,
-        typer.Option("--format", help="What it is, if its name does not say so; jepsen: EDN of its Kafka workload."),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Under which name it is stored; that of the file unless given.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            "-s",
-            metavar="KEY=VALUE",
-            help="How the history came about: acks, idempotence, retries, client, unclean_election; may be repeated.",
-        ),
-    ] = None,
-    check_it: Annotated[bool, typer.Option("--check", help="Check it at once; the exit code is the verdict.")] = False,
-    store: StoreOption = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Take the history of another program into the store, so that it can be checked (docs/history.md).
-
-    Strictly: the first thing that is wrong is named by its line, and nothing is stored then.
-
-    [dim]tidegauge import history.edn --set acks=all --set idempotence=true --check[/]
-    """
-    with viewed_on(err) as view:
-        taken = importing.import_history(
-            file, store_dir(store), view, form=form, name=name, settings=tuple(settings or ())
-        )
-        checked = check_again([taken.run], view) if check_it else []
-    show_foreign.imported(out, taken, checked, as_json=as_json)
-    raise typer.Exit(show_run.worst(checked))
-
-
-@app.command(name="export")
-def export_history(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The directory of a run, a scenario name, or latest.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file: .jsonl, .jsonl.gz or .parquet.")],
-    form: Annotated[
-        Literal["jsonl", "parquet"] | None, typer.Option("--format", help="The format, if the name does not say so.")
-    ] = None,
-    store: StoreOption = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Write the history of a run into one file that other programs can read (docs/history.md)."""
-    found = stored.find(store_dir(store), run)
-    with viewed_on(err) as view:
-        written = exporting.export_run(found, file, form, view)
-    show_foreign.exported(out, written, as_json=as_json)
 
 
 @app.command(name="list")
@@ -375,6 +326,13 @@ def examine(as_json: JsonFlag = False) -> None:
     show.checks(out, checks, as_json=as_json)
     able = all(check.ok for check in checks if check.needed_for_local)
     raise typer.Exit(Exit.VALID if able else Exit.CANNOT_HERE)
+
+
+app.command(name="import")(import_history)
+app.command(name="export")(export_history)
+app.command()(compare)
+app.command()(investigate)
+app.command()(report)
 
 
 @app.callback(invoke_without_command=True)
@@ -428,6 +386,7 @@ def _run(
     replay: Replay | None = None,
     place: Place | None = None,
     *,
+    junit: Path | None = None,
     as_json: bool,
 ) -> NoReturn:
     """Run a scenario and end with its verdict."""
@@ -439,8 +398,20 @@ def _run(
             store_dir(store),
             sys.argv,
             view,
-            lambda each: show_run.verdicts(out, [each], as_json=as_json),
+            lambda each: _tell([each], junit, as_json=as_json),
             replay,
             place,
         )
     raise typer.Exit(checked.exit_code)
+
+
+def _tell(checked: Sequence[Checked], junit: Path | None, *, as_json: bool) -> None:
+    """Verdicts for whoever reads them: people, scripts, CI systems."""
+    from harness.report.github import append_summary
+    from harness.report.junit import RunTold, write_junit
+
+    show_run.verdicts(out, checked, as_json=as_json)
+    told = [RunTold(each.as_json(), each.facts) for each in checked]
+    if junit:
+        write_junit(junit, told)
+    append_summary(told)

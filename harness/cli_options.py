@@ -26,6 +26,10 @@ out = Console()
 err = Console(stderr=True)
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+JunitOption = Annotated[
+    Path | None,
+    typer.Option("--junit", metavar="FILE", help="Write the verdict as JUnit XML, too, for a CI system to read."),
+]
 NameArgument = Annotated[str | None, typer.Argument(help="The cluster's name; not needed when only one is up.")]
 CLUSTER_HELP = "local: processes on loopback · docker: containers · external: runs already."
 VERSION_HELP = "4.3.1 unless given; 4.1 means the newest 4.1.x we know."

@@ -59,6 +59,14 @@ MACHINE_TIMEOUT_S = 20.0
 LOG_LINES = 1_000_000
 
 
+@dataclass(frozen=True)
+class Lent:
+    """What a run uses and leaves as it is, instead of making it itself: several runs can follow each other on it."""
+
+    cluster: Cluster | None = None  # up, and of the kind that the scenario asks for
+    session: Session | None = None
+
+
 def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, whom to tell
     scenario: Scenario,
     store: Path,
@@ -67,12 +75,15 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
     tell: Callable[[Checked], None],
     replay: Replay | None = None,
     place: Place | None = None,
+    lent: Lent | None = None,
 ) -> Checked:
     """Run it, check it, tell the verdict as soon as it is there, and leave nothing but the directory in the store."""
     check_sense(scenario.nemesis)
-    cluster = make_cluster(scenario.cluster, view)
+    lent = lent or Lent()
+    cluster = lent.cluster or make_cluster(scenario.cluster, view)
     plan = plan_of(scenario, cluster, replay)
-    _equip(cluster, needs_of(plan), view)
+    if lent.cluster is None:
+        _equip(cluster, needs_of(plan), view)
     if replay:
         view.happened(f"the {len(plan)} faults of {replay.run} again")
     stop = Stop()
@@ -83,7 +94,7 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
             run.update(replay_of=str(replay.run))
         try:
             with run.held():
-                return _Runner(scenario, plan, cluster, run, stop, view, tell, place or Place()).run()
+                return _Runner(scenario, plan, cluster, run, stop, view, tell, place or Place(), lent).run()
         except KeyboardInterrupt:
             run.update(state="interrupted", interrupted=True)
             raise Interrupted(
@@ -155,6 +166,7 @@ class _Runner:
     view: View
     tell: Callable[[Checked], None]
     place: Place  # where the history is checked
+    lent: Lent
     phases: list[dict[str, Any]] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     topics_removed: bool = False
@@ -168,7 +180,9 @@ class _Runner:
             undo.callback(guard.release)
             token = guard.directory.name
             scratch = guard.directory / "spark"
-            session = undo.enter_context(Session.start(scratch, place=self.place, token=token, warm_up=warm_up))
+            session = self.lent.session or undo.enter_context(
+                Session.start(scratch, place=self.place, token=token, warm_up=warm_up)
+            )
             about = _in_background(self._describe_machine)
             undo.callback(about.join, MACHINE_TIMEOUT_S)
             self.recorder = undo.enter_context(
@@ -176,8 +190,9 @@ class _Runner:
             )
             self.taps = self._taps({TOKEN_VARIABLE: token}, undo) if self.scenario.tap.on else None
             with self._phase("set up"):
-                undo.callback(self.cluster.stop)
-                self.cluster.start()
+                if self.lent.cluster is None:
+                    undo.callback(self.cluster.stop)
+                    self.cluster.start()
                 undo.callback(self._remove_topics)
                 about.join(MACHINE_TIMEOUT_S)
                 self._create_topics()
@@ -210,11 +225,11 @@ class _Runner:
                 self._keep_logs()
             self._note_what_no_event_says(fleet)
             self.view.phase("check")
-            checked = check_run(self.store, session, self.view, token)
+            checked = check_run(self.store, session, self.view, token, lent=self.lent.session is not None)
             self.view.close()
             self.tell(checked)
             self._tear_down()
-            if session.writes_archive:
+            if session.writes_archive and self.lent.session is None:
                 self.view.happened("writing down what Spark has loaded, so that it starts faster from now on (once)")
             if not self.stop.asked:
                 self.store.update(state="finished")
@@ -302,6 +317,9 @@ class _Runner:
         compacted = [topic for topic in topics if topic.config.get("cleanup.policy") == "compact"]
         names = [topic.full_name(self.prefix) for topic in compacted]
         self.store.update(cluster=self.cluster.describe().as_json(), compacted=names)
+        if age_s := self.scenario.settings.topic_age_s:
+            self.view.step(f"letting the topics grow {age_s:g} s old")
+            time.sleep(age_s)
 
     def _describe_machine(self) -> None:
         self.store.update(machine=facts.machine())
@@ -392,14 +410,15 @@ class _Runner:
         """Remove the cluster, or from somebody else's our topics; an error is told, and changes no verdict."""
         try:
             self._remove_topics()
-            self.cluster.stop()
+            if self.lent.cluster is None:
+                self.cluster.stop()
         except TidegaugeError as error:
             self.view.happened(str(error))
             self.store.update(tear_down_error=str(error))
 
     def _remove_topics(self) -> None:
-        """From somebody else's cluster, what we made there; our own goes as a whole."""
-        if self.cluster.kind == "external" and not self.topics_removed:
+        """From a cluster that stays, what we made there; our own goes as a whole."""
+        if (self.cluster.kind == "external" or self.lent.cluster) and not self.topics_removed:
             self.topics_removed = True
             try:
                 delete_topics(self.cluster.nodes, self.cluster.security, self.prefix)

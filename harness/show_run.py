@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -15,14 +16,18 @@ from harness.checking import Checked
 from harness.errors import Exit
 from harness.scenario import Scenario
 from harness.show import as_json_line, as_json_text, line
+from harness.show_diagnosis import allowed_lines, diagnosis_lines
 from harness.tap.taps import TapPlace
 from harness.verdict import Seen
 
 DURATIONS = ("by", "jitter", "period")  # among the options of faults
 LINES_AT_MOST = 25
 PARTITIONS_SHOWN = 6
-REASONS_SHOWN = 5
-SEEN_SHOWN = 4
+TABLE_FRAME = 2  # lines: its titles, and what is not shown of it
+REASONS_SHOWN = 3
+ILLEGAL_SHOWN = 6
+NAMES_SHOWN = 8
+SEEN_SHOWN = 3
 FAULTS_SHOWN = 3
 STALLS_SHOWN = 2
 ERRORS_SHOWN = 3
@@ -66,45 +71,72 @@ Line = tuple[str | tuple[str, str], ...]
 
 def screen(checked: Checked) -> list[Line]:
     """A verdict in at most 25 lines."""
-    verdict, figures = checked.verdict, checked.results.figures
+    figures = checked.results.figures
     # not somebody's clients at taps, of whose operations nobody knows
     ours = checked.facts.get("kind") != "tap" and not checked.facts.get("traffic_only")
-    lines: list[Line] = [*_table(figures), *_figures(figures)] if ours else []
-    word = (f"  {verdict.outcome.upper():<10}", COLOURS[verdict.outcome])
-    first, *others = _reasons(checked)
-    lines.append((word, first))
-    lines += [(f"{'':<12}{text}",) for text in others]
-    lines += [(f"{'':<12}{text}",) for seen in verdict.seen[:SEEN_SHOWN] for text in _seen(seen)]
-    if len(verdict.seen) > SEEN_SHOWN:
-        lines.append((f"{'':<12}and {len(verdict.seen) - SEEN_SHOWN} anomalies more",))
-    lines += [
+    numbers = _figures(figures) if ours else []
+    answer, end = _answer(checked), _end(checked, ours=ours)
+    covered: list[Line] = [
         (f"  {'covered' if not number else '':<10}{text}",) for number, text in enumerate(_covered(checked, ours=ours))
     ]
-    expected = checked.facts.get("scenario", {}).get("expect")
-    if expected and expected != verdict.outcome:
+    # the answer has room, then the table, then the coverage, of which a line is always there
+    room = LINES_AT_MOST - len(numbers) - len(answer) - len(end)
+    table = _table(figures, room - 1) if ours else []
+    return [*table, *numbers, *answer, *covered[: max(1, room - len(table))], *end][-LINES_AT_MOST:]
+
+
+def _answer(checked: Checked) -> list[Line]:
+    """The verdict, and why: the cause if one is known, else what was seen."""
+    verdict, diagnosis = checked.verdict, checked.diagnosis
+    first, *others = _reasons(checked)
+    lines: list[Line] = [((f"  {verdict.outcome.upper():<10}", COLOURS[verdict.outcome]), first)]
+    lines += [(f"{'':<12}{text}",) for text in others]
+    lines += [(text,) for text in diagnosis_lines(diagnosis, checked.facts)]
+    lines += [(text,) for text in allowed_lines(diagnosis)]
+    told = {name for cause in (*diagnosis.causes, *diagnosis.allowed) for name in cause.explains}
+    left = [seen for seen in verdict.seen if seen.anomaly not in told]
+    if diagnosis.causes:  # the lines above say what they leave, but for what is allowed
+        left = [replace(seen, findings=()) for seen in left if seen.mark.status == "allowed"]
+    lines += [(f"{'':<12}{text}",) for seen in left[:SEEN_SHOWN] for text in _seen(seen)]
+    if len(left) > SEEN_SHOWN:
+        lines.append((f"{'':<12}and {len(left) - SEEN_SHOWN} anomalies more",))
+    return lines
+
+
+def _end(checked: Checked, *, ours: bool) -> list[Line]:
+    """Where the run is, and how to repeat it."""
+    lines: list[Line] = []
+    outcome, expected = checked.verdict.outcome, checked.facts.get("scenario", {}).get("expect")
+    if expected and expected != outcome:
         lines.append((f"  {'expected':<10}{expected}",))
     lines.append((f"  {'run':<10}{checked.run.path}",))
-    if verdict.outcome != "valid" and ours and checked.facts.get("kind") != "import" and checked.is_here:
+    told = outcome != "valid" or checked.diagnosis.causes
+    if told and ours and checked.facts.get("kind") != "import" and checked.is_here:
         how = f"--replay {checked.run.path}" if checked.facts.get("schedule") else f"{checked.run.path}/scenario.toml"
         lines.append((f"  {'repeat':<10}tidegauge run {how}",))
-    return lines[: LINES_AT_MOST - 1] + lines[-1:] if len(lines) > LINES_AT_MOST else lines
+    return lines
 
 
-def _table(figures: Figures) -> list[Line]:
+def _is_one_topic(figures: Figures) -> bool:
+    return len({row.topic for row in figures.table}) == 1
+
+
+def _table(figures: Figures, room: int) -> list[Line]:
     """The table of the notes, for as many partitions of one topic as fit; results.json has it for several."""
-    if len({row.topic for row in figures.table}) != 1:
+    shown = min(PARTITIONS_SHOWN, len(figures.table), room - TABLE_FRAME)
+    if not _is_one_topic(figures) or shown < 1:
         return []
     titles = "".join(f"{title:>9}" for title in ("sent", "acked", "read", "share"))
     lines: list[Line] = [((f"  {'partition':<12}{titles}{'deviation':>11}{'gaps':>7}   offsets", "dim"),)]
-    for row in figures.table[:PARTITIONS_SHOWN]:
+    for row in figures.table[:shown]:
         offsets = "none" if row.first_offset is None else f"{row.first_offset}-{row.last_offset}"
         text = (
             f"  {row.partition:<12}{row.sent:>9,}{row.acknowledged:>9,}{row.read:>9,}{100 * row.share:>7.1f} %"
             f"{row.deviation:>+11,}{'-' if row.gaps is None else f'{row.gaps:,}':>7}   {offsets}"
         )
         lines.append((text, (" LOW", "yellow") if row.low else ""))
-    if len(figures.table) > PARTITIONS_SHOWN:
-        lines.append((f"  and {len(figures.table) - PARTITIONS_SHOWN} partitions more (results.json)",))
+    if len(figures.table) > shown:
+        lines.append((f"  and {len(figures.table) - shown} partitions more (results.json)",))
     return lines
 
 
@@ -112,7 +144,7 @@ def _figures(figures: Figures) -> list[Line]:
     arrived = f"{figures.distinct:,} of {figures.sent - figures.aborted:,} messages arrived"
     share = f" ({100 * figures.success_rate:.1f} %)" if figures.success_rate is not None else ""
     rates = f"; produced at {_rate(figures.produce_rate)}, consumed at {_rate(figures.consume_rate)}"
-    balance = f"; imbalance {figures.imbalance:,}" if _table(figures) else ""
+    balance = f"; imbalance {figures.imbalance:,}" if _is_one_topic(figures) else ""
     lines: list[Line] = [(f"  {arrived}{share}{rates}{balance}",)]
     lines += [(f"  {'; '.join(deeds)}",)] if (deeds := _deeds(figures)) else []
     for stall in figures.stalls[:STALLS_SHOWN]:
@@ -152,9 +184,15 @@ def _reasons(checked: Checked) -> list[str]:
         return [
             f"nothing illegal was seen; {verdict.looked_for} anomalies looked for in {checked.results.events:,} events"
         ]
-    shown = list(verdict.reasons[:REASONS_SHOWN])
-    more = len(verdict.reasons) - len(shown)
-    return [*shown, f"and {more} reasons more (results.json)"] if more else shown
+    illegal = [f"{seen.anomaly} ×{seen.found:,}" for seen in verdict.seen if seen.mark.status == "illegal"]
+    named = " · ".join(illegal[:ILLEGAL_SHOWN])
+    rest = [reason for reason in verdict.reasons if reason not in illegal]
+    more = f" · and {len(illegal) - ILLEGAL_SHOWN} more" if len(illegal) > ILLEGAL_SHOWN else ""
+    unanswered = checked.results.figures.info
+    more += f" · {unanswered:,} sends not acknowledged" if unanswered else ""
+    shown = [*([named + more] if named else []), *rest[:REASONS_SHOWN]]
+    left = len(rest) - REASONS_SHOWN
+    return [*shown, f"and {left} reasons more (results.json)"] if left > 0 else shown
 
 
 def _seen(seen: Seen) -> list[str]:
@@ -173,12 +211,14 @@ def _covered(checked: Checked, *, ours: bool) -> list[str]:
         bent = f", {tap['bent']:,} bent" if tap["bent"] else ""
         passed = f"{tap['exchanges']:,} exchanges at the taps{bent}, {tap['not_understood']:,} not understood"
     if not ours:
-        return [passed or "nothing is known of what passed", *_not_verified(checked), *_not_looked_at(checked)]
+        lines = [passed or "nothing is known of what passed", *_measured(checked)]
+        return [*lines, *_not_verified(checked), *_not_looked_at(checked)]
     covered = checked.verdict.coverage
     sends, finals = covered.operations.get("send", {}), covered.finals_complete
     counts = " · ".join(f"{sends[name]:,} {name}" for name in ("ok", "info", "fail") if sends.get(name)) or "none"
     ends = f"ends reached on {finals}/{finals + covered.finals_incomplete_count} partitions"
     lines = [f"sends {counts} · {covered.records:,} reads · {ends} · checked in {checked.results.seconds:.1f} s"]
+    lines += _measured(checked)
     lines += [passed] if passed else []
     lines += _linearizability(checked.results.summaries)
     lines += [_fault(each) for each in covered.faults[:FAULTS_SHOWN]]
@@ -186,6 +226,12 @@ def _covered(checked: Checked, *, ours: bool) -> list[str]:
         bit = sum(each.fault.bit for each in covered.faults)
         lines.append(f"{len(covered.faults)} faults in all, {bit} bit")
     return lines + _not_verified(checked) + _not_in_the_table(covered) + _not_looked_at(checked)
+
+
+def _measured(checked: Checked) -> list[str]:
+    """The first of the usual suspects, unless the diagnosis tells it already."""
+    diagnosis = checked.diagnosis
+    return [str(each) for each in diagnosis.measured[:1] if each.name not in {out.name for out in diagnosis.excluded}]
 
 
 def _linearizability(summaries: Mapping[str, Any]) -> list[str]:
@@ -215,7 +261,8 @@ def _not_verified(checked: Checked) -> list[str]:
 
 def _not_looked_at(checked: Checked) -> list[str]:
     names = sorted(checked.verdict.not_looked_at)
-    return [f"not looked at: {', '.join(names)}"] if names else []
+    more = f" and {len(names) - NAMES_SHOWN} more (results.json)" if len(names) > NAMES_SHOWN else ""
+    return [f"not looked at: {', '.join(names[:NAMES_SHOWN])}{more}"] if names else []
 
 
 def _fault(covered: FaultCoverage) -> str:

@@ -58,6 +58,10 @@ class Settings(ClientSettings):
         description="newest records of each partition that are read from every replica at the end; 0: none",
     )
 
+    topic_age_s: NonNegativeFloat = Field(
+        default=0.0, le=3600, description="how long topics have been there when the first clients come"
+    )
+
     @model_validator(mode="after")
     def _replicas(self) -> Settings:
         """Refuse topics to which nobody could ever write with acks=all."""

@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
+from checkers.results import Anomaly, CheckResults, Finding
 from harness import checking
-from harness.checking import facts_of
+from harness.checking import Checked, facts_of
+from harness.errors import UsageError
 from harness.history import F, Kind, Recorder
 from harness.policies import PlannedFault
 from harness.seal import open_history
 from harness.sources import segment_path
 from harness.store import Run
+from harness.verdict import decide
 
 FACTS: dict[str, Any] = {
     "state": "finished",
@@ -140,3 +143,18 @@ def test_a_run_without_a_good_end_cannot_be_valid(facts: dict[str, Any], said: s
     """It says what happened."""
     (failure,) = facts_of(facts).failures
     assert said in failure
+
+
+def test_a_run_that_was_checked_is_judged_and_diagnosed_again_without_its_history(tmp_path: Path) -> None:
+    """From results.json; one that never was is refused."""
+    run = stored(tmp_path)
+    with pytest.raises(UsageError, match="tidegauge check"):
+        checking.checked_before(run)
+    lost = Finding("lost-write", "t", 0, 5, (7,), (), (), 9, None, (), (), "acknowledged at offset 5")
+    results = CheckResults(events=3, anomalies={"lost-write": Anomaly("lost-write", "", 4, 1, [lost])})
+    first = Checked(run, run.facts, results, decide(results, facts_of({**FACTS, "schedule": []})))
+    run.write_results({**first.as_json(), "diagnosis": "of an older version"})
+    again = checking.checked_before(run)
+    assert again.results == results
+    assert again.diagnosis.cause is not None
+    assert again.as_json()["diagnosis"]["causes"][0]["name"] == "acknowledged-then-lost"

@@ -47,6 +47,9 @@ COMMANDS = [
     ["check"],
     ["import"],
     ["export"],
+    ["report"],
+    ["compare"],
+    ["investigate"],
     ["tap"],
     ["list"],
 ]

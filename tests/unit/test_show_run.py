@@ -202,3 +202,28 @@ def test_the_linearizability_of_partitions_is_told() -> None:
         CheckResults(summaries={"linearizability": told})
     ))  # fmt: skip
     assert not any("partitions:" in line for line in shown(CheckResults()))
+
+
+def test_the_cause_is_told_below_the_verdict() -> None:
+    """With what proves it, what to do, and the first counterexample by the clock on the wall."""
+    anchor = {"monotonic_ns": 0, "wall_ns": 1_794_895_519_000_000_000}
+    lines = shown(everything(), anchor=anchor)
+    at = next(number for number, line in enumerate(lines) if line.startswith("  cause "))
+    assert lines[at].endswith("(likely)")
+    assert any(line.startswith("  remedy  ") for line in lines[at:])
+    assert any(line.startswith("  first     06:05:19.000  t-0@") for line in lines[at:])
+
+
+def test_what_was_measured_is_told_of_a_run_without_a_cause() -> None:
+    """And that it was not."""
+    anomaly = Anomaly("watermark-behind-ack", "", looked_at=1_937)
+    lines = shown(CheckResults(anomalies={anomaly.name: anomaly}))
+    assert any("watermark lag: measured, none (1,937 acknowledgements compared)" in line for line in lines)
+    assert any("watermark lag: not measured: " in line for line in shown(CheckResults()))
+
+
+def test_sends_that_were_not_acknowledged_are_counted_beside_what_is_illegal() -> None:
+    """In the first line."""
+    results = everything()
+    results.figures.info = 609
+    assert any("INVALID" in line and line.endswith("609 sends not acknowledged") for line in shown(results))

@@ -1,0 +1,92 @@
+"""Clients: what a client library does by itself, and what the configuration costs. Mostly of what is allowed.
+
+client-duplicates   duplicates that are allowed without idempotence, or may be the client's: it sent a batch again that
+                    was there already. Who sent again was seen at the taps; without them it is likely at most
+weak-acks           losses that acks=0 or 1 allow when leaders change: with the leader change that came before them
+unclean-election    losses that an unclean election allows, the same
+"""
+
+from __future__ import annotations
+
+from checkers.coverage import Fault
+from checkers.results import Finding
+from harness.diagnosis.cause import Cause, Confidence, counted, when
+from harness.diagnosis.evidence import Evidence
+
+LOST = ("lost-write", "lost-tail", "unseen", "inconsistent-offset", "shared-offset")
+SHOWN = 2
+
+
+def client_duplicates(evidence: Evidence) -> Cause | None:
+    """One message, written twice by its client."""
+    proof = evidence.marked("possibly the client", "duplicate")
+    allowed = not proof
+    proof = proof or evidence.allowed("duplicate", because="idempotence")
+    if not proof:
+        return None
+    resends = evidence.results.figures.resends
+    recognised = evidence.looked_at("retry-duplicate") and not evidence.found("retry-duplicate")
+    confidence: Confidence = "certain" if resends and allowed else "likely"
+    return Cause(
+        "client-duplicates",
+        f"the client's own duplicates: {counted(evidence.found('duplicate'), 'message')} at two offsets, sent twice by"
+        f" {evidence.settings.get('client', 'the client')}",
+        confidence,
+        tuple(proof),
+        tuple(evidence.seen("nonmonotonic-send")),
+        because=(
+            *evidence.told(proof),
+            *when(resends, f"{counted(resends, 'batch', 'batches')} passed the taps again"),
+            *when(recognised, "no batch was appended twice under one producer id, epoch and sequence"),
+        ),
+        against=when(evidence.tapped and not resends, "no batch passed the taps again"),
+        remedies=("turn idempotence on",) if allowed else ("repeat the run with the other client",),
+        allowed=allowed,
+    )
+
+
+def weak_acks(evidence: Evidence) -> Cause | None:
+    """Acknowledged by the leader alone, and gone with it."""
+    proof = evidence.allowed(*LOST, because="acks=")
+    return _gone_with_the_leader(
+        evidence, proof, "weak-acks",
+        f"acks={evidence.acks} losses: acknowledged before any follower had it, and gone with its leader",
+        ("use acks=all with min.insync.replicas=2 where losses matter",),
+    )  # fmt: skip
+
+
+def unclean_election(evidence: Evidence) -> Cause | None:
+    """A replica that lagged became leader."""
+    proof = evidence.allowed(*LOST, because="unclean")
+    return _gone_with_the_leader(
+        evidence, proof, "unclean-election", "an unclean election: a replica that lagged became leader",
+        ("turn unclean.leader.election.enable off where losses matter",),
+    )  # fmt: skip
+
+
+def _gone_with_the_leader(
+    evidence: Evidence, proof: list[Finding], name: str, sentence: str, remedies: tuple[str, ...]
+) -> Cause | None:
+    if not proof:
+        return None
+    changes = _changes(evidence, proof)
+    lost = evidence.found("lost-write", "lost-tail")
+    return Cause(
+        name,
+        f"{sentence}: {counted(lost, 'message')}" if lost else sentence,
+        "certain" if changes else "likely",
+        tuple(proof),
+        because=(
+            *(f"{fault.name}: {fault.detail}" for fault in changes[:SHOWN]),
+            *evidence.told(proof),
+        ),
+        remedies=remedies,
+        allowed=True,
+    )
+
+
+def _changes(evidence: Evidence, proof: list[Finding]) -> list[Fault]:
+    """The faults that bit before these were over, those first that came after what was lost had been acknowledged."""
+    written = max((each.time_ns for each in proof if each.time_ns is not None), default=0)
+    bit = [fault for fault in evidence.faults if fault.bit]
+    return sorted(bit, key=lambda fault: (fault.undone_ns or written) < written)

@@ -1,0 +1,136 @@
+"""JUnit XML of checked runs, for CI systems: one test case for each run.
+
+    valid     passes
+    invalid   `failure`: the cause if one was found, then what was seen
+    unknown   `error`, with what was missing: a run that proves nothing must not look like one that passed, as a skipped
+              one would; and nothing that was promised is known to be broken, as a failure would say
+
+The verdict decides, as it decides the exit code; what the scenario expected is a property of the test case. Text from
+brokers may hold anything: what XML cannot carry is replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from harness.errors import from_os_error
+
+FINDINGS_TOLD = 3  # of each anomaly
+LETTERS_AT_MOST = 20_000  # of one text
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class RunTold:
+    """A run as its results.json and its run.json tell it."""
+
+    results: Mapping[str, Any]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def scenario(self) -> str:
+        """The name of its scenario."""
+        return str(self.facts.get("title") or Path(str(self.results.get("run", ""))).parent.name or "run")
+
+    @property
+    def name(self) -> str:
+        """The name of the run in its scenario."""
+        return Path(str(self.results.get("run", ""))).name or "run"
+
+    @property
+    def verdict(self) -> str:
+        """How it ended."""
+        return str(self.results.get("verdict", "unknown"))
+
+    @property
+    def cause(self) -> Mapping[str, Any] | None:
+        """What the diagnosis has on top."""
+        diagnosis = self.results.get("diagnosis")
+        causes = diagnosis.get("causes") if isinstance(diagnosis, dict) else None
+        return causes[0] if causes else None
+
+    @property
+    def took_s(self) -> float | None:
+        """How long its phases took, as far as they were noted."""
+        phases = self.facts.get("phases")
+        return sum(float(phase["took_s"]) for phase in phases) if phases else None
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the verdict is what it is."""
+        return [str(reason) for reason in self.results.get("reasons") or []]
+
+    def findings(self, anomaly: str) -> list[Mapping[str, Any]]:
+        """Those that were kept."""
+        return list((self.results.get("anomalies") or {}).get(anomaly, {}).get("findings") or [])
+
+
+def write_junit(file: Path, runs: Sequence[RunTold]) -> None:
+    """Put the XML in place; directories are made."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(junit(runs))
+    except OSError as error:
+        raise from_os_error(error, "writing the JUnit file") from error
+
+
+def junit(runs: Sequence[RunTold]) -> bytes:
+    """The document."""
+    cases = [_case(run) for run in runs]
+    kinds = [run.verdict for run in runs]
+    counts = {
+        "tests": str(len(runs)),
+        "failures": str(kinds.count("invalid")),
+        "errors": str(len(runs) - kinds.count("invalid") - kinds.count("valid")),
+    }
+    top = Element("testsuites", {"name": "tidegauge", **counts})
+    suite = SubElement(top, "testsuite", {"name": "tidegauge", **counts, "skipped": "0"})
+    suite.extend(cases)
+    indent(top)
+    body: bytes = tostring(top, encoding="utf-8")
+    return b'<?xml version="1.0" encoding="utf-8"?>\n' + body + b"\n"
+
+
+def _case(run: RunTold) -> Element:
+    attributes = {"classname": clean(f"tidegauge.{run.scenario}"), "name": clean(run.name)}
+    if run.took_s is not None:
+        attributes["time"] = f"{run.took_s:.2f}"
+    case = Element("testcase", attributes)
+    properties = SubElement(case, "properties")
+    for name in ("expected", "seed", "run", "tidegauge"):
+        if run.results.get(name) is not None:
+            SubElement(properties, "property", {"name": name, "value": clean(str(run.results[name]))})
+    if run.verdict == "valid":
+        return case
+    tag = "failure" if run.verdict == "invalid" else "error"
+    message = str(run.cause["sentence"]) if run.cause else "; ".join(run.reasons) or run.verdict
+    problem = SubElement(case, tag, {"type": clean(run.verdict), "message": clean(message)})
+    problem.text = clean("\n".join(_lines(run)))
+    return case
+
+
+def _lines(run: RunTold) -> Iterator[str]:
+    yield run.verdict.upper()
+    yield from (f"  {reason}" for reason in run.reasons)
+    if run.cause:
+        yield f"cause: {run.cause['sentence']} ({run.cause.get('confidence', 'confidence unknown')})"
+        yield from (f"  because {each}" for each in run.cause.get("because") or [])
+        yield from (f"remedy: {each}" for each in run.cause.get("remedies") or [])
+    for seen in run.results.get("seen") or []:
+        yield f"{seen['anomaly']} ×{seen['found']:,}: {seen['mark']}"
+        for finding in run.findings(seen["anomaly"])[:FINDINGS_TOLD]:
+            place = f"{finding['topic']}-{finding['partition']}" if finding.get("topic") is not None else "-"
+            yield f"  {place} {finding.get('detail') or ''}".rstrip()
+    if run.results.get("run"):
+        yield f"run: {run.results['run']}"
+
+
+def clean(text: str) -> str:
+    """Only what XML can carry, and not without an end."""
+    kept = _NOT_XML.sub("\ufffd", text)
+    return kept if len(kept) <= LETTERS_AT_MOST else f"{kept[:LETTERS_AT_MOST]}… (cut)"

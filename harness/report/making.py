@@ -1,0 +1,116 @@
+"""Making the report of a run, beside the run: `series.json`, asked of Spark, and `report.html`, made from it.
+
+A report is made with the session that checked the run, as long as it is there; later from what is kept, without Spark,
+unless another check has found other things since. A report never fails because its pictures do: without series it says
+that nothing could be drawn, and why.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkers.series import VERSION, fingerprint, read_series
+from harness.checking import Checked, checked_before, open_run
+from harness.errors import TidegaugeError, from_os_error
+from harness.guard import Guard
+from harness.live import View
+from harness.paths import clusters_dir
+from harness.seal import Sealed
+from harness.spark import Session, Size
+from harness.spark_place import Place
+from harness.store import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REPORT_FILE = "report.html"
+SERIES_FILE = "series.json"
+ERROR_CHARACTERS = 300
+Results = Mapping[str, Any]
+
+
+def report_checked(checked: Checked, sealed: Sealed, spark: SparkSession, view: View) -> Path | None:
+    """Right after a check, with its session; nothing for a run that is elsewhere. It never raises."""
+    if not isinstance(checked.run, Run):
+        return None
+    series = _read(checked.run, sealed, spark, checked.as_json(), view)
+    try:
+        return _write_page(checked.run, checked, series)
+    except Exception as error:  # noqa: BLE001 - a run that came to its end is not to fail because of a page
+        view.happened(f"there is no report ({_first_line(error)}): try `tidegauge report {checked.run.path}`")
+        return None
+
+
+def report_again(run: Run, view: View, place: Place | None = None) -> Path:
+    """Of a stored run that was checked; Spark is started only if nothing that fits is kept."""
+    checked = checked_before(run)
+    results = checked.as_json()
+    with run.held():
+        series = kept_series(run, results)
+        if series is None:
+            series = _asked(run, results, view, place or Place())
+        return _write_page(run, checked, series)
+
+
+def kept_series(run: Run, results: Results) -> dict[str, Any] | None:
+    """The series that were made for these results."""
+    try:
+        kept = json.loads((run.path / SERIES_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    fits = isinstance(kept, dict) and (kept.get("version"), kept.get("of")) == (VERSION, fingerprint(results))
+    return kept if fits else None
+
+
+def _asked(run: Run, results: Results, view: View, place: Place) -> dict[str, Any] | None:
+    """With a session of our own."""
+    view.phase("read")
+    try:
+        sealed = open_run(run)
+    except TidegaugeError as error:  # somebody removed it to save space, perhaps
+        view.happened(f"nothing is drawn: {error}")
+        return None
+    guard = Guard(clusters_dir() / f"report-{secrets.token_hex(4)}")
+    try:
+        scratch, token = guard.directory / "spark", guard.directory.name
+        with Session.start(scratch, size=Size.of(sealed.events), place=place, token=token) as session:
+            return _read(run, sealed, session.get(), results, view)
+    finally:
+        guard.release()
+
+
+def _read(run: Run, sealed: Sealed, spark: SparkSession, results: Results, view: View) -> dict[str, Any] | None:
+    if not sealed.events:
+        return None
+    try:
+        series = read_series(spark, sealed, results)
+    except Exception as error:  # noqa: BLE001 - the verdict is there, and has to be told whatever this meets
+        view.happened(f"nothing is drawn: the series could not be read ({_first_line(error)})")
+        return None
+    _write(run.path / SERIES_FILE, json.dumps(series, separators=(",", ":")))
+    return series
+
+
+def _write_page(run: Run, checked: Checked, series: Mapping[str, Any] | None) -> Path:
+    from harness.report.page import render  # what draws takes a moment to load
+
+    path = run.path / REPORT_FILE
+    _write(path, render(checked.facts, checked.as_json(), series, str(run.path)))
+    return path
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:ERROR_CHARACTERS]
+
+
+def _write(path: Path, text: str) -> None:
+    unfinished = path.with_name(f"{path.name}.new")
+    try:
+        unfinished.write_text(text, encoding="utf-8", errors="replace")
+        unfinished.replace(path)
+    except OSError as error:
+        raise from_os_error(error, f"writing {path.name}") from error

@@ -1,0 +1,116 @@
+"""The published schema of results.json: `python -m harness.report.schema` writes docs/results.schema.json.
+
+It is made from the dataclasses that results are made of, so that it cannot say anything else than they do; what is
+written beside their fields is added here. Programs that read results may rely on what is required; fields may be added.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+from pydantic import TypeAdapter
+
+from checkers.results import CheckResults
+from harness.diagnosis.cause import Confidence
+from harness.diagnosis.cause import Outcome as Measurement
+from harness.errors import Exit
+from harness.paths import PACKAGE
+from harness.verdict import Outcome
+
+SCHEMA_FILE = PACKAGE.parent / "docs" / "results.schema.json"
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string"}
+TEXTS: Schema = {"type": "array", "items": TEXT}
+WHOLE: Schema = {"type": "integer"}
+MAYBE_WHOLE: Schema = {"anyOf": [WHOLE, {"type": "null"}]}
+MAYBE_NUMBER: Schema = {"anyOf": [{"type": "number"}, {"type": "null"}]}
+RATES = ("produce_rate", "consume_rate", "success_rate", "transaction_rate")
+
+
+def json_schema() -> Schema:
+    """What results.json holds, for other programs."""
+    schema = TypeAdapter(CheckResults).json_schema(mode="serialization")
+    definitions: dict[str, Schema] = schema.pop("$defs")
+    for each in definitions.values():
+        _plain(each)
+    _plain(schema)
+    _with(definitions["Figures"], {**dict.fromkeys(RATES, MAYBE_NUMBER), "imbalance": WHOLE})
+    _with(definitions["PartitionRow"], {"deviation": WHOLE, "low": {"type": "boolean"}})
+    # a connection that failed is an answer to no request in particular
+    definitions["Coverage"]["properties"]["probes"]["items"]["additionalProperties"] = MAYBE_WHOLE
+    errors = definitions["Coverage"]["properties"].pop("errors")
+    definitions["Coverage"]["required"].remove("errors")
+    _with(schema, {"errors": errors, "unclassified": WHOLE, **_verdict()})
+    schema["properties"]["diagnosis"] = _diagnosis()  # not required: older results have none
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "$defs": definitions,
+        "title": "Tidegauge results",
+        "description": "The verdict of a run, its evidence and the figures: results.json.",
+    }
+
+
+def _plain(schema: Schema) -> None:
+    """Without titles and defaults, and with every field required: all are always written."""
+    schema.pop("title", None)
+    for each in schema["properties"].values():
+        each.pop("title", None)
+        each.pop("default", None)
+    schema["required"] = list(schema["properties"])
+
+
+def _with(schema: Schema, more: dict[str, Schema]) -> None:
+    schema["properties"] |= more
+    schema["required"] += list(more)
+
+
+def _verdict() -> dict[str, Schema]:
+    """What `Checked` and its verdict add."""
+    outcome: Schema = {"enum": list(get_args(Outcome))}
+    return {
+        "verdict": {**outcome, "description": "the answer"},
+        "outcome": {**outcome, "description": "the same as verdict"},
+        "exit_code": {"enum": sorted(int(each) for each in (Exit.VALID, Exit.INVALID, Exit.UNKNOWN))},
+        "expected": {"enum": [*get_args(Outcome), None], "description": "the verdict that would surprise nobody"},
+        "run": {**TEXT, "description": "where the run is"},
+        "tidegauge": {**TEXT, "description": "the version that checked it"},
+        "seed": MAYBE_WHOLE,
+        "reasons": {**TEXTS, "description": "why the verdict is what it is, a sentence each"},
+        "seen": {"type": "array", "items": _object({"anomaly": TEXT, "found": WHOLE, "mark": TEXT, "marks": TEXTS})},
+        "looked_for": {**WHOLE, "description": "anomalies that there was something to look at for"},
+        "not_looked_at": {"type": "object", "additionalProperties": TEXT, "description": "anomalies, and why"},
+    }
+
+
+def _diagnosis() -> Schema:
+    """Causes, what is excluded, and what was measured whatever was found."""
+    pointer = {"anomaly": TEXT, "place": TEXT, "detail": TEXT}
+    cause = {
+        "name": TEXT,
+        "sentence": TEXT,
+        "confidence": {"enum": list(get_args(Confidence))},
+        **dict.fromkeys(("because", "against", "remedies", "explains"), TEXTS),
+        "allowed": {"type": "boolean"},
+        "first": {"anyOf": [_object(pointer), {"type": "null"}]},
+        "findings": {"type": "array", "items": _object(pointer)},
+    }
+    causes: Schema = {"type": "array", "items": _object(cause)}
+    excluded = _object({"name": TEXT, "sentence": TEXT, "because": TEXT})
+    measured = _object({"name": TEXT, "outcome": {"enum": list(get_args(Measurement))}, "sentence": TEXT})
+    return _object({
+        "causes": causes,
+        "allowed": causes,
+        "excluded": {"type": "array", "items": excluded},
+        "measured": {"type": "array", "items": measured},
+        "unexplained": TEXTS,
+    })  # fmt: skip
+
+
+def _object(properties: dict[str, Schema]) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+if __name__ == "__main__":
+    SCHEMA_FILE.write_text(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

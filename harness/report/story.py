@@ -1,0 +1,238 @@
+"""What a report says in words: the verdict in a sentence, the first counterexample, what is known of each finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.around import FINDINGS
+from harness.report.meanings import MEANINGS
+from harness.report.operations import NS, Clock, Told, tell
+from harness.report.timeline import Timeline, of_finding
+
+NOT_RECORDED = "not recorded"
+NOT_LOOKED_AT = "not looked at"
+STATUSES = ("illegal", "possibly the client", "unproven", "allowed")
+TIMELINES = 24  # drawn in a report, beside one for each anomaly
+# of two operations the first was over before the second began, and that is what is wrong with them
+IN_ORDER = frozenset(
+    {
+        "realtime-order",
+        "not-linearizable",
+        "nonmonotonic-send",
+        "watermark-behind-ack",
+        "watermark-frozen",
+        "watermark-regression",
+        "end-offset-regression",
+        "lso-regression",
+        "log-start-regression",
+        "retry-watermark-regression",
+        "epoch-regression",
+        "committed-offset-regression",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding as the report tells it."""
+
+    key: str
+    place: str
+    when: str
+    detail: str
+    status: str
+    why: str
+    tags: tuple[str, ...]
+    leader: str
+    fault: str
+    replicas: tuple[str, ...]
+    operations: tuple[tuple[Told, str], ...]  # with the time at which each began
+    timeline: Timeline | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An anomaly that was seen."""
+
+    name: str
+    found: int
+    status: str
+    why: str
+    about: str
+    meaning: str
+    findings: tuple[Finding, ...]
+    others: tuple[tuple[str, str, str], ...]  # findings that were kept and are told in a line: place, time, detail
+
+
+def status_of(mark: str) -> tuple[str, str]:
+    """`allowed: why` in its two parts."""
+    status, _, why = mark.partition(": ")
+    return (status, why) if status in STATUSES else ("unproven", mark)
+
+
+def sentence(results: Mapping[str, Any]) -> str:
+    """The verdict."""
+    events, looked_for = results.get("events", 0), results.get("looked_for", 0)
+    illegal = [seen for seen in results.get("seen", []) if status_of(seen["mark"])[0] == "illegal"]
+    if results["verdict"] == "valid":
+        return f"Nothing illegal was seen: {looked_for} anomalies were looked for in {events:,} events."
+    if results["verdict"] == "invalid":
+        kinds = "an anomaly was" if len(illegal) == 1 else f"{len(illegal)} anomalies were"
+        return f"Promises were broken: {kinds} seen that this configuration does not allow."
+    return "Nobody can tell: what a verdict needs is missing."
+
+
+def reasons(results: Mapping[str, Any]) -> list[str]:
+    """What makes it anything but valid, without what the sentence has said."""
+    said = {f"{seen['anomaly']} ×{seen['found']:,}" for seen in results.get("seen", [])}
+    return [reason for reason in results.get("reasons", []) if reason not in said]
+
+
+@dataclass(frozen=True)
+class Teller:
+    """Tells of one run; `series` is None where nobody could read them."""
+
+    results: Mapping[str, Any]
+    series: Mapping[str, Any] | None
+    clock: Clock
+
+    def seen(self) -> list[Seen]:
+        """Every anomaly that was seen: the gravest first, and of these what proves the causes."""
+        drawn, told = 0, []
+        proofs = [name for cause in self._causes for name in cause.get("explains", [])]
+
+        def order(seen: Mapping[str, Any]) -> tuple[int, int]:
+            name = seen["anomaly"]
+            return STATUSES.index(status_of(seen["mark"])[0]), proofs.index(name) if name in proofs else len(proofs)
+
+        for mark in sorted(self.results.get("seen", []), key=order):
+            anomaly = self.results["anomalies"][mark["anomaly"]]
+            status, why = status_of(mark["mark"])
+            findings = [
+                self._finding(
+                    anomaly["name"], number, finding, mark["marks"], draw=not number or drawn + number < TIMELINES
+                )
+                for number, finding in enumerate(anomaly["findings"][:FINDINGS])
+            ]
+            drawn += len(findings)
+            others = tuple(
+                (place_of(each), self._when(each), each["detail"]) for each in anomaly["findings"][FINDINGS:]
+            )
+            told.append(
+                Seen(
+                    anomaly["name"], mark["found"], status, why, anomaly["about"], MEANINGS.get(anomaly["name"], ""),
+                    tuple(findings), others,
+                )
+            )  # fmt: skip
+        return told
+
+    def first(self, seen: Sequence[Seen]) -> Finding | None:
+        """The first counterexample: that of the cause on top or, without one, the earliest that is illegal."""
+        pointer = self._causes[0].get("first") if self._causes else None
+        told = [finding for each in seen if each.status == "illegal" for finding in each.findings]
+        if pointer:
+            wanted = (pointer.get("anomaly"), pointer.get("detail"))
+            for each in told:
+                if (each.key.rpartition("-")[0], each.detail) == wanted:
+                    return each
+        return min(told, key=lambda each: self._time(each.key), default=None)
+
+    @property
+    def _causes(self) -> list[Mapping[str, Any]]:
+        return (self.results.get("diagnosis") or {}).get("causes") or []
+
+    def _time(self, key: str) -> int:
+        anomaly, _, number = key.rpartition("-")
+        return self.results["anomalies"][anomaly]["findings"][int(number)]["time_ns"] or 1 << 62
+
+    def _when(self, finding: Mapping[str, Any]) -> str:
+        if finding["time_ns"] is None:
+            return NOT_RECORDED
+        began = finding["time_ns"] - self.clock.first_ns
+        if not finding["until_ns"] or finding["until_ns"] == finding["time_ns"]:
+            return self.clock.tell(began)
+        return f"{self.clock.tell(began)} to {self.clock.tell(finding['until_ns'] - self.clock.first_ns)}"
+
+    def _finding(
+        self, anomaly: str, number: int, finding: Mapping[str, Any], marks: Sequence[str], *, draw: bool
+    ) -> Finding:
+        status, why = status_of(marks[number]) if number < len(marks) else ("unproven", "")
+        key = f"{anomaly}-{number}"
+        series = self.series or {}
+        rows = series.get("around", {}).get(f"{anomaly}/{number}", [])
+        title, processes = f"{anomaly}: {finding['detail']}", series.get("processes", {})
+        operations = sorted((tell(row, processes) for row in rows), key=lambda each: (each.began_ns, each.ended_ns))
+        return Finding(
+            key=key,
+            place=place_of(finding),
+            when=self._when(finding),
+            detail=finding["detail"],
+            status=status,
+            why=why,
+            tags=tuple(finding["tags"]),
+            leader=self._leader(finding),
+            fault=self._fault(finding),
+            replicas=tuple(self._replicas(f"{anomaly}/{number}", finding)),
+            operations=tuple((each, self.clock.tell(each.began_ns)) for each in operations),
+            timeline=of_finding(key, title, rows, series, in_order=anomaly in IN_ORDER) if draw else None,
+        )
+
+    def _leader(self, finding: Mapping[str, Any]) -> str:
+        """Leader and epoch at the time, as each node told them."""
+        told = (self.series or {}).get("leaders", {}).get(f"{finding['topic']}-{finding['partition']}")
+        if not told or finding["time_ns"] is None:
+            return NOT_RECORDED
+        at = finding["time_ns"] - self.clock.first_ns
+        said: dict[tuple[int, int | None], list[str]] = {}
+        for node, changes in sorted(told.items()):
+            known = [change for change in changes if change[0] <= at] or changes[:1]
+            said.setdefault((known[-1][1], known[-1][2]), []).append(node)
+        if len(said) == 1:
+            ((leader, epoch),) = said
+            return f"{_leader(leader)}, epoch {epoch}"
+        return "; ".join(
+            f"{_leader(leader)}, epoch {epoch}, says node {' and '.join(nodes)}"
+            for (leader, epoch), nodes in said.items()
+        )
+
+    def _fault(self, finding: Mapping[str, Any]) -> str:
+        """The faults that were active."""
+        if self.series is None or finding["time_ns"] is None:
+            return NOT_RECORDED
+        began = finding["time_ns"] - self.clock.first_ns
+        ended = (finding["until_ns"] or finding["time_ns"]) - self.clock.first_ns
+        active = [
+            f"{fault['name']} (from {fault['from'] / NS:.1f} s to {fault['to'] / NS:.1f} s)"
+            for fault in self.series["faults"]
+            if fault["from"] is not None and fault["from"] <= ended and began <= fault["to"]
+        ]
+        return ", ".join(active) or "none"
+
+    def _replicas(self, key: str, finding: Mapping[str, Any]) -> Iterator[str]:
+        """Whether the record is still on any replica's disk."""
+        if finding["offset"] is None or not finding["values"]:
+            yield "it is not about a record"
+            return
+        said: dict[str, list[str]] = {}
+        for node, state, there in (self.series or {}).get("replicas", {}).get(key) or []:
+            where = " and ".join(f"value {value} at offset {offset}" for value, offset in there)
+            said.setdefault(where or state, []).append(str(node))
+        if not said:
+            yield NOT_LOOKED_AT
+        for state, nodes in said.items():
+            yield f"node {', '.join(nodes)}: {state}"
+
+
+def place_of(finding: Mapping[str, Any]) -> str:
+    """Topic, partition and offset, as far as they are known."""
+    if finding["topic"] is None:
+        nodes = ", ".join(str(node) for node in finding["nodes"])
+        return f"node {nodes}" if nodes else "the cluster"
+    at = "" if finding["offset"] is None else f" at offset {finding['offset']:,}"
+    return f"{finding['topic']}-{finding['partition']}{at}"
+
+
+def _leader(node: int) -> str:
+    return f"node {node}" if node >= 0 else "no leader"

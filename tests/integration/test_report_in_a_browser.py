@@ -1,0 +1,226 @@
+"""The report in a real Chromium: it draws, it zooms, it asks nobody, and nothing that a broker says does anything.
+
+Skipped where there is no Chromium. Screenshots are kept in the directory that TIDEGAUGE_SCREENSHOTS names, for people
+to look at.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.report.page import render
+from tests.reports import HOSTILE, facts, results, series
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Dialog, Page
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
+SCREENSHOTS = "TIDEGAUGE_SCREENSHOTS"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, as the machine has it."""
+    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if program is None:
+        pytest.skip("there is no Chromium on PATH")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # the page is ours, and as root Chromium starts without its sandbox only
+        launched = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a run in which everything is hostile."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(render(facts(), results(), series(), "store/stream/latest"), encoding="utf-8", errors="replace")
+    return path
+
+
+@dataclass
+class Seen:
+    """An open report, and what happened in it."""
+
+    page: Page
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    dialogs: list[str] = field(default_factory=list)
+
+    def met(self, dialog: Dialog) -> None:
+        """Somebody's script ran."""
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    def keep(self, name: str) -> None:
+        """A screenshot, if somebody wants to look at it."""
+        if directory := os.environ.get(SCREENSHOTS):
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            self.page.screenshot(path=str(Path(directory, f"report-{name}.png")), full_page=True)
+
+
+@contextmanager
+def opened(browser: Browser, report: Path, **options: Any) -> Iterator[Seen]:
+    """The report in a window of its own."""
+    context = browser.new_context(**{"viewport": DESKTOP, **options})
+    seen = Seen(context.new_page())
+    seen.page.on("console", lambda message: seen.said.append(message.text))
+    seen.page.on("pageerror", lambda error: seen.said.append(str(error)))
+    seen.page.on("request", lambda request: seen.asked.append(request.url))
+    seen.page.on("dialog", seen.met)
+    seen.page.goto(report.as_uri())
+    yield seen
+    context.close()
+
+
+def overflow(page: Page) -> int:
+    """Pixels by which the page is wider than its window."""
+    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+def colours(page: Page) -> tuple[str, str]:
+    """Of the paper, and of an axis of a chart."""
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    label = page.evaluate("getComputedStyle(document.querySelector('svg.chart text')).fill")
+    return str(paper), str(label)
+
+
+def test_it_draws_without_a_complaint_and_asks_nobody(browser: Browser, report: Path) -> None:
+    """The file itself is all that is loaded."""
+    with opened(browser, report) as seen:
+        seen.keep("light")
+        assert seen.said == []
+        assert seen.asked == [report.as_uri()]
+        assert seen.page.locator("svg.chart").count() >= 4
+        assert seen.page.locator("svg.timeline .op").count() > 4
+        assert "Promises were broken" in seen.page.inner_text("#verdict")
+
+
+def test_hostile_text_is_shown_and_does_nothing(browser: Browser, report: Path) -> None:
+    """Topics, log lines, errors, client ids, details of faults."""
+    with opened(browser, report) as seen:
+        seen.page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+        seen.page.locator("svg.timeline .op").first.hover(force=True)
+        assert (seen.dialogs, seen.said) == ([], [])
+        assert seen.page.locator("body script").count() == 1
+        assert seen.page.locator("img").count() == 0
+        assert HOSTILE in seen.page.inner_text("h1")
+        assert seen.page.inner_text("body").count(HOSTILE) > 10
+
+
+def test_the_policy_stops_what_would_slip_through(browser: Browser, report: Path) -> None:
+    """Neither a script nor a request that somebody manages to put into the page does anything."""
+    with opened(browser, report) as seen:
+        seen.page.evaluate(
+            """() => {
+                const script = document.createElement('script');
+                script.textContent = 'window.slipped = true';
+                document.body.append(script);
+                const image = document.createElement('img');
+                image.src = 'https://example.invalid/x.png';
+                document.body.append(image);
+            }"""
+        )
+        assert seen.page.evaluate("window.slipped") is None
+        assert len([text for text in seen.said if "Content Security Policy" in text]) == 2
+
+
+def test_a_timeline_zooms_moves_and_goes_back(browser: Browser, report: Path) -> None:
+    """By buttons, by the wheel and by keys; operations move, and times are written anew."""
+    with opened(browser, report) as seen:
+        line = seen.page.locator("#realtime-order-0 svg.timeline")
+        bar, tick = line.locator(".op.named rect").first, line.locator(".axis text").nth(1)
+
+        def state() -> tuple[float, str, float]:
+            width = float(bar.get_attribute("width") or 0)
+            return width, tick.text_content() or "", float(line.get_attribute("data-zoom") or 1)
+
+        def press(label: str) -> None:
+            seen.page.locator(f"#realtime-order-0 .tools button[aria-label='{label}']").click()
+
+        began = state()
+        press("zoom in")
+        nearer = state()
+        assert nearer[2] == pytest.approx(2.0)
+        assert nearer[0] > began[0]
+        assert nearer[1] != began[1]
+        seen.keep("zoomed")
+        press("as it was")
+        assert state()[1:] == (began[1], 1.0)
+        press("show everything")
+        assert state()[2] < 1
+        press("as it was")
+        line.focus()
+        seen.page.keyboard.press("+")
+        assert state()[2] == pytest.approx(2.0)
+        seen.page.keyboard.press("0")
+        line.hover()
+        seen.page.keyboard.down("Control")
+        seen.page.mouse.wheel(0, -100)
+        seen.page.keyboard.up("Control")
+        seen.page.wait_for_function(
+            "Number(document.querySelector('#realtime-order-0 svg.timeline').dataset.zoom) > 1.3"
+        )
+        assert seen.said == []
+
+
+def test_an_operation_leads_to_its_row(browser: Browser, report: Path) -> None:
+    """Which is unfolded."""
+    with opened(browser, report) as seen:
+        row = seen.page.locator("#realtime-order-0 tr.named").first
+        assert not row.is_visible()
+        seen.page.locator("#realtime-order-0 svg.timeline .op.named").first.click()
+        row.wait_for(state="visible")
+        assert seen.page.url.endswith(f"#{row.get_attribute('id')}")
+
+
+def test_it_can_be_read_without_javascript(browser: Browser, report: Path) -> None:
+    """Everything is there but the zoom."""
+    with opened(browser, report, java_script_enabled=False) as seen:
+        seen.keep("no-javascript")
+        assert seen.page.locator("svg.chart").count() >= 4
+        assert seen.page.locator("#realtime-order-0 svg.timeline .op.named").first.is_visible()
+        assert seen.page.locator(".tools").count() == 0
+        assert "Promises were broken" in seen.page.inner_text("#verdict")
+
+
+def test_dark_is_dark_in_charts_as_well(browser: Browser, report: Path) -> None:
+    """As the reader's system has it."""
+    with opened(browser, report, color_scheme="light") as seen:
+        light = colours(seen.page)
+    with opened(browser, report, color_scheme="dark") as seen:
+        seen.keep("dark")
+        dark = colours(seen.page)
+    assert light[0] != dark[0]
+    assert light[1] != dark[1]
+
+
+def test_it_fits_a_phone(browser: Browser, report: Path) -> None:
+    """What is wider scrolls by itself, also when all is unfolded."""
+    with opened(browser, report, viewport=PHONE, has_touch=True, is_mobile=True, device_scale_factor=2) as seen:
+        seen.keep("phone")
+        assert overflow(seen.page) == 0
+        seen.page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+        assert overflow(seen.page) == 0
+
+
+def test_it_prints_with_everything_unfolded(browser: Browser, report: Path) -> None:
+    """Paper cannot be clicked."""
+    with opened(browser, report) as seen:
+        seen.page.emulate_media(media="print")
+        row = seen.page.locator("#realtime-order-0 tr.named").first
+        assert (row.bounding_box() or {"height": 0})["height"] > 0
+        assert not seen.page.locator(".tools").first.is_visible()
+        assert seen.page.pdf()[:5] == b"%PDF-"

@@ -1,0 +1,162 @@
+"""The report as a page: what it says, what it does not let anybody say, and how large it gets."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from checkers.families import FAMILIES, STUDIES
+from harness.report.meanings import MEANINGS
+from harness.report.page import render
+from tests.reports import HOSTILE, facts, results, series
+
+MOST_BYTES = 5_000_000
+PATH = "store/stream/2026-11-15T12-30-05"
+
+
+class Elements(HTMLParser):
+    """Every element of a page with its attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep it."""
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        """Keep it."""
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    """Of a run in which everything is hostile."""
+    return render(facts(), results(), series(), PATH)
+
+
+def test_it_says_what_broke_why_and_how_to_see_it_again(page: str) -> None:
+    """The verdict, the cause, the first counterexample in words, and the command."""
+    text = Elements(page).text
+    assert "Promises were broken: an anomaly was seen that this configuration does not allow." in text
+    assert "offsets are assigned twice" in text
+    assert "reserve the base offset" in text
+    assert "time-outs (measured, none)" in re.sub(r"\s+", " ", text)
+    assert "acknowledged at offset 27" in text
+    assert f"tidegauge run --replay {PATH}" in text
+
+
+def test_a_finding_says_who_led_what_was_broken_and_what_is_on_disk(page: str) -> None:
+    """At its time."""
+    text = Elements(page).text
+    assert "node 1, epoch 0" in text
+    assert "(from 2.0 s to 5.0 s)" in text
+    assert "node 1: value 6597069766705 at offset 27" in text
+    assert "node 2: not looked at" in text
+
+
+def test_no_text_becomes_markup(page: str) -> None:
+    """Whatever brokers, records, logs and clients say: one script of ours, no image, no handler, no style of others."""
+    found = Elements(page).found
+    assert [tag for tag, _ in found].count("script") == 1
+    assert not {tag for tag, _ in found} & {"img", "iframe", "object", "embed", "link", "base", "form"}
+    assert not [name for _, given in found for name in given if name.startswith("on") or name == "style"]
+    assert Elements(page).text.count(HOSTILE) > 10
+    assert not re.search("[\x00-\x08\x1b\u202e]", page)
+
+
+def test_nothing_is_asked_of_anybody(page: str) -> None:
+    """Links stay in the page, and nothing is loaded."""
+    for tag, given in Elements(page).found:
+        assert "src" not in given, tag
+        assert (given.get("href") or "#").startswith("#"), tag
+        assert "xlink:href" not in given, tag
+
+
+def test_the_policy_names_the_style_and_the_script_that_are_there(page: str) -> None:
+    """And forbids everything else."""
+    policy = next(given["content"] for _, given in Elements(page).found if given.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    for tag in ("style", "script"):
+        (inside,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def test_operations_of_a_timeline_lead_to_the_evidence(page: str) -> None:
+    """Each link has a row that it leads to."""
+    found = Elements(page).found
+    there = {given["id"] for _, given in found if "id" in given}
+    wanted = {str(given["href"])[1:] for _, given in found if str(given.get("href", "")).startswith("#")}
+    assert wanted <= there
+    assert [name for name in wanted if name and name.startswith("realtime-order-0-")]
+
+
+def test_without_series_it_says_that_nothing_is_drawn() -> None:
+    """And is a report all the same."""
+    text = Elements(render(facts(), results(), None, PATH)).text
+    assert text.count("nothing is drawn, and that says nothing about the run") == 3
+    assert "Promises were broken" in text
+
+
+def test_without_a_diagnosis_it_says_so() -> None:
+    """No cause is made up."""
+    text = Elements(render(facts(), results(diagnosed=False), series(), PATH)).text
+    assert "No diagnosis was made of this run." in text
+
+
+def test_what_is_unknown_says_what_is_missing() -> None:
+    """Each reason, escaped."""
+    text = Elements(render(facts(), results("unknown"), series(), PATH)).text
+    assert "Nobody can tell" in text
+    assert f"the run failed: {HOSTILE}" in text
+
+
+def test_a_run_of_which_little_is_known_has_a_report() -> None:
+    """One that was killed before run.json said anything; nothing repeats it."""
+    text = Elements(render({}, results("unknown"), None, PATH)).text
+    assert "Nobody can tell" in text
+    assert "Repeat it" not in text
+
+
+def test_a_valid_run_says_how_much_was_looked_at() -> None:
+    """And has no findings."""
+    text = Elements(render(facts(), results("valid"), series(), PATH)).text
+    assert "Nothing illegal was seen: 38 anomalies were looked for in 1,234 events." in text
+    assert "None: nothing was found that needs one." in text
+
+
+def test_the_largest_report_is_small_enough() -> None:
+    """As many partitions, nodes and points as are ever drawn, and as many findings with as many operations."""
+    told = results()
+    kept = told["anomalies"]["realtime-order"]["findings"][0]
+    drawn = series(partitions=24, nodes=5, points=300)
+    operations = drawn["around"]["realtime-order/0"] * 15
+    told["seen"] = []
+    for name, anomaly in told["anomalies"].items():
+        anomaly["findings"] = [{**kept, "anomaly": name, "detail": "x" * 300}] * 20
+        anomaly["found"] = 10**9
+        told["seen"].append({"anomaly": name, "found": 10**9, "mark": "illegal", "marks": ["illegal"] * 20})
+    names = list(told["anomalies"])[:13]
+    drawn["around"] = {
+        f"{name}/{number}": [{**row, "event": n, "detail": "x" * 300} for n, row in enumerate(operations)]
+        for name in names
+        for number in range(3)
+    }
+    assert len(render(facts(), told, drawn, PATH).encode()) < MOST_BYTES
+
+
+def test_every_anomaly_has_a_meaning() -> None:
+    """And nothing else has."""
+    known = {rule.anomaly for family in FAMILIES for rule in family.rules}
+    known |= {name for study in STUDIES for name in study.anomalies}
+    assert set(MEANINGS) == known
