@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from checkers import engine, leadership, metadata
+from checkers import coordinators, engine, leadership, metadata
 from checkers.coverage import Fault, FaultCoverage
 from checkers.deletions import read_deletions
 from checkers.engine import check
