@@ -329,7 +329,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[History, C
     _left_out(rows)
     sealed = rows.store(tmp_path_factory.mktemp("batch"))
     with spark_session() as spark, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "FAMILIES", metadata.FAMILIES + leadership.FAMILIES)
+        patch.setattr(engine, "FAMILIES", metadata.FAMILIES + coordinators.FAMILIES + leadership.FAMILIES)
         patch.setattr(engine, "STUDIES", ())
         yield History(spark, sealed, deletions=read_deletions(sealed)), check(spark, sealed, limit=1000)
 
