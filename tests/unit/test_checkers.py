@@ -988,7 +988,7 @@ def test_what_was_done_is_counted(spark: SparkSession, tmp_path: Path) -> None:
     figures = results.figures
     assert (figures.transactions, figures.transaction_rate) == ({"committed": 2, "aborted": 1, "unknown": 1}, 1.0)
     assert (figures.rebalances, figures.commits, figures.made, figures.resends) == (3, 1, 1, 2)
-    assert (figures.topics, figures.aborted, figures.unsettled) == ({"grown": 1}, 1, 2)
+    assert (figures.topics, figures.aborted, figures.unsettled, figures.offsetless) == ({"grown": 1}, 1, 2, 4)
     assert results.coverage.raws_incomplete == ["t0-0"]
     assert results.coverage.errors == [
         {"f": "send", "error": -999, "name": "error -999", "type": "info", "count": 1, "classified": False},
