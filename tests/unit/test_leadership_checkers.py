@@ -441,6 +441,19 @@ def test_what_lies_in_the_wake_of_a_fault_may_be_allowed(
     assert judge(finding, results, LEADER_KILL).status == status
 
 
+@pytest.mark.parametrize(("ended", "status"), [(20, "allowed"), (31, "illegal")])
+def test_a_fault_that_gives_old_answers_makes_a_node_name_an_older_epoch(ended: int, status: str) -> None:
+    """No longer than it lasts, and the cluster needs to be whole again."""
+    finding = Finding(
+        "epoch-regression", "t", 0, None, (), (), (1,), 12 * SECOND_NS, ended * SECOND_NS, (), ("one node",), ""
+    )
+    results = CheckResults()
+    fault = Fault(1, "stale-metadata", 10 * SECOND_NS, 15 * SECOND_NS, 20 * SECOND_NS)
+    results.coverage.faults = [FaultCoverage(fault, None, None, None)]
+    stale = RunFacts(faults=(PlannedFault("stale-metadata", changes_leaders=True),))
+    assert judge(finding, results, stale).status == status
+
+
 def test_weak_acknowledgements_permit_two_leaders_at_once() -> None:
     """One that is cut off acknowledges with acks=1 until it knows."""
     finding = Finding("split-brain", "t", 0, None, (), (), (1,), 12, 13, (), ("one epoch",), "")
