@@ -154,7 +154,12 @@ BUGS = (
         (*UNORDERED, *LOST, "duplicate", "retry-offset-changed"),
     ),
     Bug("acks-without-offset", ("false-ack",), ()),
-    Bug("answers-as-leader", ("impostor-leader",), (*LEADERS, *WATERMARKS_FALL, *STALLS, *LOST), settings=IMPATIENT),
+    Bug(
+        "answers-as-leader",
+        ("impostor-leader",),
+        (*LEADERS, *WATERMARKS_FALL, *STALLS, *LOST, *UNORDERED),
+        settings=IMPATIENT,
+    ),
     Bug("coordinator-lies", ("coordinator-mismatch",), (*STALLS, *LOST), "groups", SLOW, 20),
     Bug("coordinator-lies", ("coordinator-mismatch",), (*STALLS, *LOST), "exactly-once", SLOW, 20, "eo"),
     Bug("skips-records", ("poll-skip", "int-poll-skip"), ("gap", "lost-write")),
@@ -171,7 +176,7 @@ BUGS = (
     Bug(
         "splits-brain",
         ("split-brain", "inconsistent-offset", "shared-offset"),
-        (*LEADERS, *LOST, *SKIPS, *WATERMARKS_FALL, *UNORDERED, *STALLS),
+        (*LEADERS, *LOST, *SKIPS, *WATERMARKS_FALL, *UNORDERED, *STALLS, "replica-divergence"),
         settings=IMPATIENT,
     ),
     Bug("forgets-group-offsets", ("committed-offset-vanished",), ("rebalance-loss", *SKIPS), "groups", SLOW, 20),
@@ -184,7 +189,7 @@ BUGS = (
         20,
         "eo",
     ),
-    Bug("end-offset-goes-back", ("end-offset-regression",), ("watermark-behind-ack", *UNORDERED)),
+    Bug("end-offset-goes-back", ("end-offset-regression",), (*WATERMARKS_FALL, *UNORDERED, "watermark-frozen")),
 )
 
 

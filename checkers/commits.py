@@ -28,7 +28,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from checkers.frame import FINDING, PLACE, Family, History, Rule, Study, aggregate, process_of, together
+from checkers.frame import (
+    PLACE,
+    Family,
+    History,
+    Rule,
+    Study,
+    aggregate,
+    as_findings,
+    seconds,
+    together,
+    writers,
+)
 from harness.history import F, Kind, Type
 
 if TYPE_CHECKING:
@@ -153,7 +164,7 @@ def _find_answers(history: History, rules: Sequence[Rule]) -> DataFrame:
         f"{first.format('struct(shown, time, event, last)')} as one",
         "max(try_subtract(last.offset, shown)) as severity",
     ])  # fmt: skip
-    return as_findings(found, {
+    return of_writers(found, {
         "offset": "one.last.offset",
         "time": "one.last.time",
         "until": "one.time",
@@ -166,19 +177,9 @@ def _find_answers(history: History, rules: Sequence[Rule]) -> DataFrame:
     })  # fmt: skip
 
 
-def as_findings(found: DataFrame, columns: dict[str, str]) -> DataFrame:
+def of_writers(found: DataFrame, columns: dict[str, str]) -> DataFrame:
     """Rows of `FINDING`; the processes are those that wrote the events."""
-    given = {"anomaly": "anomaly", **columns}
-    events = f"array_compact({given.get('events', 'array()')})"
-    given.setdefault("processes", f"array_distinct(transform({events}, e -> {process_of('e')}))")
-    return found.selectExpr(
-        *(f"cast({given.get(name, default)} as {type_}) as `{name}`" for name, (type_, default) in FINDING.items())
-    )
-
-
-def seconds(history: History, time: str) -> str:
-    """SQL: a time as seconds since the history began."""
-    return f"(cast({time} as double) - {history.sealed.first_time_ns}D) / 1e9"
+    return as_findings(found, {"anomaly": "anomaly", "processes": writers(columns["events"]), **columns})
 
 
 COMMITTED = Family(

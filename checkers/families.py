@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from checkers import (
     broker_logs,
+    coordinators,
     delivery,
     groups,
     idempotence,
@@ -28,6 +29,7 @@ _MODULES = (
     linearizability,
     watermarks,
     metadata,
+    coordinators,
     leadership,
     idempotence,
     transactions,

@@ -97,6 +97,8 @@ class Figures:
     transactions_s: float = 0.0
     topics: dict[str, int] = field(default_factory=dict)  # created, deleted, grown
     resends: int = 0
+    unsettled: int | None = None  # batches that were refused, or whose answer never came; None: no taps
+    offsetless: int | None = None  # batches that brokers acknowledged without a usable offset; None: no taps
 
     @property
     def produce_rate(self) -> float | None:
@@ -170,13 +172,20 @@ def rebalances(history: History) -> DataFrame:
 
 
 def resends(history: History) -> DataFrame:
-    """How many batches passed the taps that had passed them before."""
+    """How many batches passed the taps that had passed them before, and how brokers answered others than well."""
     from pyspark.sql import functions as sql
 
     batches = history.kind(Kind.EXCHANGE).where(f"api = {PRODUCE} and crc is not null")
     same = ("client", "topic", "partition", "producer_id", "producer_epoch", "sequence", "crc")
-    counted = batches.groupBy(*same).agg(sql.count("*").alias("times"))
-    return counted.agg(sql.expr("coalesce(sum(times - 1), 0) as count"))
+    well = f"type = {Type.OK:d} and coalesce(error, 0) = 0"
+    counted = batches.groupBy(*same).agg(
+        sql.count("*").alias("times"),
+        sql.expr(f"count_if(not ({well})) as unsettled"),
+        sql.expr(f"count_if({well} and coalesce(offset, -1) < 0) as offsetless"),
+    )
+    return counted.selectExpr(
+        "coalesce(sum(times - 1), 0) as count", "sum(unsettled) as unsettled", "sum(offsetless) as offsetless"
+    )
 
 
 def figures(
@@ -189,6 +198,8 @@ def figures(
         setattr(result, name, sum(row.get(name) or 0 for row in value_rows))
     for name in ("rebalances", "resends"):
         setattr(result, name, sum(row["count"] for row in sections.get(name, [])))
+    for name in ("unsettled", "offsetless"):
+        setattr(result, name, next((row[name] for row in sections.get("resends", [])), None))
     _durations(result, sections)
     _deeds(result, sections.get("operations", []))
     if len(value_rows) <= PARTITIONS_AT_MOST:

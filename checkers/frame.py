@@ -257,14 +257,31 @@ def find(frame: DataFrame, rules: Sequence[Rule]) -> DataFrame:
 def _as_finding(rule: Rule) -> str:
     """The evidence as a struct; the processes are those that wrote the events unless the rule names others."""
     given = {"anomaly": f"'{rule.anomaly}'", **rule.evidence}
-    events = f"array_compact({given.get('events', 'array()')})"
-    given.setdefault("processes", f"array_distinct(transform({events}, e -> {process_of('e')}))")
+    given.setdefault("processes", writers(given.get("events", "array()")))
     pairs = []
     for name, (type_, default) in FINDING.items():
         expression = given.get(name, default)
         value = f"array_compact({expression})" if type_.startswith("array") else expression
         pairs.append(f"'{name}', cast({value} as {type_})")
     return f"named_struct({', '.join(pairs)})"
+
+
+def as_findings(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+    """Rows of `FINDING` from rows that are findings; nobody is blamed unless `processes` is given."""
+    given = {"processes": "array()", **columns}
+    return rows.selectExpr(
+        *(f"cast({given.get(name, default)} as {type_}) as `{name}`" for name, (type_, default) in FINDING.items())
+    )
+
+
+def writers(events: str) -> str:
+    """SQL: the processes that wrote these events."""
+    return f"array_distinct(transform(array_compact({events}), e -> {process_of('e')}))"
+
+
+def seconds(history: History, time: str) -> str:
+    """SQL: a time as seconds since the history began."""
+    return f"(cast({time} as double) - {history.sealed.first_time_ns}D) / 1e9"
 
 
 def process_of(identifier: str) -> str:

@@ -38,8 +38,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checkers import commits
-from checkers.commits import GROUP, as_findings, operations, seconds
-from checkers.frame import PLACE, Family, History, Rule, Study, aggregate, together
+from checkers.commits import GROUP, of_writers, operations
+from checkers.frame import PLACE, Family, History, Rule, Study, aggregate, seconds, together
 from harness.history import F, Kind, Type
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _find_beyond(history: History, rules: Sequence[Rule]) -> DataFrame:
         "min_by(struct(committed, handed, commit), struct(commit.time, commit.event)) as one",
         "max(try_subtract(committed, handed)) as severity",
     ])  # fmt: skip
-    return as_findings(found, {
+    return of_writers(found, {
         "anomaly": f"'{rules[0].anomaly}'",
         "offset": "one.committed",
         "time": "one.commit.time",
@@ -163,7 +163,7 @@ def _find_skipped(history: History, rules: Sequence[Rule]) -> DataFrame:
         "min_by(struct(offset, send), offset) as one",
         "max(offset) as highest",
     ])  # fmt: skip
-    return as_findings(found, {
+    return of_writers(found, {
         "anomaly": f"'{rules[0].anomaly}'",
         "offset": "one.offset",
         "values": "array(one.send.value)",

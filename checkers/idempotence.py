@@ -34,8 +34,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checkers.deletions import UNSURE
-from checkers.frame import PLACE, Family, History, Rule, Study, together
-from checkers.metadata import life_of, seconds, shaped
+from checkers.frame import PLACE, Family, History, Rule, Study, as_findings, seconds, together
+from checkers.metadata import life_of
 from harness.history import Kind, Type, View
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _find_batches(history: History, rules: Sequence[Rule]) -> DataFrame:
     for rule in rules:
         where, columns = finders[rule.anomaly]
         of_all = {"anomaly": f"'{rule.anomaly}'", "time": "time", "until": "until"}
-        found.append(shaped(frame.where(where), of_all | columns))
+        found.append(as_findings(frame.where(where), of_all | columns))
     return together(found)
 
 
@@ -225,7 +225,7 @@ def _find_resends(history: History, _: Sequence[Rule]) -> DataFrame:
         "detail": "format_string('a batch was sent again to node %d at %.3f s and handled at %.3f s: it showed %d"
         f" before and %d after', node, {seconds(history, 'resent')}, {seconds(history, 'handled')}, before, after)",
     }
-    return shaped(resends(history).where(_FELL), columns)
+    return as_findings(resends(history).where(_FELL), columns)
 
 
 BATCHES = Family(

@@ -35,8 +35,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checkers.deletions import UNSURE
-from checkers.frame import PLACE, Family, History, Rule, Study, together
-from checkers.metadata import METADATA, OF_OTHERS, SECOND_NS, SETTLING_NS, claims, life_of, seconds, shaped
+from checkers.frame import PLACE, Family, History, Rule, Study, as_findings, seconds, together
+from checkers.metadata import METADATA, OF_OTHERS, SECOND_NS, SETTLING_NS, claims, life_of
 from harness.history import Kind, Type
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _find_loops(history: History, _: Sequence[Rule]) -> DataFrame:
         " array_join(array_sort(nodes), ', '), api,"
         f" {seconds(history, 'first')}, {seconds(history, 'last')}, cost)",
     }
-    return shaped(cost, columns)
+    return as_findings(cost, columns)
 
 
 def acts(history: History) -> DataFrame:
@@ -228,7 +228,7 @@ def _impostors(history: History, frame: DataFrame) -> DataFrame:
         f" %d as the leader of epoch %d', n.node, n.acts, {seconds(history, 'n.began')}, {seconds(history, 'n.ended')},"
         " n.leader, epoch)",
     }
-    return shaped(frame.where("n.impostor"), columns)
+    return as_findings(frame.where("n.impostor"), columns)
 
 
 def _split(history: History, frame: DataFrame) -> DataFrame:
@@ -246,7 +246,7 @@ def _split(history: History, frame: DataFrame) -> DataFrame:
         f" {seconds(history, 'greatest(n.first, n.last)')})), ', '), if(epoch is null, 'side by side',"
         " concat('in epoch ', epoch)))",
     }
-    return shaped(both, columns)
+    return as_findings(both, columns)
 
 
 LOOPS = Family(

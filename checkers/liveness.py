@@ -50,8 +50,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checkers import progress
-from checkers.frame import PLACE, Family, History, Rule, Study, aggregate, together
-from checkers.stretches import READS, SECOND, SECOND_NS, as_findings, limit_ns, seconds, stretches, there
+from checkers.frame import PLACE, Family, History, Rule, Study, aggregate, as_findings, seconds, together
+from checkers.stretches import READS, SECOND, SECOND_NS, limit_ns, stretches, there
 from harness.history import F, Kind, Type, View
 
 if TYPE_CHECKING:

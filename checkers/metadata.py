@@ -1,4 +1,4 @@
-"""Metadata: what nodes say of brokers, leaders and coordinators, compared with each other and over time.
+"""Metadata: what nodes say of brokers and leaders, compared with each other and over time.
 
 An *answer* is a row of a probe (api 3), or of an exchange (api 3) of type ok that a client got; the harness's own
 requests (client id `tidegauge`) are left out there, for what they saw is in the probes. Rows without a node are left
@@ -18,7 +18,6 @@ epoch-regression        `one node`: two claims of one node, the last of a lower 
 metadata-incomplete     `leader`: a claim whose list of brokers (not null) has not its leader (one finding per node,
                         leader, epoch and list), also `brief` unless last > first + S; `broker`: as below
 leaderless              as below; limit: `leaderless_s` of the scenario, else 10 s
-coordinator-mismatch    as below
 
 Of two claims that contradict each other a finding tells the time from the lowest `first` of the higher ones to the
 highest `last` of the lower ones. Of one epoch it tells that from the moment at which two leaders had been named to the
@@ -37,23 +36,15 @@ Leaderless: an answer about a partition with error 0 and leader >= 0 names a lea
 and leader < 0, says that there is none; others do not count. A second (`time div 10^9`) is dark if an answer in it said
 that there is none, and none in it named a leader. Dark seconds with no second between them in which a leader was named
 are one stretch: a finding if the highest `invoked` of the answers in it > the lowest `time` + limit.
-
-Coordinators: answers to FindCoordinator (api 10; exchanges of type ok, error 0, leader >= 0, of all clients) whose
-detail is `WHAT at ADDRESS`, perhaps followed by a remark in brackets. Each says two things: that WHAT is at `node
-LEADER`, and that `node LEADER` is at ADDRESS. What two different nodes say of one thing contradicts if it differs and
-if each node said it more than S after the other: the highest `invoked` of one > the lowest `time` of the other + S, and
-the reverse. One finding per thing; `steadfast` if two nodes that contradict each other never said anything else of it,
-else `moved`. It tells the time from the moment at which two of those had both said it to the last one at which two of
-them, each by its highest `invoked`, still did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checkers.deletions import UNSURE
-from checkers.frame import FINDING, PLACE, Family, History, Rule, Study, together
+from checkers.frame import PLACE, Family, History, Rule, Study, as_findings, seconds, together
 from harness.history import Kind, Type
 
 if TYPE_CHECKING:
@@ -62,7 +53,7 @@ if TYPE_CHECKING:
 SETTLING_NS = 2_000_000_000
 SECOND_NS = 1_000_000_000
 LEADERLESS_S = 10.0
-METADATA, FIND_COORDINATOR = 3, 10
+METADATA = 3
 LEADER_NOT_AVAILABLE = 5
 OWN_CLIENT = "tidegauge"  # of all that is no worker
 OF_OTHERS = f"coalesce(client, '') <> '{OWN_CLIENT}'"
@@ -73,23 +64,6 @@ _STALE = f"a.node <> b.node and a.epoch < b.epoch and a.leader <> b.leader and a
 _BACK = "a.node = b.node and a.epoch < b.epoch and a.last > b.first"
 _BACK_ACROSS = f"a.node <> b.node and a.epoch < b.epoch and a.last > try_add(b.first, {SETTLING_NS})"
 _UNLISTED = "a.brokers is not null and not array_contains(split(a.brokers, ','), cast(a.leader as string))"
-_CONTRADICTS = (
-    f"a.said < b.said and a.node <> b.node and a.last > try_add(b.first, {SETTLING_NS})"
-    f" and b.last > try_add(a.first, {SETTLING_NS})"
-)
-
-
-def shaped(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
-    """Rows of `FINDING`; nobody is blamed unless `processes` is given."""
-    given = {"processes": "array()", **columns}
-    return rows.selectExpr(
-        *(f"cast({given.get(name, default)} as {type_}) as `{name}`" for name, (type_, default) in FINDING.items())
-    )
-
-
-def seconds(history: History, time: str) -> str:
-    """SQL: a time as seconds since the history began."""
-    return f"(cast({time} as double) - {history.sealed.first_time_ns}D) / 1e9"
 
 
 def life_of(history: History) -> str:
@@ -130,11 +104,12 @@ def _each(history: History, of: str | None = None) -> DataFrame:
     return claims(history, of).selectExpr("*", "explode(claims) as a")
 
 
-def _another(condition: str) -> str:
+def another(condition: str) -> str:
+    """SQL: whether any of the claims contradicts claim a."""
     return f"exists(claims, b -> {condition})"
 
 
-def _pairs(rows: DataFrame, keys: Sequence[str], condition: str) -> DataFrame:
+def pairs(rows: DataFrame, keys: Sequence[str], condition: str) -> DataFrame:
     """Of each row every two of its claims that contradict each other."""
     each = rows.selectExpr(*keys, "claims", "explode(claims) as a").selectExpr(
         *keys, "claims", "a", "explode(claims) as b"
@@ -175,9 +150,9 @@ def _contradictions(  # noqa: PLR0913, PLR0917 - one query
     of_client = "client" in by
     keys = (*PLACE, "life", *(["client"] if of_client else []))
     names = [each.rsplit(" ", maxsplit=1)[-1] for each in by]
-    pairs = _pairs(frame, keys, condition).selectExpr(*{*keys} - {*names}, *by, "a", "b")
+    found = pairs(frame, keys, condition).selectExpr(*{*keys} - {*names}, *by, "a", "b")
     last = "greatest(a.last, b.first, b.last)" if condition == _AN_EPOCH else "a.last"
-    first = pairs.groupBy(*{*keys, *names}).agg(
+    first = found.groupBy(*{*keys, *names}).agg(
         sql.expr("min(struct(b.first, a.first, a.node, b.node, a, b)) as pair"), sql.expr(f"max({last}) as until")
     )
     told = "format_string(' (as client %s was told)', client)" if of_client else "''"
@@ -193,7 +168,7 @@ def _contradictions(  # noqa: PLR0913, PLR0917 - one query
         f" until %.3f s%s', pair.b.node, pair.b.leader, pair.b.epoch, {seconds(history, 'pair.b.first')}, pair.a.node,"
         f" pair.a.leader, pair.a.epoch, {seconds(history, 'until')}, {told})",
     }
-    return shaped(first, columns)
+    return as_findings(first, columns)
 
 
 def _unlisted(history: History, frame: DataFrame) -> DataFrame:
@@ -209,7 +184,7 @@ def _unlisted(history: History, frame: DataFrame) -> DataFrame:
         f" a.node, a.leader, a.epoch, a.brokers, {seconds(history, 'a.first')},"
         f" {seconds(history, 'greatest(a.first, a.last)')})",
     }
-    return shaped(frame.selectExpr(*PLACE, "explode(claims) as a").where(_UNLISTED), columns)
+    return as_findings(frame.selectExpr(*PLACE, "explode(claims) as a").where(_UNLISTED), columns)
 
 
 def leaderless(history: History) -> DataFrame:
@@ -249,7 +224,7 @@ def _find_leaderless(history: History, _: Sequence[Rule]) -> DataFrame:
         "detail": f"format_string('no leader from %.3f s to %.3f s, as %d answers said', {seconds(history, 'since')},"
         f" {seconds(history, 'until')}, said)",
     }
-    return shaped(_leaderless_frame(history).where("dark"), columns)
+    return as_findings(_leaderless_frame(history).where("dark"), columns)
 
 
 def brokers(history: History) -> DataFrame:
@@ -295,61 +270,10 @@ def _find_brokers(history: History, _: Sequence[Rule]) -> DataFrame:
         "detail": "format_string('node %d left out broker %d, which answered, from %.3f s to %.3f s', node, other,"
         f" {seconds(history, 'since')}, {seconds(history, 'until')})",
     }
-    return shaped(brokers(history).where(_LEFT_OUT), columns)
+    return as_findings(brokers(history).where(_LEFT_OUT), columns)
 
 
 _LEFT_OUT = f"until > try_add(since, {SETTLING_NS})"
-
-
-def coordinators(history: History) -> DataFrame:
-    """A row for each thing that nodes told the whereabouts of, with all that they said of it."""
-    found = f"api = {FIND_COORDINATOR} and type = {Type.OK:d} and error = 0 and leader >= 0 and node is not null"
-    pattern = r"^(.*) at (\\S+)( \\(.*\\))?$"
-    rows = history.kind(Kind.EXCHANGE).where(f"{found} and detail rlike '{pattern}'")
-    said = rows.selectExpr(
-        "node", "invoked", "time", "event",
-        f"inline(array(struct(regexp_extract(detail, '{pattern}', 1) as thing, concat('node ', leader) as said),"
-        f" struct(concat('node ', leader) as thing, regexp_extract(detail, '{pattern}', 2) as said)))",
-    )  # fmt: skip
-    return history.spark.sql(
-        """select cast(null as int) as topic, cast(null as int) as partition, thing,
-                  collect_list(struct(node, said, first, last, event)) as claims
-           from (select thing, node, said, min(time) as first, max(invoked) as last, min(event) as event
-                 from {said} group by thing, node, said)
-           group by thing""",
-        said=said,
-    )
-
-
-def _find_coordinators(history: History, _: Sequence[Rule]) -> DataFrame:
-    from pyspark.sql import functions as sql
-
-    one_mind = "size(filter(claims, c -> c.node = {0}.node)) = 1"
-    pairs = _pairs(coordinators(history), ["thing"], _CONTRADICTS).selectExpr(
-        "thing", "a", "b", f"{one_mind.format('a')} and {one_mind.format('b')} as steadfast"
-    )
-    first = pairs.groupBy("thing").agg(
-        sql.expr("max(steadfast) as steadfast"),
-        sql.expr("min(struct(not steadfast, greatest(a.first, b.first), a.node, b.node, a, b)) as pair"),
-        sql.expr("min(greatest(a.first, b.first)) as since"),
-        sql.expr("max(greatest(a.first, b.first, least(a.last, b.last))) as until"),
-    )
-    columns = {
-        "anomaly": "'coordinator-mismatch'",
-        "topic": "null",
-        "partition": "null",
-        "nodes": "array(pair.a.node, pair.b.node)",
-        "time": "since",
-        "until": "until",
-        "events": "array(pair.a.event, pair.b.event)",
-        "tags": "array(if(steadfast, 'steadfast', 'moved'))",
-        "severity": "try_subtract(until, since)",
-        "detail": "format_string('%s: at %s, said node %d from %.3f s to %.3f s, at %s, said node %d from %.3f s to"
-        f" %.3f s', thing, pair.a.said, pair.a.node, {seconds(history, 'pair.a.first')},"
-        f" {seconds(history, 'pair.a.last')}, pair.b.said, pair.b.node, {seconds(history, 'pair.b.first')},"
-        f" {seconds(history, 'pair.b.last')})",
-    }
-    return shaped(first, columns)
 
 
 def _asked(history: History) -> bool:
@@ -363,10 +287,10 @@ CLAIMS = Family(
         Rule(
             "metadata-disagreement",
             "two nodes name different leaders: for one epoch, or for long",
-            _another(f"({_AN_EPOCH}) or ({_STALE})"),
+            another(f"({_AN_EPOCH}) or ({_STALE})"),
             "size(claims) > 1",
         ),
-        Rule("epoch-regression", "a node names an older leader epoch than before", _another(_BACK), "true"),
+        Rule("epoch-regression", "a node names an older leader epoch than before", another(_BACK), "true"),
         Rule(
             "metadata-incomplete",
             "a leader that is not among the brokers of the same answer",
@@ -384,7 +308,7 @@ CLIENTS = Family(
         Rule(
             "epoch-regression",
             "a client is told an older leader epoch than before",
-            _another(_BACK_ACROSS),
+            another(_BACK_ACROSS),
             "size(claims) > 1",
         ),
     ),
@@ -404,20 +328,6 @@ BROKERS = Family(
     (Rule("metadata-incomplete", "a broker is left out that answers", _LEFT_OUT, "true"),),
     find=_find_brokers,
     needs=_asked,
-)
-COORDINATORS = Family(
-    "coordinators",
-    coordinators,
-    (
-        Rule(
-            "coordinator-mismatch",
-            "nodes name different coordinators, or different addresses of one",
-            f"exists(claims, a -> {_another(_CONTRADICTS)})",
-            "true",
-        ),
-    ),
-    find=_find_coordinators,
-    needs=lambda history: history.asks(FIND_COORDINATOR),
 )
 
 
@@ -442,10 +352,5 @@ def find_leaderless(history: History) -> DataFrame:
     return LEADERLESS.findings(history)
 
 
-def find_coordinator_mismatches(history: History) -> DataFrame:
-    """Nodes that name different coordinators."""
-    return COORDINATORS.findings(history)
-
-
-FAMILIES: tuple[Family, ...] = (CLAIMS, CLIENTS, LEADERLESS, BROKERS, COORDINATORS)
+FAMILIES: tuple[Family, ...] = (CLAIMS, CLIENTS, LEADERLESS, BROKERS)
 STUDIES: tuple[Study, ...] = ()

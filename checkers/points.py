@@ -17,7 +17,8 @@ and the maxima over all rows below (`…_below`), or up to and including this on
 sent_below; appends_below, appends_upto   of sent; of sent and late together
 ended_below, ended_upto, led_upto, final_below
 still_upto        of the offsets at which led answers stood for FROZEN_NS or longer, from `led_shown` to `led`, the
-                  highest: that offset, and both
+                  highest: that offset, and both; as evidence also the last of them that was neither of a deposed
+                  nor of a new leader (`settled`)
 
 Answers without a mark, or with a negative one, are left out. Rows of an era that is UNSURE are there and prove nothing.
 
@@ -80,7 +81,8 @@ class Shape:
     @property
     def types(self) -> dict[str, str]:
         """SQL: the types of all moments of a row that others than the log bring to it."""
-        still = f"struct<offset: bigint, led: {self.type}, led_shown: {self.type}>"
+        still = f"struct<offset: bigint, led: {self.type}, led_shown: {self.type}"
+        still += f", settled: {self.type}>" if self.evidence else ">"
         return dict.fromkeys(("sent", *self.of_marks, "final", "late"), self.type) | {"still": still}
 
     @property
@@ -99,7 +101,9 @@ class Shape:
             "still": f"if({stood}, struct(offset, {led} as led, {first} as led_shown), null)",
         }
         if self.evidence:
+            settled = f"max({begun}) filter (where led and not old and not new) as settled"
             totals |= {
+                "still": f"if({stood}, struct(offset, {led} as led, {first} as led_shown, {settled}), null)",
                 "ended": f"max({begun}) filter (where {end} and not old)",
                 "led": f"max({begun}) filter (where {SETTLED})",
                 "first_led": f"max({begun}) filter (where led and not old and epoch is not null and fresh is null)",

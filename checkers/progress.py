@@ -28,8 +28,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from checkers.deletions import segment
-from checkers.frame import Family, History, Rows, Rule, Study, together
-from checkers.stretches import as_findings, seconds, stretches
+from checkers.frame import Family, History, Rows, Rule, Study, as_findings, seconds, together
+from checkers.stretches import stretches
 from harness.history import F, Type
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from checkers.coverage import Fault
-from checkers.frame import FINDING, LOAD_ROLE, PLACE, History, aggregate
+from checkers.frame import LOAD_ROLE, PLACE, History, aggregate
 from harness.history import F, Type
 from harness.limits import DEFAULTS
 
@@ -31,19 +31,6 @@ def limit_ns(history: History, name: str) -> int:
 def there(history: History) -> str:
     """SQL: with a place, of a topic that nobody deleted."""
     return f"topic is not null and partition is not null and {history.deletions.untouched()}"
-
-
-def as_findings(found: DataFrame, columns: dict[str, str]) -> DataFrame:
-    """Rows of `FINDING`; nobody is blamed."""
-    given = {"processes": "array()", **columns}
-    return found.selectExpr(
-        *(f"cast({given.get(name, default)} as {type_}) as `{name}`" for name, (type_, default) in FINDING.items())
-    )
-
-
-def seconds(history: History, time: str) -> str:
-    """SQL: a time as seconds since the history began."""
-    return f"(cast({time} as double) - {history.sealed.first_time_ns}D) / 1e9"
 
 
 def _polled(history: History) -> DataFrame:

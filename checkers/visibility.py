@@ -26,8 +26,10 @@ epoch rose       neither of the two below, but the acknowledgement had come befo
 epoch rose       the answer of a new leader
 older epoch      the answer of a deposed leader (both: `checkers.points`)
 
-watermark-frozen is tagged `epoch unknown` if nobody told the leader epoch of its last answer, `older epoch` if a
-deposed leader gave it, `epoch rose` if the first one is of another leader epoch, and else `one epoch`.
+watermark-frozen is judged by the last answer of its standstill that was neither of a new nor of a deposed leader, if
+the acknowledgement came FROZEN_NS or more before it: tagged `epoch unknown` if nobody told its leader epoch, `epoch
+rose` if the first answer is of another one, and else `one epoch`. If only answers of those two sorts prove it, it is
+tagged by the very last one, `older epoch` or `new leader`.
 
 Findings of watermark-behind-ack are one for each partition, node and tag, those of watermark-frozen one for each
 partition, mark and tag, those of watermark-ahead one for each partition and tag; each with the first moment (of the
@@ -102,13 +104,16 @@ def _behind(history: History, rows: DataFrame) -> DataFrame:
 
 
 def _frozen(history: History, rows: DataFrame) -> DataFrame:
-    still = "still_upto.led.at"
-    proven = rows.where(
-        f"acked.at > still_upto.led_shown.at and try_subtract({still}, acked.at) >= {FROZEN_NS}"
-    ).selectExpr(
-        *PLACE, "offset", "acked as x", "still_upto.led as y", "still_upto.offset as mark",
-        "case when still_upto.led.told is null then 'epoch unknown' when still_upto.led.old then 'older epoch'"
-        " when still_upto.led.told <> still_upto.led_shown.told then 'epoch rose' else 'one epoch' end as tag",
+    lasted = f"try_subtract(still_upto.{{}}.at, acked.at) >= {FROZEN_NS}"
+    proven = rows.where(f"acked.at > still_upto.led_shown.at and {lasted.format('led')}").selectExpr(
+        *PLACE, "offset", "acked as x", "still_upto.offset as mark", "still_upto.led_shown as shown", "still_upto.led",
+        f"if({lasted.format('settled')}, still_upto.settled, null) as settled",
+    )  # fmt: skip
+    proven = proven.selectExpr(
+        *PLACE, "offset", "x", "mark", "coalesce(settled, led) as y",
+        "case when settled is null then if(led.old, 'older epoch', 'new leader')"
+        " when settled.told is null then 'epoch unknown' when settled.told <> shown.told then 'epoch rose'"
+        " else 'one epoch' end as tag",
     )  # fmt: skip
     return _findings(
         history, "watermark-frozen", proven, ["mark"],

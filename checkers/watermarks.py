@@ -57,7 +57,7 @@ from typing import TYPE_CHECKING
 
 from checkers.answers import FETCH, LIST_OFFSETS, SETTLING_NS, answers, deposed, epochs
 from checkers.deletions import UNSURE
-from checkers.frame import FINDING, PLACE, Family, History, Rule, Study, together
+from checkers.frame import PLACE, Family, History, Rule, Study, as_findings, seconds, together
 from harness.history import F, Kind
 from harness.limits import DEFAULTS
 
@@ -136,13 +136,9 @@ def _find(history: History, rules: Sequence[Rule]) -> DataFrame:
         )
     )
 
-    def seconds(time: str) -> str:
-        return f"(cast({time} as double) - {history.sealed.first_time_ns}D) / 1e9"
-
     columns = {
         "anomaly": "anomaly",
         "offset": "pair.shown",
-        "processes": "array()",
         "nodes": "array_distinct(array(pair.higher.node, node))",
         "time": "first",
         "events": "array_distinct(array(pair.higher.event, pair.event))",
@@ -152,16 +148,10 @@ def _find(history: History, rules: Sequence[Rule]) -> DataFrame:
         "severity": "try_subtract(pair.higher.shown, pair.shown)",
         "detail": "format_string('node %d showed %d at %.3f s (leader epoch %s), then node %d showed %d at %.3f s"
         " (leader epoch %s), and so in %d answers', pair.higher.node, pair.higher.shown,"
-        f" {seconds('pair.higher.time')}, coalesce(pair.higher.epoch, 'unknown'), node, pair.shown,"
-        f" {seconds('pair.time')}, coalesce(pair.epoch, 'unknown'), answers)",
+        f" {seconds(history, 'pair.higher.time')}, coalesce(pair.higher.epoch, 'unknown'), node, pair.shown,"
+        f" {seconds(history, 'pair.time')}, coalesce(pair.epoch, 'unknown'), answers)",
     }
-    return _as_findings(worst, columns)
-
-
-def _as_findings(rows: DataFrame, columns: dict[str, str]) -> DataFrame:
-    return rows.selectExpr(
-        *(f"cast({columns.get(name, default)} as {type_}) as `{name}`" for name, (type_, default) in FINDING.items())
-    )
+    return as_findings(worst, columns)
 
 
 def _compared(rows: DataFrame, wanted: set[str]) -> DataFrame:
@@ -317,7 +307,6 @@ def _find_standing(history: History, _: Sequence[Rule]) -> DataFrame:
     columns = {
         "anomaly": "'lso-stuck'",
         "offset": "stable",
-        "processes": "array()",
         "nodes": "array_compact(array(node))",
         "time": "first",
         "until": "until",
@@ -327,7 +316,7 @@ def _find_standing(history: History, _: Sequence[Rule]) -> DataFrame:
         "detail": "format_string('node %d showed the last stable offset %d for %.1f s, and high watermarks up to %d',"
         " node, stable, (cast(last as double) - cast(first as double)) / 1e9, highest)",
     }
-    return _as_findings(stuck, columns)
+    return as_findings(stuck, columns)
 
 
 def _transactions(history: History) -> bool:

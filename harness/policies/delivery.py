@@ -34,6 +34,17 @@ def _judge_unseen(case: Case) -> Mark:
     return Mark("illegal")
 
 
+def _judge_false_ack(case: Case) -> Mark:
+    """By what brokers said: librdkafka takes a batch without an answer for written when a later one was."""
+    if "no offset" not in case.finding.tags or case.facts.client != "confluent-kafka":
+        return Mark("illegal")
+    if case.results.figures.offsetless == 0:
+        return Mark("allowed", "no broker said so: the client took it for written because a later batch was")
+    if case.results.figures.offsetless is None and case.came({fault.name for fault in case.facts.faults}):
+        return Mark("possibly the client", "confluent-kafka may take a batch for written because a later one was")
+    return Mark("illegal")
+
+
 _OF_A_WRITE = Policy(
     by_absence=True,
     by_own_deletion=True,
@@ -61,5 +72,5 @@ POLICIES: dict[str, Policy] = {
     "shared-offset": _OF_TWO,
     "aborted-read": Policy(by_deletion=True),  # what certainly failed is in no life of a topic
     "duplicate": Policy(_judge_duplicate, by_own_deletion=True, by_deletion=True, by_configuration=True),
-    "false-ack": Policy(by_own_deletion=True, by_deletion=True, by_configuration=True, dated=True),
+    "false-ack": Policy(_judge_false_ack, by_own_deletion=True, by_deletion=True, by_configuration=True, dated=True),
 }

@@ -8,6 +8,7 @@ from dataclasses import replace
 from harness.policies.case import Case, Mark, Policy
 
 _DEPOSED = Mark("allowed", "a leader that a fault had deposed answered before it knew of its successor")
+_NEW = Mark("allowed", "a new leader does not know the high watermark before it has heard from its followers")
 _UNCLEAN = Mark("allowed", "unclean leader election is on, and a fault changes leaders")
 
 
@@ -21,7 +22,7 @@ def _judge_regression(case: Case) -> Mark:
     if case.finding.anomaly == "end-offset-regression":
         return Mark("illegal")  # KIP-207: a new leader does not tell its end before it knows it
     if "epoch rose" in tags:
-        return Mark("allowed", "a new leader does not know the high watermark before it has heard from its followers")
+        return _NEW
     if "epoch unknown" in tags and across and changed:
         return Mark("allowed", "another node, and a fault changes leaders; no leader epoch is known")
     return Mark("illegal")
@@ -42,7 +43,7 @@ def _judge_behind(case: Case) -> Mark:
     if "older epoch" in tags and changed:
         return _DEPOSED
     if "epoch rose" in tags:
-        return Mark("allowed", "a new leader does not know the high watermark before it has heard from its followers")
+        return _NEW
     if "epoch unknown" in tags and changed:
         return Mark("allowed", "a fault changes leaders, and no leader epoch is known")
     return Mark("illegal")
@@ -52,6 +53,8 @@ def _judge_frozen(case: Case) -> Mark:
     tags, changed = case.finding.tags, case.leaders_changed
     if "older epoch" in tags and changed:
         return _DEPOSED
+    if "new leader" in tags:
+        return _NEW
     if case.facts.acks in {"0", "1"} and case.came({fault.name for fault in case.facts.faults}):
         return Mark(
             "allowed",

@@ -290,7 +290,7 @@ def _frozen(log: Log) -> Iterator[Proof]:
         if mark.answer.led:
             led[mark.offset].append(mark)
     stood = {
-        offset: (min(marks, key=lambda mark: mark.over), max(marks, key=lambda mark: mark.begun))
+        offset: marks
         for offset, marks in led.items()
         if max(mark.begun for mark in marks).at - min(mark.over for mark in marks).at >= FROZEN_NS
     }
@@ -298,15 +298,22 @@ def _frozen(log: Log) -> Iterator[Proof]:
         at = max((each for each in stood if each <= offset), default=None)
         if at is None:
             continue
-        first, last = stood[at]
-        if acked.at > first.over.at and last.begun.at - acked.at >= FROZEN_NS:
-            if last.epoch is None:
-                tag = "epoch unknown"
-            elif last.old:
-                tag = "older epoch"
-            else:
-                tag = "epoch rose" if first.epoch not in (None, last.epoch) else "one epoch"
-            yield "watermark-frozen", (at, tag), acked, last.begun
+        first = min(stood[at], key=lambda mark: mark.over)
+        late = [mark for mark in stood[at] if mark.begun.at - acked.at >= FROZEN_NS]
+        if acked.at > first.over.at and late:
+            settled = [mark for mark in late if not mark.old and not mark.new]
+            last = max(settled or late, key=lambda mark: mark.begun)
+            yield "watermark-frozen", (at, _tag_of_frozen(first, last)), acked, last.begun
+
+
+def _tag_of_frozen(first: Mark, last: Mark) -> str:
+    if last.old:
+        return "older epoch"
+    if last.new:
+        return "new leader"
+    if last.epoch is None:
+        return "epoch unknown"
+    return "epoch rose" if first.epoch not in (None, last.epoch) else "one epoch"
 
 
 def _ahead(log: Log) -> Iterator[Proof]:

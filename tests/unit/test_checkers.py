@@ -981,12 +981,14 @@ def test_what_was_done_is_counted(spark: SparkSession, tmp_path: Path) -> None:
     rows.add(Kind.COMPLETE, "k1", f=F.GROW, type=Type.OK, **at)
     for crc in (1, 1, 1, 2, None):
         rows.add(Kind.EXCHANGE, "t1", api=0, type=1, error=0, crc=crc, client="x", **at)
+    for type_, error in ((Type.OK, 6), (Type.INFO, None)):
+        rows.add(Kind.EXCHANGE, "t1", api=0, type=type_, error=error, crc=3 + type_, client="x", **at)
     results = check(spark, rows.store(tmp_path))
     assert not results.failures
     figures = results.figures
     assert (figures.transactions, figures.transaction_rate) == ({"committed": 2, "aborted": 1, "unknown": 1}, 1.0)
     assert (figures.rebalances, figures.commits, figures.made, figures.resends) == (3, 1, 1, 2)
-    assert (figures.topics, figures.aborted) == ({"grown": 1}, 1)
+    assert (figures.topics, figures.aborted, figures.unsettled, figures.offsetless) == ({"grown": 1}, 1, 2, 4)
     assert results.coverage.raws_incomplete == ["t0-0"]
     assert results.coverage.errors == [
         {"f": "send", "error": -999, "name": "error -999", "type": "info", "count": 1, "classified": False},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from checkers import engine, leadership, metadata
+from checkers import coordinators, engine, leadership, metadata
 from checkers.coverage import Fault, FaultCoverage
 from checkers.deletions import read_deletions
 from checkers.engine import check
@@ -329,7 +329,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[History, C
     _left_out(rows)
     sealed = rows.store(tmp_path_factory.mktemp("batch"))
     with spark_session() as spark, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "FAMILIES", metadata.FAMILIES + leadership.FAMILIES)
+        patch.setattr(engine, "FAMILIES", metadata.FAMILIES + coordinators.FAMILIES + leadership.FAMILIES)
         patch.setattr(engine, "STUDIES", ())
         yield History(spark, sealed, deletions=read_deletions(sealed)), check(spark, sealed, limit=1000)
 
@@ -439,6 +439,19 @@ def test_what_lies_in_the_wake_of_a_fault_may_be_allowed(
     results = CheckResults()
     results.coverage.faults = [FaultCoverage(fault, None, None, None)]
     assert judge(finding, results, LEADER_KILL).status == status
+
+
+@pytest.mark.parametrize(("ended", "status"), [(20, "allowed"), (31, "illegal")])
+def test_a_fault_that_gives_old_answers_makes_a_node_name_an_older_epoch(ended: int, status: str) -> None:
+    """No longer than it lasts, and the cluster needs to be whole again."""
+    finding = Finding(
+        "epoch-regression", "t", 0, None, (), (), (1,), 12 * SECOND_NS, ended * SECOND_NS, (), ("one node",), ""
+    )
+    results = CheckResults()
+    fault = Fault(1, "stale-metadata", 10 * SECOND_NS, 15 * SECOND_NS, 20 * SECOND_NS)
+    results.coverage.faults = [FaultCoverage(fault, None, None, None)]
+    stale = RunFacts(faults=(PlannedFault("stale-metadata", changes_leaders=True),))
+    assert judge(finding, results, stale).status == status
 
 
 def test_weak_acknowledgements_permit_two_leaders_at_once() -> None:

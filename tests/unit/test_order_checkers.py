@@ -13,6 +13,7 @@ import pytest
 from checkers import order
 from checkers.coverage import Coverage, Fault, FaultCoverage, Span
 from checkers.deletions import read_deletions
+from checkers.figures import Figures
 from checkers.frame import History, Studied
 from checkers.results import CheckResults, Finding, as_finding
 from harness.history import F, Kind, Status, Type
@@ -409,6 +410,7 @@ def test_absurd_numbers_break_nothing(spark: SparkSession, tmp_path: Path) -> No
 KILL = PlannedFault("leader-kill", changes_leaders=True)
 KILLED = FaultCoverage(Fault(1, "leader-kill", injected_ns=10, undone_ns=20, bit=True), *[Span(3, 3)] * 4)
 FACTS = RunFacts(acks="all", idempotence=True, client="kafka-python", faults=(KILL,))
+NO_FAULT = replace(FACTS, faults=(), idempotence=False)
 
 
 @pytest.mark.parametrize(
@@ -439,6 +441,24 @@ def test_what_is_allowed(anomaly: str, tags: tuple[str, ...], facts: RunFacts, u
     """By how the run was set up, and by what was done to it before it was seen."""
     finding = Finding(anomaly, "t", 0, 7, (), (1,), (), 5, until_ns, (1,), tags, "")
     results = CheckResults(events=9, anomalies={}, coverage=Coverage(faults=[KILLED]))
+    assert judge(finding, results, facts).status == status
+
+
+@pytest.mark.parametrize(
+    ("figures", "facts", "status"),
+    [
+        (Figures(unsettled=0), NO_FAULT, "illegal"),
+        (Figures(unsettled=0), replace(NO_FAULT, faults=FACTS.faults), "allowed"),
+        (Figures(unsettled=1), NO_FAULT, "allowed"),
+        (Figures(unsettled=0, resends=1), NO_FAULT, "allowed"),
+        (Figures(), NO_FAULT, "allowed"),
+    ],
+    ids=["every batch passed once", "a fault", "an unanswered batch", "a batch that passed twice", "no taps"],
+)
+def test_a_retry_excuses_nothing_where_there_was_none(figures: Figures, facts: RunFacts, status: str) -> None:
+    """Without idempotence a retry may change the order; taps know whether there can have been one."""
+    finding = Finding("nonmonotonic-send", "t", 0, 7, (), (1,), (), 5, 15, (1,), ("plain",), "")
+    results = CheckResults(events=9, anomalies={}, coverage=Coverage(), figures=figures)
     assert judge(finding, results, facts).status == status
 
 

@@ -210,6 +210,10 @@ def test_requests_that_a_fault_sends_twice_are_appended_twice() -> None:
         ("inconsistent-offset", (), replace(FACTS, acks="1"), "allowed: acks=1"),
         ("shared-offset", (), replace(FACTS, acks="1"), "allowed: acks=1"),
         ("false-ack", (), replace(FACTS, acks="1"), "illegal"),
+        ("false-ack", ("no offset",), FACTS, "illegal"),
+        ("false-ack", ("no offset",), replace(FACTS, client="confluent-kafka"), "possibly the client: "),
+        ("false-ack", ("no offset",), replace(FACTS, client="confluent-kafka", faults=()), "illegal"),
+        ("false-ack", (), replace(FACTS, client="confluent-kafka"), "illegal"),
         ("corrupt", (), replace(FACTS, acks="1"), "illegal"),
         ("duplicate", (), FACTS, "illegal"),
         ("duplicate", (), replace(FACTS, idempotence=False), "allowed: without idempotence"),
@@ -480,3 +484,10 @@ def test_consumers_that_gave_up_are_a_reason(distinct: int, lost: int, outcome: 
     """4,391 of 5,000, and a final read that gets the rest: nobody should call that valid."""
     told = results(*[finding("lost-write")] * lost, figures=Figures(sent=5000, acknowledged=5000, distinct=distinct))
     assert decide(told, replace(FACTS, acks="1", reads_everything=True)).outcome == outcome
+
+
+@pytest.mark.parametrize(("offsetless", "status"), [(0, "allowed"), (1, "illegal")])
+def test_what_a_client_concluded_is_no_broker_s_false_acknowledgement(offsetless: int, status: str) -> None:
+    """Taps know whether any broker acknowledged without an offset."""
+    seen = results(finding("false-ack", "no offset"), figures=Figures(offsetless=offsetless))
+    assert decide(seen, replace(FACTS, client="confluent-kafka")).seen[0].mark.status == status

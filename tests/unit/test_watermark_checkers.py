@@ -154,6 +154,30 @@ CASES = [
         ("watermark-behind-ack a 0@4 older epoch", "watermark-frozen a 0@4 older epoch"),
     ),
     Case(
+        "a new leader that does not know the watermark yet has not let it stand, and that is said",
+        """n1 metadata ─ epoch 1 [0..1]
+           n1 fetch ─ @4 epoch 1 [1..2]
+           p1 send a ─ ok @4 [2..3]
+           n1 fetch ─ @5 epoch 1 [3..4]
+           n2 metadata ─ epoch 2 [9..10]
+           n2 fetch ─ @4 epoch 2 [10..11]""",
+        (
+            "watermark-behind-ack a 0@4 epoch rose",
+            "watermark-frozen a 0@4 new leader",
+            "watermark-regression 0@4 epoch rose across nodes",
+        ),
+    ),
+    Case(
+        "one that had stood before a new leader showed it was frozen",
+        """n1 metadata ─ epoch 1 [0..1]
+           n1 fetch ─ @4 epoch 1 [1..2]
+           p1 send a ─ ok @4 [2..3]
+           n1 fetch ─ @4 epoch 1 [9..10]
+           n2 metadata ─ epoch 2 [12..13]
+           n2 fetch ─ @4 epoch 2 [13..14]""",
+        ("watermark-behind-ack a 0@4 one epoch", "watermark-frozen a 0@4 one epoch"),
+    ),
+    Case(
         "a watermark above an offset that was given out later was ahead",
         """n1 fetch ─ @7 [1..2]
            p1 send a ─ ok @6 [3..4]""",
@@ -352,6 +376,8 @@ KILL = {"faults": (PlannedFault("leader-kill", changes_leaders=True),)}
         ("watermark-frozen", "one epoch", {"acks": "1", **KILL}, "allowed"),
         ("watermark-frozen", "one epoch", KILL, "illegal"),
         ("watermark-frozen", "older epoch", KILL, "allowed"),
+        ("watermark-frozen", "new leader", KILL, "allowed"),
+        ("watermark-frozen", "epoch rose", KILL, "illegal"),
         ("watermark-ahead", "later append", {"acks": "1", **KILL}, "illegal"),
         ("watermark-ahead", "missing", {"unclean_election": True, **KILL}, "allowed"),
         ("lso-regression", "one epoch,same node", KILL, "illegal"),
