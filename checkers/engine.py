@@ -99,7 +99,7 @@ def check(spark: SparkSession, sealed: Sealed, setting: Setting | None = None, *
     leave_out(results.anomalies, setting.only)
     if sealed.events:
         history = _history(spark, sealed, setting, results.failures)
-        with _settings(spark, _tuning(history)):
+        with with_settings(spark, tuning(history)):
             _fill(history, results, setting, limit)
     results.seconds = time.monotonic() - began
     return results
@@ -123,7 +123,8 @@ def _history(spark: SparkSession, sealed: Sealed, setting: Setting, failures: li
     )
 
 
-def _tuning(history: History) -> Mapping[str, str]:
+def tuning(history: History) -> Mapping[str, str]:
+    """Settings of Spark for a history of this size, where it runs."""
     if history.small:
         return SMALL
     return LARGE if str(history.spark.conf.get("spark.master", "local")).startswith("local") else CLUSTER
@@ -237,13 +238,14 @@ def _collect(questions: Mapping[str, Callable[[], DataFrame]], asking: Jobs) -> 
     """All answers; a question without rows has one as well."""
 
     def answers(names: Sequence[str]) -> Sections:
-        return {name: [] for name in names} | _answers([_section(name, questions[name]()) for name in names])
+        return {name: [] for name in names} | collected([section(name, questions[name]()) for name in names])
 
     told = asking.ask(list(questions), answers, str)
     return {name: rows for sections in told for name, rows in sections.items()}
 
 
-def _section(name: str, frame: DataFrame) -> DataFrame:
+def section(name: str, frame: DataFrame) -> DataFrame:
+    """A frame as rows of one shape: its name, and each row as JSON."""
     return frame.selectExpr(f"'{name}' as section", f"{_json(frame.columns)} as row")
 
 
@@ -252,7 +254,8 @@ def _json(columns: Iterable[str]) -> str:
     return f"to_json(struct({names}), map('ignoreNullFields', 'false'))"
 
 
-def _answers(sections: Sequence[DataFrame]) -> Sections:
+def collected(sections: Sequence[DataFrame]) -> Sections:
+    """The rows of all sections, with one job."""
     answers: Sections = {}
     for row in together(sections).collect():
         answers.setdefault(row["section"], []).append(json.loads(row["row"]))
@@ -378,7 +381,7 @@ def _kept(history: History, findings: DataFrame, limit: int) -> list[dict[str, A
 
 
 @contextmanager
-def _settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """Settings of the session while a check runs."""
     before = {name: spark.conf.get(name) for name in wanted}
     try:

@@ -28,7 +28,7 @@ from checkers import around
 from checkers.answers import FETCH, METADATA, answers
 from checkers.coverage import Timeline, read_timeline
 from checkers.deletions import read_deletions
-from checkers.engine import _answers, _section, _settings, _tuning
+from checkers.engine import collected, section, tuning, with_settings
 from checkers.frame import LOAD_ROLE, History, aggregate
 from checkers.metadata import LEADER_NOT_AVAILABLE, OF_OTHERS
 from harness.history import F, Kind, Type
@@ -83,11 +83,11 @@ def read_series(spark: SparkSession, sealed: Sealed, results: Mapping[str, Any])
     line = read_timeline(history)
     history = replace(history, line=line)
     grid = Grid(max(sealed.first_time_ns, min(line.load_ns[0], sealed.last_time_ns)), sealed.last_time_ns)
-    with _settings(spark, _tuning(history)):
+    with with_settings(spark, tuning(history)):
         drawn = _drawn(history, results)
         wanted = around.wanted(results, {name: number for number, name in sealed.topics.items()})
         questions = {**_questions(history, grid, drawn), **around.questions(history, wanted, drawn)}
-        told = _answers([_section(name, ask()) for name, ask in questions.items()])
+        told = collected([section(name, ask()) for name, ask in questions.items()])
     told = {name: [row for row in rows if row.get("bucket", 0) >= 0] for name, rows in told.items()}
     names = [_name(history, place) for place in drawn]
     partitions = int(results.get("figures", {}).get("partitions", 0))

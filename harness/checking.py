@@ -7,11 +7,11 @@ also one that was killed, or one that is elsewhere. Results are kept beside a ru
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import harness
 from checkers.budget import BUDGET_S
@@ -32,6 +32,9 @@ from harness.spark_place import Place
 from harness.store import RUN_FILE, Run
 from harness.verdict import Verdict, decide
 from nemesis import FAULTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LARGE_EVENTS = 3_000_000  # from here on a session made for that is worth its start
 
@@ -84,21 +87,28 @@ class Checked:
         }
 
 
-def check_run(run: Run, session: Session, view: View, token: str, *, lent: bool = False) -> Checked:
+After = Callable[["Checked", Sealed, "SparkSession"], object]  # what is done with a verdict while its session is there
+
+
+def check_run(  # noqa: PLR0913 - a run, where it is checked, and what for
+    run: Run, session: Session, view: View, token: str, after: After, *, lent: bool = False
+) -> Checked:
     """Check it with a session that is there; a large history gets one made for it, unless that one is lent."""
     sealed = _open(run)
     for sentence in sealed.damage:
         view.happened(sentence)
     asked = Asked(session.place)
     if sealed.events < LARGE_EVENTS or lent or not session.place.is_local:
-        return _checked(run, sealed, _facts(run), session, view, asked)
+        return _checked(run, sealed, _facts(run), session, view, asked, after)
     view.step("starting Spark anew, for a large history")
     session.close()
     with Session.start(session.scratch, size=Size.LARGE, place=session.place, token=token) as larger:
-        return _checked(run, sealed, _facts(run), larger, view, asked)
+        return _checked(run, sealed, _facts(run), larger, view, asked, after)
 
 
-def check_again(runs: Sequence[Run | RunElsewhere], view: View, asked: Asked | None = None) -> list[Checked]:
+def check_again(
+    runs: Sequence[Run | RunElsewhere], view: View, asked: Asked | None = None, after: After = lambda *_: None
+) -> list[Checked]:
     """Check stored runs, one after the other, with one session."""
     asked = asked or Asked()
     guard = Guard(clusters_dir() / f"check-{secrets.token_hex(4)}")
@@ -116,9 +126,9 @@ def check_again(runs: Sequence[Run | RunElsewhere], view: View, asked: Asked | N
             with Session.start(scratch, size=size, place=asked.place, token=token) as session:
                 view.phase("check")
                 return [
-                    _checked(run, opened[run], _facts(run), session, view, asked)
+                    _checked(run, opened[run], _facts(run), session, view, asked, after)
                     if isinstance(run, Run)
-                    else _checked(run, run.open(session.get()), run.facts(session.get()), session, view, asked)
+                    else _checked(run, run.open(session.get()), run.facts(session.get()), session, view, asked, after)
                     for run in runs
                 ]
     finally:
@@ -154,7 +164,13 @@ def _killed(facts: dict[str, Any]) -> frozenset[int]:
 
 
 def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to check it
-    run: Run | RunElsewhere, sealed: Sealed, facts: dict[str, Any], session: Session, view: View, asked: Asked
+    run: Run | RunElsewhere,
+    sealed: Sealed,
+    facts: dict[str, Any],
+    session: Session,
+    view: View,
+    asked: Asked,
+    after: After,
 ) -> Checked:
     view.step(f"{sealed.events:,} events of {'/'.join(str(run.path).split('/')[-2:])}")
     known = facts_of(facts)
@@ -172,6 +188,7 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
     checked = Checked(run, facts, results, decide(results, known))
     if isinstance(run, Run) and not asked.only:
         run.write_results(checked.as_json())
+        after(checked, sealed, session.get())
     return checked
 
 

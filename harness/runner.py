@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkers.warm_up import warm_up
 from harness import facts
@@ -25,6 +25,7 @@ from harness.clusters.spec import make_cluster
 from harness.errors import Interrupted, TidegaugeError, UsageError
 from harness.guard import Guard
 from harness.history import NEMESIS_PROCESS, RUNNER_PROCESS, SCHEMA_VERSION, FaultStage, Kind, Recorder
+from harness.lent import Lent
 from harness.live import View
 from harness.load import Front, Load
 from harness.observe import observe
@@ -32,8 +33,9 @@ from harness.paths import clusters_dir
 from harness.ports import PortLeases
 from harness.processes import TOKEN_VARIABLE
 from harness.replay import Replay
+from harness.report.making import report_checked
 from harness.scenario import Scenario, derived_seed, to_toml
-from harness.seal import seal
+from harness.seal import Sealed, seal
 from harness.security import SecuritySpec
 from harness.sources import deleted_topics, last_acknowledged, segment_path, topics_of
 from harness.spark import Session
@@ -50,6 +52,9 @@ from workloads.base import FinalTarget, NodeAddress, TopicSpec, Workload
 from workloads.fleet import Fleet
 from workloads.topics import create_topics, delete_topics
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 RECOVERY_TIMEOUT_S = 60.0
 FINAL_READERS = 2
 FINAL_LIMIT_S = 900.0
@@ -57,14 +62,6 @@ FINISH_TIMEOUT_S = 10.0
 TICK_S = 0.1
 MACHINE_TIMEOUT_S = 20.0
 LOG_LINES = 1_000_000
-
-
-@dataclass(frozen=True)
-class Lent:
-    """What a run uses and leaves as it is, instead of making it itself: several runs can follow each other on it."""
-
-    cluster: Cluster | None = None  # up, and of the kind that the scenario asks for
-    session: Session | None = None
 
 
 def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, whom to tell
@@ -225,15 +222,19 @@ class _Runner:
                 self._keep_logs()
             self._note_what_no_event_says(fleet)
             self.view.phase("check")
-            checked = check_run(self.store, session, self.view, token, lent=self.lent.session is not None)
-            self.view.close()
-            self.tell(checked)
+            checked = check_run(self.store, session, self.view, token, self._told, lent=self.lent.session is not None)
             self._tear_down()
             if session.writes_archive and self.lent.session is None:
                 self.view.happened("writing down what Spark has loaded, so that it starts faster from now on (once)")
             if not self.stop.asked:
                 self.store.update(state="finished")
         return checked
+
+    def _told(self, checked: Checked, sealed: Sealed, spark: SparkSession) -> None:
+        """The verdict as soon as it is there, and after it the report."""
+        self.view.close()
+        self.tell(checked)
+        report_checked(checked, sealed, spark, self.view)
 
     def _drive(self, conductor: Conductor, session: Session) -> None:
         """The load with its faults, and what makes its end: a healed cluster, and a read of everything."""

@@ -56,6 +56,12 @@ def report_again(run: Run, view: View, place: Place | None = None) -> Path:
         return _write_page(run, checked, series)
 
 
+def report_of(checked: Checked) -> Path | None:
+    """The report of a run, if it has one."""
+    path = checked.run.path / REPORT_FILE if isinstance(checked.run, Run) else None
+    return path if path and path.is_file() else None
+
+
 def kept_series(run: Run, results: Results) -> dict[str, Any] | None:
     """The series that were made for these results."""
     try:

@@ -1,0 +1,49 @@
+"""What several runs can share: a cluster that is up, and a Spark session that is warm.
+
+A run that is lent one uses it and leaves it as it is: it makes topics of its own and removes them. Both end with
+whoever lends them, also when this process is killed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from checkers.warm_up import warm_up
+from harness.clusters.base import Cluster
+from harness.clusters.spec import ClusterSpec, make_cluster
+from harness.guard import Guard
+from harness.live import viewed_on
+from harness.paths import clusters_dir
+from harness.spark import Session
+from harness.spark_place import Place
+
+
+@dataclass(frozen=True)
+class Lent:
+    """What a run uses instead of making it itself."""
+
+    cluster: Cluster | None = None  # up, and as the scenario asks for it
+    session: Session | None = None
+
+
+@contextmanager
+def lending(name: str, spec: ClusterSpec | None, console: Console, place: Place) -> Iterator[Lent]:
+    """A session, and a cluster if one is asked for, as long as this lasts."""
+    with ExitStack() as undo:
+        guard = Guard(clusters_dir() / f"{name}-{secrets.token_hex(4)}")
+        undo.callback(guard.release)
+        token, scratch = guard.directory.name, guard.directory / "spark"
+        session = undo.enter_context(Session.start(scratch, place=place, token=token, warm_up=warm_up))
+        cluster = None
+        if spec is not None:
+            with viewed_on(console) as view:
+                view.phase("cluster")
+                cluster = make_cluster(spec, view)
+                undo.callback(cluster.stop)
+                cluster.start()
+        yield Lent(cluster, session)
