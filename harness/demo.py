@@ -33,11 +33,6 @@ IMPATIENT = (
     "consumer_timeout_ms=5000",
     "final_read_timeout_s=4",
 )
-    "delivery_timeout_ms=8000",
-    "request_timeout_ms=3000",
-    "consumer_timeout_ms=5000",
-    "final_read_timeout_s=4",
-)
 
 
 class Act(NamedTuple):
