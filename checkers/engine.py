@@ -53,11 +53,12 @@ SMALL = {
     "spark.sql.constraintPropagation.enabled": "false",
 }
 LARGE = {
-    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
+
+EVENTS_A_TASK = 5_000_000  # each task has its price, and each has to do with its share of the memory
 
 # A cluster knows better than this machine how many tasks suit it.
 CLUSTER = {
@@ -126,7 +127,10 @@ def _history(spark: SparkSession, sealed: Sealed, setting: Setting, failures: li
 def _tuning(history: History) -> Mapping[str, str]:
     if history.small:
         return SMALL
-    return LARGE if str(history.spark.conf.get("spark.master", "local")).startswith("local") else CLUSTER
+    if not str(history.spark.conf.get("spark.master", "local")).startswith("local"):
+        return CLUSTER
+    tasks = max(os.cpu_count() or 1, history.sealed.events // EVENTS_A_TASK)
+    return LARGE | {"spark.sql.shuffle.partitions": str(tasks)}
 
 
 def _fill(history: History, results: CheckResults, setting: Setting, limit: int) -> None:

@@ -19,12 +19,15 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 
+import psutil
+
 from harness.errors import CannotHere, TidegaugeError
 from harness.processes import TOKEN_VARIABLE
 from harness.spark_place import Place
 
 MINIMUM_JAVA = 17
 SMALL_ROWS = 500_000
+LARGE_HEAP_BYTES = 4 << 30  # what does not fit is spilt; `--spark-conf spark.driver.memory=…` gives more
 LOG_TAIL_LINES = 15
 POLL_S = 0.01
 LOOPBACK = "127.0.0.1"
@@ -116,7 +119,15 @@ def options(size: Size, directory: Path) -> list[str]:
             "-XX:MetaspaceSize=256m",
             "-XX:InitialRAMPercentage=6",
         ],
-        Size.LARGE: ["-XX:+UseParallelGC"],
+        # what is worth the better compiler is what a check spends its time in, not every plan on its way
+        Size.LARGE: [
+            "-XX:+UseParallelGC",
+            f"-Xmx{min(LARGE_HEAP_BYTES, psutil.virtual_memory().total // 2) >> 20}m",
+            "-XX:Tier4InvocationThreshold=50000",
+            "-XX:Tier4MinInvocationThreshold=6000",
+            "-XX:Tier4CompileThreshold=150000",
+            "-XX:Tier4BackEdgeThreshold=400000",
+        ],
     }
     return [
         *OPTIONS,
@@ -152,6 +163,7 @@ def settings(size: Size, place: Place, directory: Path) -> dict[str, str]:
         **common,
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.codegen.cache.maxEntries": "2000",  # a check has more plans than the hundred that Spark remembers
         "spark.sql.codegen.wholeStage": str(size is Size.LARGE).lower(),
         "spark.sql.codegen.factoryMode": "FALLBACK" if size is Size.LARGE else "NO_CODEGEN",
     }
