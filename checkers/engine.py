@@ -353,7 +353,7 @@ def _read_findings(
         first = row["first"][: limit - len(worst)]
         anomaly.findings += [as_finding(json.loads(text), history.sealed.topics) for text in [*first, *worst]]
     for anomaly in results.found:
-        anomaly.findings.sort(key=lambda each: (each.time_ns or 0, each.place, each.values))
+        anomaly.findings.sort(key=lambda each: (each.time_ns or 0, each.place, each.values, each.tags, each.events))
 
 
 def _kept(history: History, findings: DataFrame, limit: int) -> list[dict[str, Any]]:
