@@ -452,8 +452,18 @@ def test_what_is_allowed(anomaly: str, tags: tuple[str, ...], facts: RunFacts, u
         (Figures(unsettled=1), NO_FAULT, "allowed"),
         (Figures(unsettled=0, resends=1), NO_FAULT, "allowed"),
         (Figures(), NO_FAULT, "allowed"),
+        (Figures(unsettled=0), replace(NO_FAULT, garbled=1), "allowed"),
+        (Figures(unsettled=0), replace(NO_FAULT, dead_workers=("the taps were killed",)), "allowed"),
     ],
-    ids=["every batch passed once", "a fault", "an unanswered batch", "a batch that passed twice", "no taps"],
+    ids=[
+        "every batch passed once",
+        "a fault",
+        "an unanswered batch",
+        "a batch that passed twice",
+        "no taps",
+        "an exchange that nobody understood",
+        "taps that died",
+    ],
 )
 def test_a_retry_excuses_nothing_where_there_was_none(figures: Figures, facts: RunFacts, status: str) -> None:
     """Without idempotence a retry may change the order; taps know whether there can have been one."""
