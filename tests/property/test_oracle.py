@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.engine import Setting, check
-from tests.histories import Rows, spark_session
+from tests.histories import Rows
 from tests.oracle import Oracle, Told, compacted, oracles
 
 if TYPE_CHECKING:
@@ -43,13 +43,6 @@ OFTEN = {
     "liveness": 3,
 }
 ORACLES = [oracle for oracle in oracles() if not ONLY or getattr(oracle, "__name__", "").endswith(ONLY)]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all."""
-    with spark_session() as session:
-        yield session
 
 
 def _compare(spark: SparkSession, seed: int, histories: int = HISTORIES) -> Counter[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from checkers.frame import History, Studied
 from checkers.results import CheckResults, Finding, as_finding
 from harness.history import F, Kind, Status, Type
 from harness.policies import PlannedFault, RunFacts, judge
-from tests.histories import Rows, spark_session, told, write
+from tests.histories import Rows, told, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -314,13 +313,6 @@ CASES = [
         ("int-nonmonotonic-send a,b 0@3 transactional", "nonmonotonic-send c,d 0@9 transactional"),
     ),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all."""
-    with spark_session() as session:
-        yield session
 
 
 @pytest.fixture(scope="module")
