@@ -113,7 +113,10 @@ def measure(sizes: Sequence[int], partitions: Sequence[int], rounds: int, consol
                         "all, Spark": partial(asked, session, sealed, EVERYTHING),
                     }
                     for what in list(ways) * rounds:
-                        yield measured(meter, Asked(what, events, width), ways[what])
+                        try:
+                            yield measured(meter, Asked(what, events, width), ways[what])
+                        except TidegaugeError as failure:  # what was measured before it is not lost
+                            console.print(f"{what}: {failure}", style="red", highlight=False, markup=False)
 
 
 @contextmanager

@@ -120,9 +120,13 @@ BUGS = (
     Bug("watermark-frozen:300", ("watermark-frozen", "stall"), (*WATERMARKS_FALL, *STALLS, *LOST, *UNORDERED)),
     Bug("metadata-lists-self-only", ("metadata-incomplete",), (*LEADERS, *STALLS, *LOST), settings=IMPATIENT),
     Bug("not-leader-forever", ("not-leader-loop",), (*LEADERS, *STALLS, *LOST), settings=IMPATIENT),
-    Bug("fetch-hangs", ("stall",), (*STALLS, *LOST)),
+    Bug("fetch-hangs", ("stall",), (*STALLS, *LOST, "unseen")),
     Bug("slow-partition", ("stall",), (*STALLS, *LOST), settings=STREAM | {"linger_ms": 500}, time_s=16),
-    Bug("acks-then-forgets", ("lost-write", "lost-tail"), (*LOST, *SKIPS, *WATERMARKS_FALL, *UNORDERED)),
+    Bug(
+        "acks-then-forgets",
+        ("lost-write", "lost-tail"),
+        (*LOST, *SKIPS, *WATERMARKS_FALL, *UNORDERED, "watermark-frozen"),
+    ),
     Bug(
         "appends-retries-twice",
         ("retry-duplicate", "duplicate", "retry-offset-changed"),
@@ -151,9 +155,9 @@ BUGS = (
     Bug(
         "reuses-offsets",
         ("shared-offset", "inconsistent-offset"),
-        (*UNORDERED, *LOST, "duplicate", "retry-offset-changed"),
+        (*UNORDERED, *LOST, "duplicate", "retry-offset-changed", "watermark-ahead"),
     ),
-    Bug("acks-without-offset", ("false-ack",), ()),
+    Bug("acks-without-offset", ("false-ack",), (*UNORDERED, *OVERWRITTEN, "watermark-ahead")),
     Bug(
         "answers-as-leader",
         ("impostor-leader",),

@@ -53,11 +53,12 @@ SMALL = {
     "spark.sql.constraintPropagation.enabled": "false",
 }
 LARGE = {
-    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
+
+EVENTS_A_TASK = 5_000_000  # each task has its price, and each has to do with its share of the memory
 
 # A cluster knows better than this machine how many tasks suit it.
 CLUSTER = {
@@ -127,7 +128,10 @@ def tuning(history: History) -> Mapping[str, str]:
     """Settings of Spark for a history of this size, where it runs."""
     if history.small:
         return SMALL
-    return LARGE if str(history.spark.conf.get("spark.master", "local")).startswith("local") else CLUSTER
+    if not str(history.spark.conf.get("spark.master", "local")).startswith("local"):
+        return CLUSTER
+    tasks = max(os.cpu_count() or 1, history.sealed.events // EVENTS_A_TASK)
+    return LARGE | {"spark.sql.shuffle.partitions": str(tasks)}
 
 
 def _fill(history: History, results: CheckResults, setting: Setting, limit: int) -> None:
@@ -352,7 +356,7 @@ def _read_findings(
         first = row["first"][: limit - len(worst)]
         anomaly.findings += [as_finding(json.loads(text), history.sealed.topics) for text in [*first, *worst]]
     for anomaly in results.found:
-        anomaly.findings.sort(key=lambda each: (each.time_ns or 0, each.place, each.values))
+        anomaly.findings.sort(key=lambda each: (each.time_ns or 0, each.place, each.values, each.tags, each.events))
 
 
 def _kept(history: History, findings: DataFrame, limit: int) -> list[dict[str, Any]]:

@@ -19,11 +19,12 @@ impostor-leader   an *act* is an answer with error 0, to a probe (api 1 or 2), o
                   client than `tidegauge`: Produce with acks <> 0 and an offset >= 0 (an *append*), ListOffsets, or
                   Fetch below version 11, from which on followers may answer. Acts of one node in one second (`time div
                   10^9`, cut towards zero) are one: `began` is its lowest `invoked`, `ended` its highest `time`. Its
-                  epoch is the highest one among the claims of other nodes with first < began - S; it is not known
-                  (null) without one, or if any node has a claim of a higher epoch with begun <= ended + S. An act whose
-                  epoch is known, and for which all those claims of that epoch name one leader that is another node, is
-                  an impostor's. One finding per partition, node and epoch, which tells of the impostor's acts alone;
-                  `deposed` if another node has a claim of a lower epoch that names it
+                  epoch is the highest one among the claims of other nodes with first < began - S. It is not known
+                  (null) without one; or if none of them was made again after the act (last > ended), for nobody need
+                  have heard yet of a leader that came since; or if any node has a claim of a higher epoch with begun <=
+                  ended + S. An act whose epoch is known, and for which all those claims of that epoch name one leader
+                  that is another node, is an impostor's. One finding per partition, node and epoch, which tells of the
+                  impostor's acts alone; `deposed` if another node has a claim of a lower epoch that names it
 split-brain       `one epoch`: two nodes have acts with appends of one known epoch; `overlapping`: in one second two
                   nodes have appends in acts of no known epoch, and one append of each ended before one of the other was
                   invoked. One finding per partition and epoch, or second, which tells of the appends of those nodes
@@ -168,9 +169,11 @@ def acts(history: History) -> DataFrame:
         seen.selectExpr("*", f"{others} as others")
         .selectExpr("*", "array_max(transform(others, c -> c.epoch)) as newest")
         .selectExpr(
-            "*", f"if(exists(known, c -> c.epoch > newest and c.begun <= {later}), null, newest) as epoch",
+            "*", "exists(others, c -> c.epoch = newest and c.last > ended) as upheld",
+            f"exists(known, c -> c.epoch > newest and c.begun <= {later}) as outdated",
             "array_distinct(transform(filter(others, c -> c.epoch = newest), c -> c.leader)) as named",
         )
+        .selectExpr("*", "if(upheld and not outdated, newest, null) as epoch")
         .selectExpr("*", "epoch is not null and size(named) = 1 and get(named, 0) <> node as impostor")
     )  # fmt: skip
     return history.spark.sql(

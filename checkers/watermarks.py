@@ -132,7 +132,7 @@ def _find(history: History, rules: Sequence[Rule]) -> DataFrame:
         .agg(
             sql.count_distinct("answer").alias("answers"),
             sql.min("time").alias("first"),
-            sql.expr("max_by(pair, fall)").alias("pair"),
+            sql.expr("max_by(pair, struct(fall, pair.time, pair.event, pair.higher.event))").alias("pair"),
         )
     )
 

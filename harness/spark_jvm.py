@@ -16,8 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
+
+import psutil
 
 from harness.errors import CannotHere, TidegaugeError
 from harness.processes import TOKEN_VARIABLE
@@ -25,6 +28,8 @@ from harness.spark_place import Place
 
 MINIMUM_JAVA = 17
 SMALL_ROWS = 500_000
+LARGE_HEAP_BYTES = 4 << 30  # what does not fit is spilt; `--spark-conf spark.driver.memory=…` gives more
+CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 LOG_TAIL_LINES = 15
 POLL_S = 0.01
 LOOPBACK = "127.0.0.1"
@@ -116,7 +121,15 @@ def options(size: Size, directory: Path) -> list[str]:
             "-XX:MetaspaceSize=256m",
             "-XX:InitialRAMPercentage=6",
         ],
-        Size.LARGE: ["-XX:+UseParallelGC"],
+        # what is worth the better compiler is what a check spends its time in, not every plan on its way
+        Size.LARGE: [
+            "-XX:+UseParallelGC",
+            f"-Xmx{min(LARGE_HEAP_BYTES, _memory_bytes() // 2) >> 20}m",
+            "-XX:Tier4InvocationThreshold=50000",
+            "-XX:Tier4MinInvocationThreshold=6000",
+            "-XX:Tier4CompileThreshold=150000",
+            "-XX:Tier4BackEdgeThreshold=400000",
+        ],
     }
     return [
         *OPTIONS,
@@ -128,6 +141,15 @@ def options(size: Size, directory: Path) -> list[str]:
         "-Duser.timezone=UTC",
         "-Dio.netty.tryReflectionSetAccessible=true",
     ]
+
+
+def _memory_bytes() -> int:
+    """Of the machine, or of the container if that has less."""
+    found = [psutil.virtual_memory().total]
+    for file in CGROUP_LIMITS:
+        with suppress(OSError, ValueError):  # there is none, or it says "max"
+            found.append(int(file.read_text(encoding="ascii")))
+    return min(found)
 
 
 def settings(size: Size, place: Place, directory: Path) -> dict[str, str]:
@@ -152,6 +174,7 @@ def settings(size: Size, place: Place, directory: Path) -> dict[str, str]:
         **common,
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.codegen.cache.maxEntries": "2000",  # a check has more plans than the hundred that Spark remembers
         "spark.sql.codegen.wholeStage": str(size is Size.LARGE).lower(),
         "spark.sql.codegen.factoryMode": "FALLBACK" if size is Size.LARGE else "NO_CODEGEN",
     }

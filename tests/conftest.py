@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.histories import end_spark_session
+from tests.histories import end_spark_session, spark_session
 from tests.support import docker_or_skip
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -28,6 +32,13 @@ def _spark_ends() -> Iterator[None]:
     """What modules share does not outlive the tests."""
     yield
     end_spark_session()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """The session that all modules share."""
+    with spark_session() as session:
+        yield session
 
 
 @pytest.fixture(scope="module")

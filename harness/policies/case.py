@@ -92,6 +92,12 @@ class Case:
         """Whether a fault that changes leaders had come before it was seen."""
         return bool(self.injected("changes_leaders"))
 
+    @property
+    def taps_saw_all(self) -> bool:
+        """Whether what the taps did not see did not happen: nothing of theirs is lost, and they understood it all."""
+        facts = self.facts
+        return not (self.results.has_holes or facts.dead_workers or facts.garbled or facts.refused)
+
     def injected(self, which: Trait) -> list[Fault | None]:
         """The faults with this trait that had come before it was seen; None where that is not known for certain."""
         return self.came({fault.name for fault in self.facts.faults if getattr(fault, which)})

@@ -39,7 +39,7 @@ def _never_retried(case: Case) -> bool:
     Where a fault came, a client may have lost a batch before it passed a tap, and sent it later.
     """
     figures = case.results.figures
-    return figures.unsettled == 0 and not figures.resends and not case.facts.faults
+    return case.taps_saw_all and figures.unsettled == 0 and not figures.resends and not case.facts.faults
 
 
 _BACK = Policy(

@@ -235,6 +235,8 @@ class Act:
         newest = max((claim.epoch for claim in others), default=None)
         if newest is None or any(c.epoch > newest and c.begun <= self.ended + SETTLING_NS for c in known):
             return
+        if not any(claim.epoch == newest and claim.last > self.ended for claim in others):
+            return  # nobody said so any more
         self.epoch = newest
         leaders = {claim.leader for claim in others if claim.epoch == newest}
         self.impostor = len(leaders) == 1 and self.node not in leaders

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from checkers.frame import History, tally
 from checkers.linearizability import LINEARIZABILITY, witness
 from harness.history import F, Kind, Status, Type, View
-from tests.histories import Rows, spark_session, value_of
+from tests.histories import Rows, value_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,13 +39,6 @@ class Done:
         if self.sort == "end":
             return self.complete
         return self.first_read if self.sort == "info" else min(self.complete, self.first_read)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all."""
-    with spark_session() as session:
-        yield session
 
 
 def _history(random: Random) -> list[Done]:

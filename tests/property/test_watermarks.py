@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.frame import History, tally
 from checkers.watermarks import WATERMARKS
-from tests.histories import Rows, spark_session
+from tests.histories import Rows
 from tests.oracle.watermarks import write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all."""
-    with spark_session() as session:
-        yield session
 
 
 @settings(max_examples=2)

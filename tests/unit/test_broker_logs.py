@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from checkers.engine import Setting, check
 from checkers.frame import History
 from harness.broker_logs import logs_of
 from harness.clusters.target import load_target
-from tests.histories import SECOND_NS, Rows, spark_session, write
+from tests.histories import SECOND_NS, Rows, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,13 +43,6 @@ def _fetches(partition: int, what: str, *seconds: float) -> list[str]:
 NO_DATA = "⏸️  NO DATA: {place}, fetch_offset=50, high_watermark=50 (waiting...)"
 AVAILABLE = "✅ DATA AVAILABLE: {place}, fetch_offset=60, high_watermark=100, available=40"
 SUCCESS = "✅ FETCH SUCCESS: {place}, offset=%d, bytes=65536, elapsed=5ms"
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all."""
-    with spark_session() as session:
-        yield session
 
 
 @pytest.fixture

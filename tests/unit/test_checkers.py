@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from checkers.warm_up import warm_up
 from harness.history import F, Kind, Type
 from harness.policies import RunFacts
 from harness.verdict import decide
-from tests.histories import ROLES, Rows, spark_session, told, write
+from tests.histories import ROLES, Rows, told, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -618,13 +618,6 @@ TAGS = {
     "epoch unknown, across nodes": """n1 fetch ─ @7
         n2 fetch ─ @6""",
 }
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all."""
-    with spark_session() as session:
-        yield session
 
 
 @pytest.fixture(scope="module")

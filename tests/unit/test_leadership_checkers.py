@@ -201,8 +201,18 @@ CASES = [
         """n1 metadata ─ leader 1 epoch 1
            n3 metadata ─ leader 1 epoch 1
            n2 list ─ @7
-           n1 list ─ @7""",
+           n1 list ─ @7
+           n1 metadata ─ leader 1 epoch 1""",
         ("impostor-leader  2",),
+    ),
+    Case(
+        "a new leader of which the others had no occasion to speak",
+        """n1 metadata ─ leader 1 epoch 1
+           n3 metadata ─ leader 1 epoch 1
+           t1 produce ─ @6 acks -1
+           t2 produce ─ @7 acks -1
+           n1 metadata ─ leader 2 epoch 2
+           n3 metadata ─ leader 2 epoch 2""",
     ),
     Case(
         "a leader that was deposed, before and after it can know",
@@ -210,7 +220,8 @@ CASES = [
            n1 metadata ─ leader 1 epoch 2
            t2 produce ─ @7 acks -1 [11..16]
            t2 produce ─ @8 acks 1 [18..19]
-           n1 list ─ @7 [21..22]""",
+           n1 list ─ @7 [21..22]
+           n1 metadata ─ leader 1 epoch 2 [30..31]""",
         ("impostor-leader deposed 2",),
     ),
     Case(
@@ -220,12 +231,14 @@ CASES = [
            t2 produce ─ @-1 acks 1
            t2 produce ─ @7 acks 0
            t2 produce ─ @7 acks 1 lost
-           t2 fetch ─ @7 version 11""",
+           t2 fetch ─ @7 version 11
+           n1 metadata ─ leader 1 epoch 1""",
     ),
     Case(
         "a fetch that followers refuse",
         """n1 metadata ─ leader 1 epoch 1
-           t2 fetch ─ @7 version 10""",
+           t2 fetch ─ @7 version 10
+           n1 metadata ─ leader 1 epoch 1""",
         ("impostor-leader  2",),
     ),
     Case(
@@ -233,7 +246,9 @@ CASES = [
         """n1 metadata ─ leader 1 epoch 1
            n3 metadata ─ leader 3 epoch 1
            n2 list ─ @7
-           n4 list ─ @7 [4..5]""",
+           n4 list ─ @7 [4..5]
+           n1 metadata ─ leader 1 epoch 1
+           n3 metadata ─ leader 3 epoch 1""",
         ("metadata-disagreement one epoch 1,3",),
     ),
     Case(
@@ -241,7 +256,8 @@ CASES = [
         """n1 metadata ─ leader 1 epoch 1
            n3 metadata ─ leader 1 epoch 1
            t1 produce ─ @7 acks -1
-           t2 produce ─ @7 acks -1""",
+           t2 produce ─ @7 acks -1
+           n3 metadata ─ leader 1 epoch 1""",
         ("impostor-leader  2", "split-brain one epoch 1,2"),
     ),
     Case(
@@ -265,7 +281,8 @@ OVERLAPPING = [("t1", 0, 100), ("t2", 200, 300), ("t1", 400, 500), ("t2", 500, 6
 IMPOSTOR_AT_FIRST = """n3 metadata ─ leader 1 epoch 1 [0..1]
                        n2 list ─ @7 [8..9]
                        n1 metadata ─ leader 3 epoch 1 [10..11]
-                       n2 list ─ @7 [18..19]"""
+                       n2 list ─ @7 [18..19]
+                       n3 metadata ─ leader 1 epoch 1 [20..21]"""
 ONE_EPOCH = """n1 metadata ─ leader 2 epoch 3 [0..1]
                n2 metadata ─ leader 1 epoch 3 [50..51]
                n1 metadata ─ leader 2 epoch 3 [100..101]"""

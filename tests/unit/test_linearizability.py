@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from checkers.frame import History
 from checkers.results import CheckResults, Finding
 from harness.history import Kind
 from harness.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Rows, spark_session, told, value_of, write
+from tests.histories import SECOND_NS, Rows, told, value_of, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -192,13 +191,6 @@ CASES = [
         verdict="linearizable",
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all."""
-    with spark_session() as session:
-        yield session
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from checkers.results import CheckResults, Finding, as_finding
 from harness.history import F, Kind
 from harness.limits import DEFAULTS, limits_of
 from harness.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Rows, spark_session, write
+from tests.histories import SECOND_NS, Rows, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -204,12 +203,11 @@ LINE = Timeline(
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all."""
-    with spark_session() as session:
-        session.conf.set("spark.sql.adaptive.enabled", "false")
-        session.conf.set("spark.sql.codegen.wholeStage", "false")
-        yield session
+def spark(spark: SparkSession) -> SparkSession:
+    """As a check of a small history has it."""
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    return spark
 
 
 @pytest.fixture(scope="module")

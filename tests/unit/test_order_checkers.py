@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from checkers.frame import History, Studied
 from checkers.results import CheckResults, Finding, as_finding
 from harness.history import F, Kind, Status, Type
 from harness.policies import PlannedFault, RunFacts, judge
-from tests.histories import Rows, spark_session, told, write
+from tests.histories import Rows, told, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -317,13 +316,6 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all."""
-    with spark_session() as session:
-        yield session
-
-
-@pytest.fixture(scope="module")
 def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
     """Every case in a topic of its own."""
     rows = Rows()
@@ -452,8 +444,18 @@ def test_what_is_allowed(anomaly: str, tags: tuple[str, ...], facts: RunFacts, u
         (Figures(unsettled=1), NO_FAULT, "allowed"),
         (Figures(unsettled=0, resends=1), NO_FAULT, "allowed"),
         (Figures(), NO_FAULT, "allowed"),
+        (Figures(unsettled=0), replace(NO_FAULT, garbled=1), "allowed"),
+        (Figures(unsettled=0), replace(NO_FAULT, dead_workers=("the taps were killed",)), "allowed"),
     ],
-    ids=["every batch passed once", "a fault", "an unanswered batch", "a batch that passed twice", "no taps"],
+    ids=[
+        "every batch passed once",
+        "a fault",
+        "an unanswered batch",
+        "a batch that passed twice",
+        "no taps",
+        "an exchange that nobody understood",
+        "taps that died",
+    ],
 )
 def test_a_retry_excuses_nothing_where_there_was_none(figures: Figures, facts: RunFacts, status: str) -> None:
     """Without idempotence a retry may change the order; taps know whether there can have been one."""

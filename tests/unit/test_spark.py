@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from harness import class_archive, java, spark_jvm
@@ -343,3 +344,16 @@ def test_the_cache_does_not_grow(tmp_path: Path, cache: Path) -> None:
     assert archive.directory is not None
     left = {path.name for path in cache.iterdir()} - {archive.directory.name}
     assert left == {"young", *(f"finished-{age}" for age in range(KEPT))}
+
+
+@pytest.mark.parametrize(("limit", "heap"), [("2147483648\n", "-Xmx1024m"), ("max\n", None), (None, None)])
+def test_a_container_with_little_memory_gets_a_small_heap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str | None, heap: str | None
+) -> None:
+    """Half of what the container may have; without a limit, half of the machine, and never more than is needed."""
+    if limit is not None:
+        (tmp_path / "memory.max").write_text(limit)
+    monkeypatch.setattr(spark_jvm, "CGROUP_LIMITS", (tmp_path / "memory.max",))
+    machine = min(spark_jvm.LARGE_HEAP_BYTES, psutil.virtual_memory().total // 2) >> 20
+    (given,) = [each for each in spark_jvm.options(Size.LARGE, tmp_path) if each.startswith("-Xmx")]
+    assert given == (heap or f"-Xmx{machine}m")

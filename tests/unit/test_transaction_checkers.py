@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from checkers.engine import SMALL
 from checkers.frame import History, Studied, together
 from checkers.results import CheckResults, Finding, as_finding
 from harness.policies import RunFacts, judge
-from tests.histories import Rows, spark_session, told, write
+from tests.histories import Rows, told, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -484,12 +483,11 @@ CYCLES = [
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all."""
-    with spark_session() as session:
-        for name, value in SMALL.items():
-            session.conf.set(name, value)
-        yield session
+def spark(spark: SparkSession) -> SparkSession:
+    """As a check of a small history has it."""
+    for name, value in SMALL.items():
+        spark.conf.set(name, value)
+    return spark
 
 
 def _later(seconds: int, times: re.Match[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from checkers.engine import Setting, check
 from checkers.frame import History
 from checkers.results import CheckResults, Finding
 from harness.policies import PlannedFault, RunFacts, judge
-from tests.histories import Rows, spark_session, told, write
+from tests.histories import Rows, told, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -281,13 +280,6 @@ CASES = [
     ),
 ]
 NAMES = [case.name for case in CASES]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all."""
-    with spark_session() as session:
-        yield session
 
 
 @pytest.fixture(scope="module")
