@@ -1,8 +1,9 @@
 """Making the report of a run, beside the run: `series.json`, asked of Spark, and `report.html`, made from it.
 
-A report is made with the session that checked the run, as long as it is there; later from what is kept, without Spark,
-unless another check has found other things since. A report never fails because its pictures do: without series it says
-that nothing could be drawn, and why.
+`trace.json` is written with the series, for those who want every operation on a time line of their own. A report is
+made with the session that checked the run, as long as it is there; later from what is kept, without Spark, unless
+another check has found other things since. A report never fails because its pictures do: without series it says that
+nothing could be drawn, and why.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from harness.errors import TidegaugeError, from_os_error
 from harness.guard import Guard
 from harness.live import View
 from harness.paths import clusters_dir
+from harness.report.trace import TRACE_FILE, write_trace
 from harness.seal import Sealed
 from harness.spark import Session, Size
 from harness.spark_place import Place
@@ -38,6 +40,7 @@ def report_checked(checked: Checked, sealed: Sealed, spark: SparkSession, view: 
     if not isinstance(checked.run, Run):
         return None
     series = _read(checked.run, sealed, spark, checked.as_json(), view)
+    _trace(checked.run, sealed, view)
     try:
         return _write_page(checked.run, checked, series)
     except Exception as error:  # noqa: BLE001 - a run that came to its end is not to fail because of a page
@@ -84,6 +87,7 @@ def _asked(run: Run, results: Results, view: View, place: Place) -> dict[str, An
     try:
         scratch, token = guard.directory / "spark", guard.directory.name
         with Session.start(scratch, size=Size.of(sealed.events), place=place, token=token) as session:
+            _trace(run, sealed, view)
             return _read(run, sealed, session.get(), results, view)
     finally:
         guard.release()
@@ -99,6 +103,13 @@ def _read(run: Run, sealed: Sealed, spark: SparkSession, results: Results, view:
         return None
     _write(run.path / SERIES_FILE, json.dumps(series, separators=(",", ":")))
     return series
+
+
+def _trace(run: Run, sealed: Sealed, view: View) -> None:
+    try:
+        write_trace(sealed, run.path / TRACE_FILE, run.facts)
+    except Exception as error:  # noqa: BLE001 - as above
+        view.happened(f"there is no {TRACE_FILE} ({_first_line(error)})")
 
 
 def _write_page(run: Run, checked: Checked, series: Mapping[str, Any] | None) -> Path:

@@ -29,8 +29,9 @@ from harness.history import KINDS, F, FaultStage, Kind, Type
 from harness.seal import Sealed
 
 TRACE_FILE = "trace.json"
-SLICES_AT_MOST = 200_000
-COUNTS_AT_MOST = 200_000
+SLICES_AT_MOST = 100_000
+OPERATIONS_AT_MOST = 500_000  # these are gone through one by one
+COUNTS_AT_MOST = 100_000
 POINTS = 2_000  # of one line, beside its falls
 LANES_AT_MOST = 64  # of one process
 BATCH_ROWS = 65_536
@@ -68,6 +69,7 @@ class _Trace:
 
     sealed: Sealed
     slices: int = 0
+    operations: int = 0
     counts: int = 0
     crowded: int = 0  # slices without a lane
     cut_at_ns: int | None = None
@@ -87,7 +89,8 @@ class _Trace:
         told = []
         if self.cut_at_ns is not None:
             told.append(
-                f"operations that ended after {self._s(self.cut_at_ns)} are left out: {SLICES_AT_MOST:,} is the limit"
+                f"operations that ended after {self._s(self.cut_at_ns)} are left out: "
+                f"the limit is {OPERATIONS_AT_MOST:,}, drawn as {SLICES_AT_MOST:,} slices"
             )
         if self.counts_cut_at_ns is not None:
             told.append(
@@ -213,9 +216,10 @@ def _operations(trace: _Trace) -> Iterator[Event]:
         if row["time"] != at_ns:
             yield from (event for each in ended.values() if (event := _drawn(trace, each)))
             ended, at_ns = {}, row["time"]
-            if trace.slices >= SLICES_AT_MOST:
+            if trace.slices >= SLICES_AT_MOST or trace.operations >= OPERATIONS_AT_MOST:
                 trace.cut_at_ns = at_ns
                 return
+        trace.operations += 1
         key = _alike(row, len(ended))
         if key in ended:
             ended[key].add(row)

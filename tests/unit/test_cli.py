@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +22,7 @@ from harness.clusters.spec import ClusterSpec
 from harness.doctor import Check
 from harness.errors import CannotHere, Exit, NodeDied
 from harness.heal import Healed
+from harness.lent import Lent
 from harness.policies import RunFacts
 from harness.replay import Replay
 from harness.scenario import Scenario, load, to_toml
@@ -212,23 +214,28 @@ def asked(monkeypatch: pytest.MonkeyPatch, checked: Checked) -> Asked:
     """The runs that commands asked for, none of which is made."""
     runs: Asked = []
 
-    def pretend(scenario: Scenario, *given: Any) -> Checked:
-        *_, tell, replay, _ = given
-        runs.append((scenario, replay))
+    def pretend(scenario: Scenario, *given: Any, **_: Any) -> Checked:
+        tell, *replayed = given[3:]
+        runs.append((scenario, replayed[0] if replayed else None))
         tell(checked)
         return checked
 
     monkeypatch.setattr("harness.cli.run_scenario", pretend)
+    monkeypatch.setattr("harness.demo.run_scenario", pretend)
+    monkeypatch.setattr("harness.demo.lending", lambda *_: nullcontext(Lent()))
     return runs
 
 
 @pytest.mark.parametrize("kind", ["local", "docker"])
 def test_the_demo_runs_on_our_own_clusters(run: Run, monkeypatch: pytest.MonkeyPatch, asked: Asked, kind: str) -> None:
-    """Of both kinds; it is the notes' test, and ends with its verdict."""
+    """Of both kinds; it is the notes' test twice, and is not fine unless both end as they have to."""
     monkeypatch.setattr(ClusterSpec, "with_image", lambda self, *_: self)
     code, out, _ = run("demo", "--cluster", kind, "--json")
-    assert (code, json.loads(out)["verdict"]) == (Exit.UNKNOWN, "unknown")
-    assert [(scenario.cluster.kind, scenario.title) for scenario, _ in asked] == [(kind, "large-batch")]
+    assert (code, [each["verdict"] for each in json.loads(out)]) == (Exit.UNKNOWN, ["unknown", "unknown"])
+    assert [(scenario.cluster.kind, scenario.title) for scenario, _ in asked] == [
+        (kind, "large-batch+leader-move"),
+        (kind, "large-batch+metadata-lists-self-only"),
+    ]
 
 
 def test_a_run_is_what_the_flags_say(run: Run, monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
@@ -391,7 +398,7 @@ def test_every_error_ends_with_its_exit_code(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: Exit, said: str
 ) -> None:
     """On standard error, while standard output stays empty for whoever parses it."""
-    monkeypatch.setattr("harness.cli.run_scenario", failing(error))
+    monkeypatch.setattr("harness.demo.lending", failing(error))
     ended, out, err = run("demo", "--json")
     assert (ended, out) == (code, "")
     assert said in err

@@ -113,7 +113,11 @@ def test_a_description_that_does_not_say_whose_it_is_is_not_ours(directory: Path
     assert directory.exists()
 
 
-@pytest.mark.parametrize("content", [{"pid": os.getpid(), "began": "0"}, {"pid": 2**22 + 1, "began": "5"}], ids=str)
+@pytest.mark.parametrize(
+    "content",
+    [{"pid": os.getpid(), "began": "0"}, {"pid": 2**22 + 1, "began": "5"}],
+    ids=["a pid of ours, of another time", "a pid that is not there"],
+)
 def test_a_harness_of_another_container_cannot_be_asked(
     directory: Path, monkeypatch: pytest.MonkeyPatch, content: dict[str, Any]
 ) -> None:
