@@ -48,7 +48,7 @@ demo:
 
 test:
 	@$(BOOTSTRAP)
-	@.venv/bin/python -m pytest $(ARGS)
+	@.venv/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 lint:
 	@$(BOOTSTRAP)

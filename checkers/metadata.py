@@ -280,6 +280,7 @@ def _asked(history: History) -> bool:
     return history.probes_by(METADATA) or history.asks(METADATA)
 
 
+_INCOMPLETE = "a broker that answers, or a leader, is not among those that a node lists"
 CLAIMS = Family(
     "claims",
     _each,
@@ -293,7 +294,7 @@ CLAIMS = Family(
         Rule("epoch-regression", "a node names an older leader epoch than before", another(_BACK), "true"),
         Rule(
             "metadata-incomplete",
-            "a leader that is not among the brokers of the same answer",
+            _INCOMPLETE,
             _UNLISTED,
             "true",
         ),
@@ -325,7 +326,14 @@ LEADERLESS = Family(
 BROKERS = Family(
     "brokers",
     brokers,
-    (Rule("metadata-incomplete", "a broker is left out that answers", _LEFT_OUT, "true"),),
+    (
+        Rule(
+            "metadata-incomplete",
+            _INCOMPLETE,
+            _LEFT_OUT,
+            "true",
+        ),
+    ),
     find=_find_brokers,
     needs=_asked,
 )

@@ -22,7 +22,7 @@ from harness import facts
 from harness.checking import Checked, check_run
 from harness.clusters.base import Capability, Cluster
 from harness.clusters.spec import make_cluster
-from harness.errors import Interrupted, TidegaugeError, UsageError
+from harness.errors import Exit, Interrupted, TidegaugeError, UsageError
 from harness.guard import Guard
 from harness.history import NEMESIS_PROCESS, RUNNER_PROCESS, SCHEMA_VERSION, FaultStage, Kind, Recorder
 from harness.lent import Lent
@@ -211,7 +211,7 @@ class _Runner:
             )
             undo.callback(conductor.stop)
             self.stop.may_wait = True
-            self._drive(conductor, session)
+            failure = self._driven(conductor, session)
             with self._phase("seal"):
                 fleet.stop(FINISH_TIMEOUT_S)
                 if self.taps:
@@ -220,13 +220,15 @@ class _Runner:
                 self.recorder.close()
                 seal(path, fleet.killed)
                 self._keep_logs()
-            self._note_what_no_event_says(fleet)
+            self._note_what_no_event_says(fleet, failure)
             self.view.phase("check")
             checked = check_run(self.store, session, self.view, token, self._told, lent=self.lent.session is not None)
             self._tear_down()
             if session.writes_archive and self.lent.session is None:
                 self.view.happened("writing down what Spark has loaded, so that it starts faster from now on (once)")
-            if not self.stop.asked:
+            if failure and checked.exit_code is not Exit.INVALID:  # what was found stays found
+                raise failure
+            if not (self.stop.asked or failure):
                 self.store.update(state="finished")
         return checked
 
@@ -235,6 +237,17 @@ class _Runner:
         self.view.close()
         self.tell(checked)
         report_checked(checked, sealed, spark, self.view)
+
+    def _driven(self, conductor: Conductor, session: Session) -> Exception | None:
+        """Drive it; a failure of ours ends the load, and what was recorded until then is still healed and judged."""
+        try:
+            self._drive(conductor, session)
+        except Exception as error:  # noqa: BLE001 - told, kept, and raised again after the verdict
+            self.view.happened(f"the run failed, and what was recorded is checked: {error}")
+            session.expect()
+            self._heal(conductor)
+            return error
+        return None
 
     def _drive(self, conductor: Conductor, session: Session) -> None:
         """The load with its faults, and what makes its end: a healed cluster, and a read of everything."""
@@ -381,7 +394,7 @@ class _Runner:
         seen = observe(self.cluster.nodes, list(numbers), self.cluster.security)
         return found | {(numbers[name], partition) for name, partition in seen.partitions}
 
-    def _note_what_no_event_says(self, fleet: Fleet) -> None:
+    def _note_what_no_event_says(self, fleet: Fleet, failure: Exception | None) -> None:
         """What else the verdict has to know; from here on the run can be checked again."""
         if self.load.was_cut_short:
             self.troubles.append(f"the load was not over after {self.load.limit_s:.0f} s and was stopped")
@@ -392,8 +405,10 @@ class _Runner:
             ]
             if not self.taps.counts["exchanges"]:
                 self.troubles.append("the taps saw no exchange")
+        if failure:
+            self.store.update(error=str(failure))
         self.store.update(
-            state="interrupted" if self.stop.asked else "recorded",
+            state="failed" if failure else "interrupted" if self.stop.asked else "recorded",
             interrupted=self.stop.asked > 0,
             phases=self.phases,
             troubles=self.troubles,
@@ -404,8 +419,12 @@ class _Runner:
         )
 
     def _keep_logs(self) -> None:
+        """Those of nodes that are gone, their logs with them, are missing; that is told, and changes no verdict."""
         for node in self.cluster.nodes:
-            self.store.write_log(node.id, self.cluster.log_tail(node.id, LOG_LINES))
+            try:
+                self.store.write_log(node.id, self.cluster.log_tail(node.id, LOG_LINES))
+            except Exception as error:  # noqa: BLE001 - whatever an engine says about what is not there
+                self.view.happened(f"the log of node {node.id} could not be kept: {error}")
 
     def _tear_down(self) -> None:
         """Remove the cluster, or from somebody else's our topics; an error is told, and changes no verdict."""

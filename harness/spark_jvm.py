@@ -28,7 +28,7 @@ from harness.spark_place import Place
 
 MINIMUM_JAVA = 17
 SMALL_ROWS = 500_000
-LARGE_HEAP_BYTES = 4 << 30  # what does not fit is spilt; `--spark-conf spark.driver.memory=…` gives more
+HEAP_BYTES = 4 << 30  # what does not fit is spilt; `--spark-conf spark.driver.memory=…` gives more
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 LOG_TAIL_LINES = 15
 POLL_S = 0.01
@@ -124,7 +124,6 @@ def options(size: Size, directory: Path) -> list[str]:
         # what is worth the better compiler is what a check spends its time in, not every plan on its way
         Size.LARGE: [
             "-XX:+UseParallelGC",
-            f"-Xmx{min(LARGE_HEAP_BYTES, _memory_bytes() // 2) >> 20}m",
             "-XX:Tier4InvocationThreshold=50000",
             "-XX:Tier4MinInvocationThreshold=6000",
             "-XX:Tier4CompileThreshold=150000",
@@ -134,6 +133,7 @@ def options(size: Size, directory: Path) -> list[str]:
     return [
         *OPTIONS,
         *by_size[size],
+        f"-Xmx{min(HEAP_BYTES, _memory_bytes() // 2) >> 20}m",  # several sessions may have to live side by side
         "-XX:-UsePerfData",  # else a file in /tmp
         f"-XX:ErrorFile={directory / 'crash.log'}",
         f"-Djava.io.tmpdir={directory}",

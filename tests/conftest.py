@@ -55,6 +55,18 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say for pytest-xdist what stays together.
+
+    Tests with clusters wait most of the time: they begin first and run one after the other, beside all others, which go
+    module by module.
+    """
+    items.sort(key=lambda item: "integration" not in item.path.parts)
+    for item in items:
+        beside = item.path.name if "integration" not in item.path.parts else "clusters"
+        item.add_marker(pytest.mark.xdist_group(beside))
+
+
 @pytest.fixture(autouse=True)
 def _docker_marker(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("docker"):

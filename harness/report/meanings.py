@@ -34,7 +34,7 @@ MEANINGS: dict[str, str] = {
     " it.",
     "metadata-disagreement": "Which node leads depends on whom a client asks, so clients write to different places.",
     "epoch-regression": "A client that knew the new leader is sent back to the old one.",
-    "metadata-incomplete": "A client that asks this node cannot reach the leader that the partition has.",
+    "metadata-incomplete": "A client that asks this node cannot reach what that broker leads.",
     "leaderless": "Nobody can write to the partition or read from it.",
     "coordinator-mismatch": "Members of one group, or producers of one transactional id, talk to different"
     " coordinators.",

@@ -53,12 +53,17 @@ def test_other_versions_of_kafka(state_home: Path, version: str) -> None:
 
 
 def test_the_demonstration(state_home: Path, tmp_path: Path) -> None:
-    """5,000 of 5,000, evenly over three partitions, without gaps; as a table, and without Java on PATH."""
+    """Real Kafka is valid, brokers that list only themselves are not, and the cause is named; without Java on PATH."""
     shown = cli("demo", "--store", str(tmp_path / "store"), PATH=str(tmp_path), JAVA_HOME="")
     assert shown.returncode == 0, shown.stderr
-    assert "5,000 of 5,000" in shown.stdout
-    assert "VALID" in shown.stdout
-    assert len(shown.stdout.splitlines()) <= 25
+    valid, invalid = (part.splitlines() for part in shown.stdout.split("\n  repeat")[0].split("leader-move/", 1))
+    assert any("5,000 of 5,000" in line for line in valid)
+    assert any(line.startswith("  VALID") for line in valid)
+    assert any(line.startswith("  INVALID") for line in invalid)
+    assert any("cause     clients cannot find leaders" in line for line in invalid)
+    assert max(len(valid), len(invalid)) <= 25
+    reports = [line.split()[1] for line in shown.stdout.splitlines() if line.startswith("  report")]
+    assert [Path(report).is_file() for report in reports] == [True, True]
     assert remains("local-none", state_home) == []
 
 

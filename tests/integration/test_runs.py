@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -196,6 +197,41 @@ def test_an_interrupted_run_still_gets_a_verdict(state_home: Path, tmp_path: Pat
     results = json.loads(out)
     assert "the run was interrupted" in results["reasons"]
     assert results["coverage"]["operations"]["send"]["ok"]
+    assert {"report.html", "trace.json", "series.json"} <= {each.name for each in Path(results["run"]).iterdir()}
+    assert remains("run", state_home) == []
+
+
+FAILS = """
+import sys
+import harness.runner
+from harness.cli import main
+
+def fails(*_):
+    raise RuntimeError("a bug of ours")
+
+harness.runner.last_acknowledged = fails
+sys.argv[0] = "tidegauge"
+main()
+"""
+
+
+def test_a_harness_that_fails_still_gives_a_verdict_and_a_report(state_home: Path, tmp_path: Path) -> None:
+    """An error of ours in the middle is told with its exit code, and what was recorded until then is judged."""
+    ran = subprocess.run(
+        [sys.executable, "-c", FAILS, "run", "--set", "messages=300", "--store", str(tmp_path), "--json"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert ran.returncode == Exit.HARNESS_ERROR, ran.stderr
+    assert "a bug of ours" in ran.stderr
+    results = json.loads(ran.stdout)
+    assert results["verdict"] == "unknown"
+    assert any("the run failed: a bug of ours" in reason for reason in results["reasons"])
+    assert results["coverage"]["operations"]["send"]["ok"] == 300
+    assert "a bug of ours" in (Path(results["run"]) / "report.html").read_text(encoding="utf-8")
     assert remains("run", state_home) == []
 
 

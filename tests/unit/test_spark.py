@@ -354,6 +354,7 @@ def test_a_container_with_little_memory_gets_a_small_heap(
     if limit is not None:
         (tmp_path / "memory.max").write_text(limit)
     monkeypatch.setattr(spark_jvm, "CGROUP_LIMITS", (tmp_path / "memory.max",))
-    machine = min(spark_jvm.LARGE_HEAP_BYTES, psutil.virtual_memory().total // 2) >> 20
-    (given,) = [each for each in spark_jvm.options(Size.LARGE, tmp_path) if each.startswith("-Xmx")]
-    assert given == (heap or f"-Xmx{machine}m")
+    machine = min(spark_jvm.HEAP_BYTES, psutil.virtual_memory().total // 2) >> 20
+    for size in Size:
+        (given,) = [each for each in spark_jvm.options(size, tmp_path) if each.startswith("-Xmx")]
+        assert given == (heap or f"-Xmx{machine}m")
