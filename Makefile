@@ -84,6 +84,7 @@ schema:
 	@$(BOOTSTRAP)
 	@.venv/bin/python -m harness.scenario_schema
 	@.venv/bin/python -m harness.report.schema
+	@.venv/bin/python -m harness.report.catalogue
 
 lock:
 	@$(BOOTSTRAP)

@@ -1,0 +1,35 @@
+"""Writes docs/anomalies.md, all that is looked for: `python -m harness.report.catalogue`, what `make schema` does."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from checkers.families import FAMILIES, STUDIES
+from harness.paths import PACKAGE
+from harness.report.meanings import MEANINGS
+
+PAGE = PACKAGE.parent / "docs" / "anomalies.md"
+OPENING = """# Anomalies
+
+Everything that is looked for, what is seen when it is found, and what it means for whoever uses the broker. Exact
+definitions open the modules of [the checkers](checkers.md); what is allowed when is said in [verdicts](verdicts.md).
+`make schema` writes this page from the code.
+
+| anomaly | what is seen | what it means |
+| --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """The page, in the order of the checkers."""
+    seen: dict[str, dict[str, None]] = {}
+    of_rules = ((rule.anomaly, rule.about) for family in FAMILIES for rule in family.rules)
+    of_studies = chain.from_iterable(study.anomalies.items() for study in STUDIES)
+    for name, about in chain(of_rules, of_studies):
+        seen.setdefault(name, {})[about] = None
+    rows = (f"| {name} | {'; or '.join(seen[name])} | {MEANINGS.get(name, '')} |" for name in seen)
+    return OPENING + "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
