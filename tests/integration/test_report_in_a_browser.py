@@ -1,6 +1,6 @@
 """The report in a real Chromium: it draws, it zooms, it asks nobody, and nothing that a broker says does anything.
 
-Skipped where there is no Chromium. Screenshots are kept in the directory that TIDEGAUGE_SCREENSHOTS names, for people
+Skipped where there is no Chromium, unless TIDEGAUGE_REQUIRE_BROWSER is set. Screenshots are kept in the directory that TIDEGAUGE_SCREENSHOTS names, for people
 to look at.
 """
 
@@ -31,6 +31,8 @@ SCREENSHOTS = "TIDEGAUGE_SCREENSHOTS"
 def browser() -> Iterator[Browser]:
     """Chromium, as the machine has it."""
     program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if program is None and os.environ.get("TIDEGAUGE_REQUIRE_BROWSER"):
+        pytest.fail("there is no Chromium on PATH")
     if program is None:
         pytest.skip("there is no Chromium on PATH")
     from playwright.sync_api import sync_playwright
