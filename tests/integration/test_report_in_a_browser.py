@@ -1,7 +1,7 @@
 """The report in a real Chromium: it draws, it zooms, it asks nobody, and nothing that a broker says does anything.
 
-Skipped where there is no Chromium, unless TIDEGAUGE_REQUIRE_BROWSER is set. Screenshots are kept in the directory that TIDEGAUGE_SCREENSHOTS names, for people
-to look at.
+Skipped where there is no Chromium, unless TIDEGAUGE_REQUIRE_BROWSER is set. Screenshots are kept in the directory that
+TIDEGAUGE_SCREENSHOTS names, for people to look at.
 """
 
 from __future__ import annotations
