@@ -29,10 +29,13 @@ class Lent:
 
     cluster: Cluster | None = None  # up, and as the scenario asks for it
     session: Session | None = None
+    reports: bool = True  # whether each run gets its report at once; `tidegauge report` makes one at any time
 
 
 @contextmanager
-def lending(name: str, spec: ClusterSpec | None, console: Console, place: Place) -> Iterator[Lent]:
+def lending(
+    name: str, spec: ClusterSpec | None, console: Console, place: Place, *, reports: bool = True
+) -> Iterator[Lent]:
     """A session, and a cluster if one is asked for, as long as this lasts."""
     with ExitStack() as undo:
         guard = Guard(clusters_dir() / f"{name}-{secrets.token_hex(4)}")
@@ -46,4 +49,4 @@ def lending(name: str, spec: ClusterSpec | None, console: Console, place: Place)
                 cluster = make_cluster(spec, view)
                 undo.callback(cluster.stop)
                 cluster.start()
-        yield Lent(cluster, session)
+        yield Lent(cluster, session, reports)

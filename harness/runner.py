@@ -236,7 +236,8 @@ class _Runner:
         """The verdict as soon as it is there, and after it the report."""
         self.view.close()
         self.tell(checked)
-        report_checked(checked, sealed, spark, self.view)
+        if self.lent.reports:
+            report_checked(checked, sealed, spark, self.view)
 
     def _driven(self, conductor: Conductor, session: Session) -> Exception | None:
         """Drive it; a failure of ours ends the load, and what was recorded until then is still healed and judged."""

@@ -21,10 +21,10 @@ from workloads.base import Settings
 
 BASELINE = "baseline"
 IMPATIENT = {
-    "consumer_timeout_ms": 8_000,
-    "delivery_timeout_ms": 8_000,
+    "consumer_timeout_ms": 5_000,
+    "delivery_timeout_ms": 6_000,
     "request_timeout_ms": 3_000,
-    "final_read_timeout_s": 6.0,
+    "final_read_timeout_s": 3.0,
 }
 TIME_AT_MOST_S = 15.0  # of the load of one run
 EXTENDED = 3  # times as long

@@ -1,7 +1,8 @@
 """The runs of an investigation: real ones, one after the other, with one Spark session and on one cluster if possible.
 
 A cluster that no fault is going to break is started once. Where the scenario has faults, each run starts a cluster:
-what one run broke must not be what the next one meets.
+what one run broke must not be what the next one meets. What is read is the investigation; a report of a single run is
+made when somebody asks for it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def runs_on(
 ) -> Iterator[Callable[[Scenario], Ran]]:
     """What makes a run of an experiment, as long as this lasts."""
     shared = None if scenario.nemesis or scenario.cluster.kind == "external" else scenario.cluster
-    with lending("investigate", shared, console, place) as lent:
+    with lending("investigate", shared, console, place, reports=False) as lent:
 
         def run(each: Scenario) -> Ran:
             began_s = time.monotonic()
