@@ -85,7 +85,7 @@ def test_each_experiment_changes_what_it_is_about_and_nothing_else() -> None:
     assert changes["in flight"] == {"max_in_flight": 1}
     assert changes["acks"] == {"acks": "all"}
     assert changes["client"] == {"client": "confluent-kafka"}
-    assert changes["patience"]["consumer_timeout_ms"] == 24_000
+    assert changes["patience"]["consumer_timeout_ms"] == 15_000
     assert changes["patience"]["max_poll_records"] == 5000
 
 
