@@ -96,6 +96,15 @@ def end_spark_session() -> None:
         shutil.rmtree(session.scratch, ignore_errors=True)
 
 
+@dataclass(frozen=True)
+class Case:
+    """A history, as text, and what is to be found in it, written as the module that tests it likes to."""
+
+    name: str
+    text: str
+    expected: tuple[str, ...] = ()
+
+
 @dataclass
 class Rows:
     """Events in the making; ids are given out as a recorder does."""

@@ -168,3 +168,7 @@ class Policy:
     certain: Callable[[Case], bool] = never  # illegal however the run was set up
     seen_at_its_time: bool = False  # its time is when it was seen, and not that of the write or of the first event
     dated: bool = False  # its time is that of the write, or of the first of two events
+
+
+# What weak acknowledgements, unclean elections and deleted topics can take away.
+OF_WRITES = Policy(by_deletion=True, by_configuration=True, by_leader_change=True, by_unclean_election=True, dated=True)

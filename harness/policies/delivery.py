@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.policies.case import Case, Mark, Policy
+from harness.policies.case import OF_WRITES, Case, Mark, Policy
 
 DUPLICATES_REQUESTS = "duplicate-requests"
 OF_PRODUCERS = frozenset({"plain", "idempotent", "transactional"})  # tags of a duplicate
@@ -46,23 +46,8 @@ def _judge_false_ack(case: Case) -> Mark:
     return Mark("illegal")
 
 
-_OF_A_WRITE = Policy(
-    by_absence=True,
-    by_own_deletion=True,
-    by_deletion=True,
-    by_configuration=True,
-    by_leader_change=True,
-    by_unclean_election=True,
-    dated=True,
-)
-_OF_TWO = Policy(
-    by_own_deletion=True,
-    by_deletion=True,
-    by_configuration=True,
-    by_leader_change=True,
-    by_unclean_election=True,
-    dated=True,
-)
+_OF_TWO = replace(OF_WRITES, by_own_deletion=True)
+_OF_A_WRITE = replace(_OF_TWO, by_absence=True)
 
 POLICIES: dict[str, Policy] = {
     "lost-write": _OF_A_WRITE,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from harness.policies.case import Case, Mark, Policy
+from dataclasses import replace
+
+from harness.policies.case import OF_WRITES, Case, Mark, Policy
 
 
 def _judge_end(case: Case) -> Mark:
@@ -17,14 +19,7 @@ def _judge_end(case: Case) -> Mark:
     return Mark("illegal")
 
 
-_OF_TWO = Policy(
-    _judge_end,
-    by_deletion=True,
-    by_configuration=True,
-    by_leader_change=True,
-    by_unclean_election=True,
-    dated=True,
-)
+_OF_TWO = replace(OF_WRITES, judge=_judge_end)
 
 POLICIES: dict[str, Policy] = {
     "realtime-order": _OF_TWO,

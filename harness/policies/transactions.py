@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from harness.policies.case import Case, Mark, Policy
+from dataclasses import replace
+
+from harness.policies.case import OF_WRITES, Case, Mark, Policy
 
 _NO_ISOLATION = Mark("allowed", "Kafka does not isolate writes: those of transactions interleave")
 _BEHIND = Mark("allowed", "a poll need not return all that is there: readers may be behind, partition by partition")
@@ -28,14 +30,7 @@ def _judge_absent(case: Case) -> Mark:
     return Mark("illegal")
 
 
-_OF_WRITES = Policy(
-    _judge_absent,
-    by_deletion=True,
-    by_configuration=True,
-    by_leader_change=True,
-    by_unclean_election=True,
-    dated=True,
-)
+_OF_WRITES = replace(OF_WRITES, judge=_judge_absent)
 
 POLICIES: dict[str, Policy] = {
     "torn": _OF_WRITES,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,19 +17,10 @@ from checkers.warm_up import warm_up
 from harness.history import F, Kind, Type
 from harness.policies import RunFacts
 from harness.verdict import decide
-from tests.histories import ROLES, Rows, told, write
+from tests.histories import ROLES, Case, Rows, told, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass(frozen=True)
-class Case:
-    """A history and what is to be found in it."""
-
-    name: str
-    text: str
-    expected: tuple[str, ...] = ()
 
 
 # What these histories are about; the other families have their own, in modules of their own.

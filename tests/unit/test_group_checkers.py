@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,21 +15,13 @@ from checkers.results import CheckResults, Finding, as_finding
 from harness.history import F, Kind
 from harness.policies import PlannedFault, RunFacts, judge
 from harness.seal import Sealed
-from tests.histories import SECOND_NS, Rows, value_of, write
+from tests.histories import SECOND_NS, Case, Rows, value_of, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True)
-class Case:
-    """A history and what is to be found in it: anomaly, place, tags."""
-
-    name: str
-    text: str
-    expected: tuple[str, ...] = ()
-
-
+# expected: anomaly, place, tags
 CASES = [
     Case(
         "an answer below the last commit is a regression",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
@@ -15,20 +14,12 @@ from checkers.frame import History
 from checkers.results import CheckResults, Finding
 from harness.history import ID_BITS
 from harness.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Rows, spark_session, write
+from tests.histories import SECOND_NS, Case, Rows, spark_session, write
 
 N = "producer_id 7 producer_epoch 0"
 
 
-@dataclass(frozen=True)
-class Case:
-    """A history and what is to be found in it: anomaly, tags, offset."""
-
-    name: str
-    text: str
-    expected: tuple[str, ...] = ()
-
-
+# expected: anomaly, tags, offset
 CASES = [
     Case(
         "a resend that was appended again, as acknowledgements say",

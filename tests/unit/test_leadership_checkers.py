@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
@@ -15,18 +14,9 @@ from checkers.frame import History
 from checkers.results import CheckResults, Finding
 from harness.history import Kind
 from harness.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Rows, spark_session, write
+from tests.histories import SECOND_NS, Case, Rows, spark_session, write
 
-
-@dataclass(frozen=True)
-class Case:
-    """A history and what is to be found in it: anomaly, tags, nodes."""
-
-    name: str
-    text: str
-    expected: tuple[str, ...] = ()
-
-
+# expected: anomaly, tags, nodes
 CASES = [
     Case(
         "two nodes that name two leaders of one epoch disagree",

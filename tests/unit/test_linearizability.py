@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from checkers.frame import History
 from checkers.results import CheckResults, Finding
 from harness.history import Kind
 from harness.policies import PlannedFault, RunFacts, judge
+from tests import histories
 from tests.histories import SECOND_NS, Rows, told, value_of, write
 
 if TYPE_CHECKING:
@@ -24,12 +25,9 @@ ANOMALIES = ("realtime-order", "not-linearizable")
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(histories.Case):
     """A history and what is to be found in it."""
 
-    name: str
-    text: str
-    expected: tuple[str, ...] = field(default=())
     verdict: str = "linearizable but for end(), which nobody asked for"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,21 +14,13 @@ from checkers.results import CheckResults, Finding, as_finding
 from harness.history import F, Kind
 from harness.limits import DEFAULTS, limits_of
 from harness.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Rows, write
+from tests.histories import SECOND_NS, Case, Rows, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True)
-class Case:
-    """A history and what is to be found in it: anomaly, place, tags. The load polls from 0 to 100 s."""
-
-    name: str
-    text: str
-    expected: tuple[str, ...] = ()
-
-
+# expected: anomaly, place, tags. The load polls from 0 to 100 s
 CASES = [
     Case(
         "nobody is handed what was acknowledged for five seconds, and nobody asked the nodes",

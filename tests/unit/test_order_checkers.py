@@ -17,6 +17,7 @@ from checkers.frame import History, Studied
 from checkers.results import CheckResults, Finding, as_finding
 from harness.history import F, Kind, Status, Type
 from harness.policies import PlannedFault, RunFacts, judge
+from tests import histories
 from tests.histories import Rows, told, write
 
 if TYPE_CHECKING:
@@ -24,12 +25,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(histories.Case):
     """A history and what is to be found in it, with the tags that it is to have."""
 
-    name: str
-    text: str
-    expected: tuple[str, ...] = ()
     compacted: bool = False
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,22 +14,13 @@ from checkers.engine import SMALL
 from checkers.frame import History, Studied, together
 from checkers.results import CheckResults, Finding, as_finding
 from harness.policies import RunFacts, judge
-from tests.histories import Rows, told, write
+from tests.histories import Case, Rows, told, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 _TIMES = re.compile(r"\[(\d+)\.\.(\d+)\]")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A history and what is to be found in it."""
-
-    name: str
-    text: str
-    expected: tuple[str, ...] = ()
 
 
 CASES = [

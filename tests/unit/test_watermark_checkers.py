@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +13,12 @@ from checkers.engine import Setting, check
 from checkers.frame import History
 from checkers.results import CheckResults, Finding
 from harness.policies import PlannedFault, RunFacts, judge
-from tests.histories import Rows, told, write
+from tests.histories import Case, Rows, told, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FAMILIES = ("linearizability", "watermarks", "standing-transactions")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A history and what is to be found in it."""
-
-    name: str
-    text: str
-    expected: tuple[str, ...] = field(default=())
 
 
 CASES = [
