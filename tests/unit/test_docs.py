@@ -13,6 +13,8 @@ import pytest
 import typer
 
 from harness.cli import app
+from harness.limits import Limits
+from harness.policies import POLICIES
 from harness.tap.broken import BROKEN
 from nemesis import FAULTS
 from tests.support import REPOSITORY
@@ -149,3 +151,12 @@ def test_pages_have_all_that_there_is(page: str, names: dict[str, object]) -> No
     rows = re.findall(r"^\| (`.*?) \|", (REPOSITORY / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE)
     told = {name for row in rows for name in re.findall(r"`([a-z-]+)", row)}
     assert set(names) - told == set()
+
+
+def test_the_page_of_verdicts_has_all_that_is_judged() -> None:
+    """Every anomaly that has a policy, those inside of a poll and against the order of time with the others; limits."""
+    page = (REPOSITORY / "docs" / "verdicts.md").read_text(encoding="utf-8")
+    judged = {name.removeprefix("int-").removesuffix("-realtime") for name in POLICIES}
+    assert sorted(name for name in judged if not re.search(rf"(?<![\w-]){name}(?![\w-])", page)) == []
+    limits = {f"| `{name}` | {field.default:g} |" for name, field in Limits.model_fields.items()}
+    assert sorted(row for row in limits if row not in page) == []
