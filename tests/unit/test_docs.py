@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -57,9 +58,9 @@ def commands(page: Path) -> Iterator[str]:
             yield _ENDS.sub("", found[1])
 
 
-def python_blocks() -> list[str]:
-    """The Python of the guide."""
-    found = _FENCE.finditer(GUIDE.read_text(encoding="utf-8"))
+def python_blocks(page: Path = GUIDE) -> list[str]:
+    """The Python of a page."""
+    found = _FENCE.finditer(page.read_text(encoding="utf-8"))
     return [block["text"] for block in found if block["kind"] == "python"]
 
 
@@ -118,6 +119,16 @@ def test_files_that_are_named_exist(page: Path) -> None:
     """Those of the repository; a name in capitals stands for any."""
     named = {name for name in _FILE.findall(prose(page)) if not re.search(r"[A-Z]{2}", name)}
     assert sorted(name for name in named if not (REPOSITORY / name).exists()) == []
+
+
+@by_page
+def test_imports_work(page: Path) -> None:
+    """Of all Python that is no quotation."""
+    for block in python_blocks(page):
+        if not _QUOTED.match(block):
+            body = ast.parse(block).body
+            imports: list[ast.stmt] = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+            exec(compile(ast.Module(imports, []), str(page), "exec"), {})
 
 
 def test_code_of_the_guide_is_the_code() -> None:
