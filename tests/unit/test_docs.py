@@ -1,0 +1,173 @@
+"""What the documentation says of the code: links, commands and files that are there, and code that is the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+import typer
+
+from harness.cli import app
+from harness.limits import Limits
+from harness.policies import POLICIES
+from harness.tap.broken import BROKEN
+from nemesis import FAULTS
+from tests.support import REPOSITORY
+from workloads import WORKLOADS
+
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+GUIDE = REPOSITORY / "docs" / "extending.md"
+PROGRAM: Any = typer.main.get_command(app)
+HELP = {"-h", "--help"}
+_FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"\]\((?!\w+:)([^)\s]*)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_COMMAND = re.compile(r"^(?:\$ )?(?:[\w./]*/)?tidegauge (.+)$")
+_ENDS = re.compile(r"\s(?:#|&&|\||>|;)\s.*$|\s+#.*$")  # where a shell, or a reader, takes the command to be over
+_FILE = re.compile(r"`((?:harness|nemesis|checkers|workloads|tests|bench|docs|suites)/[\w./-]*)`")
+_QUOTED = re.compile(r"# (?P<file>[\w/]+\.py)\n")
+_LEFT_OUT = re.compile(r"^\s*\.\.\.,?$", re.MULTILINE)
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def prose(page: Path) -> str:
+    """The text without its blocks."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings as links name them."""
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose(page)))
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+def commands(page: Path) -> Iterator[str]:
+    """What follows `tidegauge` in the blocks that a shell could have, and in the text."""
+    text = page.read_text(encoding="utf-8")
+    blocks = [block["text"] for block in _FENCE.finditer(text) if block["kind"] in {"", "console"}]
+    indented = [line[4:] for line in prose(page).splitlines() if line.startswith("    ")]
+    for line in (*"".join(blocks).splitlines(), *indented, *_INLINE.findall(prose(page))):
+        if found := _COMMAND.match(line.strip()):
+            yield _ENDS.sub("", found[1])
+
+
+def python_blocks(page: Path = GUIDE) -> list[str]:
+    """The Python of a page."""
+    found = _FENCE.finditer(page.read_text(encoding="utf-8"))
+    return [block["text"] for block in found if block["kind"] == "python"]
+
+
+def wrong(command: str) -> str:
+    """What a command line has that the program does not know; nothing if it knows all of it."""
+    at = PROGRAM
+    for word in words(command):
+        if word.startswith("-"):
+            known = {name for param in at.params for name in (*param.opts, *param.secondary_opts)} | HELP
+            if word.partition("=")[0] not in known:
+                return f"{at.name} has no option {word}"
+        elif hasattr(at, "commands") and re.fullmatch(r"[a-z-]+", word):
+            if word not in at.commands:
+                return f"there is no command {word}"
+            at = at.commands[word]
+    return ""
+
+
+def words(command: str) -> list[str]:
+    """As a shell would take it, or else as it stands."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
+
+
+@by_page
+def test_links_lead_somewhere(page: Path) -> None:
+    """To a file, and to a heading of it where they name one."""
+    dead = []
+    for link in _LINK.findall(prose(page)):
+        name, _, anchor = link.partition("#")
+        file = page.parent / name if name else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            dead.append(link)
+    assert not dead
+
+
+@by_page
+def test_commands_and_their_options_exist(page: Path) -> None:
+    """As the program itself has them."""
+    assert [found for command in commands(page) if (found := wrong(command))] == []
+
+
+def test_commands_are_looked_at() -> None:
+    """Wherever they stand, and what is wrong with them is seen."""
+    assert sum(1 for page in PAGES for _ in commands(page)) > 50
+    assert wrong("run notes --seed 7 -w stream --set acks=all") == ""
+    assert wrong("cluster up --json") == ""
+    assert wrong("run --sede 7") == "run has no option --sede"
+    assert wrong("cluster rise") == "there is no command rise"
+
+
+@by_page
+def test_files_that_are_named_exist(page: Path) -> None:
+    """Those of the repository; a name in capitals stands for any."""
+    named = {name for name in _FILE.findall(prose(page)) if not re.search(r"[A-Z]{2}", name)}
+    assert sorted(name for name in named if not (REPOSITORY / name).exists()) == []
+
+
+@by_page
+def test_imports_work(page: Path) -> None:
+    """Of all Python that is no quotation."""
+    for block in python_blocks(page):
+        if not _QUOTED.match(block):
+            body = ast.parse(block).body
+            imports: list[ast.stmt] = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+            exec(compile(ast.Module(imports, []), str(page), "exec"), {})
+
+
+def test_code_of_the_guide_is_the_code() -> None:
+    """A block that opens with the name of a file is a part of it, but for what `...` leaves out."""
+    quotes = [(block, file) for block in python_blocks() if (file := _QUOTED.match(block))]
+    for block, named in quotes:
+        text = block[named.end() :]
+        compile(dedent(text), str(GUIDE), "exec", dont_inherit=True)
+        rest = (REPOSITORY / named["file"]).read_text(encoding="utf-8")
+        for part in (part.strip("\n") for part in _LEFT_OUT.split(text)):
+            _, found, rest = rest.partition(part)
+            assert found == part, f"{named['file']} does not have this, or not in this order:\n{part}"
+    assert len(quotes) >= 5
+
+
+def test_snippets_of_the_guide_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown without the name of a file can be typed into a Python shell, one after the other."""
+    monkeypatch.chdir(REPOSITORY)
+    names: dict[str, Any] = {"__name__": "extending"}
+    snippets = [block for block in python_blocks() if not _QUOTED.match(block)]
+    for snippet in snippets:
+        exec(compile(snippet, str(GUIDE), "exec", dont_inherit=True), names)
+    assert len(snippets) >= 5
+
+
+@pytest.mark.parametrize(
+    ("page", "names"), [("workloads.md", WORKLOADS), ("nemeses.md", FAULTS), ("broken.md", BROKEN)]
+)
+def test_pages_have_all_that_there_is(page: str, names: dict[str, object]) -> None:
+    """Each in a row of a table."""
+    rows = re.findall(r"^\| (`.*?) \|", (REPOSITORY / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE)
+    told = {name for row in rows for name in re.findall(r"`([a-z-]+)", row)}
+    assert set(names) - told == set()
+
+
+def test_the_page_of_verdicts_has_all_that_is_judged() -> None:
+    """Every anomaly that has a policy, those inside of a poll and against the order of time with the others; limits."""
+    page = (REPOSITORY / "docs" / "verdicts.md").read_text(encoding="utf-8")
+    judged = {name.removeprefix("int-").removesuffix("-realtime") for name in POLICIES}
+    assert sorted(name for name in judged if not re.search(rf"(?<![\w-]){name}(?![\w-])", page)) == []
+    limits = {f"| `{name}` | {field.default:g} |" for name, field in Limits.model_fields.items()}
+    assert sorted(row for row in limits if row not in page) == []
