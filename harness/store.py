@@ -6,6 +6,7 @@ store/<scenario>/<time>/run.json       what was run, on what, with which version
                        history/        the sealed history (docs/history.md)
                        logs/<node>/    the brokers' logs
                        results.json    the verdict, its evidence and the figures
+                       report.html     the same to look at; series.json is what it draws, trace.json is for Perfetto
 store/<scenario>/latest                its newest run
 store/latest                           the newest run of all
 """
