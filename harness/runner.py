@@ -182,6 +182,7 @@ class _Runner:
             )
             about = _in_background(self._describe_machine)
             undo.callback(about.join, MACHINE_TIMEOUT_S)
+            self._logged = self._log_lengths() if self.lent.cluster else {}
             self.recorder = undo.enter_context(
                 Recorder(segment_path(path, RUNNER_PROCESS), RUNNER_PROCESS, {"role": "runner"})
             )
@@ -404,8 +405,13 @@ class _Runner:
         )
 
     def _keep_logs(self) -> None:
+        """All of them; of a cluster that was there before, what it has logged since."""
         for node in self.cluster.nodes:
-            self.store.write_log(node.id, self.cluster.log_tail(node.id, LOG_LINES))
+            lines, before = self.cluster.log_tail(node.id, LOG_LINES), self._logged.get(node.id, 0)
+            self.store.write_log(node.id, lines[before if before <= len(lines) else 0 :])
+
+    def _log_lengths(self) -> dict[int, int]:
+        return {node.id: len(self.cluster.log_tail(node.id, LOG_LINES)) for node in self.cluster.nodes}
 
     def _tear_down(self) -> None:
         """Remove the cluster, or from somebody else's our topics; an error is told, and changes no verdict."""

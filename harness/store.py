@@ -8,6 +8,7 @@ store/<scenario>/<time>/run.json       what was run, on what, with which version
                        results.json    the verdict, its evidence and the figures
 store/<scenario>/latest                its newest run
 store/latest                           the newest run of all
+store/suites/<suite>/<time>/           how far a suite has come (`harness.suite.state`)
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ class Run:
         (directory / "broker.log").write_text("\n".join([*lines, ""]), errors="replace")
 
 
-def create(store: Path, title: str) -> Run:
-    """A new directory, named by the time, and the links to it."""
+def create(store: Path, title: str, *, link_above: bool = True) -> Run:
+    """A new directory, named by the time, and the links to it; `link_above`: also as the newest of all."""
     parent = store / title
     name = time.strftime("%Y-%m-%dT%H-%M-%S")
     try:
@@ -114,7 +115,8 @@ def create(store: Path, title: str) -> Run:
             except FileExistsError:
                 continue
         _link(parent / LATEST, Path(path.name))
-        _link(store / LATEST, Path(title) / path.name)
+        if link_above:
+            _link(store / LATEST, Path(title) / path.name)
     except OSError as error:
         raise from_os_error(error, "making the run's directory in the store") from error
     return Run(path)
