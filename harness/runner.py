@@ -364,7 +364,9 @@ class _Runner:
         """Fresh consumers read every partition from its start to its end, wherever that is in a topic begun again."""
         with self._phase("final", FINAL_LIMIT_S):
             acknowledged = last_acknowledged(self.store.path)
-            names = topics_of(self.store.path)
+            # taps number all topics that they hear of; those of others are nobody's to read
+            known_topics = topics_of(self.store.path)
+            names = {number: name for number, name in known_topics.items() if name.startswith(f"{self.prefix}-")}
             places = sorted(set(acknowledged) | self._partitions_at_the_end(names))
             anew = _begun_again(conductor.outcomes) | deleted_topics(self.store.path)
             known = {place: end for place, end in acknowledged.items() if not {None, names[place[0]]} & anew}

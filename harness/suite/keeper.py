@@ -53,7 +53,7 @@ class Keeper:
 
     def lend(self, planned: Planned, upcoming: Iterable[Planned], view: View) -> Lent:
         """What the run uses: a session that is warm or about to be, and a cluster that is up and whole."""
-        session = self._warm_session()
+        session = self.session()
         if planned.cluster.kind == "external":
             return Lent(None, session)
         later = (each.needs & NETWORK for each in upcoming if each.cluster == planned.cluster and not each.skipped)
@@ -107,7 +107,8 @@ class Keeper:
         if cluster is not None:
             cluster.stop()
 
-    def _warm_session(self) -> Session:
+    def session(self) -> Session:
+        """Started at once if there is none."""
         if self._session is None:
             guard = Guard(clusters_dir() / f"suite-{secrets.token_hex(4)}")
             self._undo.callback(guard.release)
