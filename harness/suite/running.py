@@ -61,7 +61,9 @@ def run_suite(  # noqa: PLR0913 - what to run, how, and how far it has come
                     hands.ends(state.outcome(each.case.name))
                 if stop_at_first and outcome.status not in {"passed", "skipped"}:
                     break
-    except (Stopped, KeyboardInterrupt):
+    except (Stopped, KeyboardInterrupt) as stopped:
+        if isinstance(stopped, Stopped) and stopped.one:
+            state = state.having(outcome.with_try(stopped.one))
         state = replace(state, interrupted=True)
         hands.tell(state)
     except TidegaugeError as error:  # what was lent could not be ended in good order, which no case has to do with

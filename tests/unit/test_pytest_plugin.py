@@ -2,21 +2,18 @@
 
 import subprocess
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from harness.suite import under_pytest
-from tests.suites import STREAM, suite_file
+from tests.suites import PLUGIN, STREAM, suite_file
 from tests.support import REPOSITORY
 
 pytest_plugins = ["pytester"]
 LOADED = under_pytest.__name__  # once, here, and not by each of the tests
 
-# Loaded by its entry point where the project is installed as it is now; loading it twice would be an error.
-PLUGIN = () if entry_points(group="pytest11", name="tidegauge") else ("-p", "harness.pytest_plugin")
 # Runs that come out by their names, on nothing.
 PAPER = """
 import pytest

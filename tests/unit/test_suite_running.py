@@ -11,6 +11,7 @@ import pytest
 from harness.checking import Checked
 from harness.errors import ClusterError, Exit, Interrupted, UsageError
 from harness.report.github import VARIABLE
+from harness.store import Run
 from harness.suite import state as states
 from harness.suite.outcome import exit_code
 from harness.suite.running import run_suite
@@ -124,6 +125,17 @@ def test_ctrl_c_ends_the_suite_after_the_run_that_goes_on(tmp_path: Path, how: A
     assert ended.interrupted
     assert keeper.ended
     assert exit_code(ended.outcomes, interrupted=True) is Exit.INTERRUPTED
+
+
+def test_what_was_recorded_before_ctrl_c_is_kept(tmp_path: Path) -> None:
+    """It came while the run was checked, and so says nothing about the run; no other one is begun."""
+    late = replace(checked(), run=Run(tmp_path / "late"))
+    (tmp_path / "late").mkdir()
+    Run(tmp_path / "late").update(state="recorded")
+    paper = Paper(b=[late])
+    ended = play(suite(tmp_path, THREE), paper)
+    assert (statuses(ended), paper.ran, ended.interrupted) == (["passed", "passed", "pending"], ["a", "b"], True)
+    assert [each.status for each in paper.states[-1].outcomes] == statuses(ended)
 
 
 def test_a_case_that_cannot_be_had_here_is_told_and_not_run(tmp_path: Path) -> None:
