@@ -68,7 +68,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Clusters and Spark end with the tests."""
     if bench := session.config.stash.get(_bench, None):
-        bench.__exit__()
+        bench.close()
         del session.config.stash[_bench]
 
 

@@ -102,7 +102,8 @@ class PaperKeeper(Keeper):
         """Noted."""
         self.told.append(f"renew: {why}")
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Noted."""
         self.ended = True
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
 
@@ -96,11 +96,9 @@ class Bench:
         self.keeper = Keeper()
         self.prepare: Callable[[ClusterSpec], ClusterSpec] = cache(self._prepare)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.keeper.__exit__(None, None, None)
+    def close(self) -> None:
+        """Clusters and Spark end with the tests."""
+        self.keeper.close()
 
     def case(self, entry: Mapping[str, Any], name: str, place: Path) -> Planned:
         """A scenario of a test."""

@@ -91,7 +91,8 @@ def test_a_users_own_test_of_ten_lines(state_home: Path, tmp_path: Path) -> None
     (tmp_path / "test_mine.py").write_text(example)
     (tmp_path / "test_tapped.py").write_text(TAPPED)
     (tmp_path / "pytest.ini").write_text(
-        "[pytest]\naddopts = --strict-markers -W error -W 'ignore:(read|open)_text is deprecated:DeprecationWarning'\n"
+        "[pytest]\naddopts = --strict-markers\nfilterwarnings =\n    error\n"
+        "    ignore:(read|open)_text is deprecated:DeprecationWarning\n"  # what kafka-python does when it is imported
     )
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *PLUGIN, "-p", "no:cacheprovider", "-rA", "--tidegauge-seed=7"],

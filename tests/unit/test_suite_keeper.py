@@ -1,6 +1,7 @@
 """Which runs share a cluster, and which get a fresh one."""
 
 from collections.abc import Collection, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,7 +78,7 @@ def plan(tmp_path: Path) -> Any:
 def lent(made: Made, *steps: Planned, upcoming: Sequence[Planned] = ()) -> list[int]:
     """On the how-manieth cluster each of these runs."""
     found = []
-    with Keeper() as kept:
+    with closing(Keeper()) as kept:
         for step in steps:
             cluster: Any = kept.lend(step, [step, *upcoming], NoView()).cluster
             found.append(next(at for at, each in enumerate(made.clusters) if each is cluster))
@@ -105,7 +106,7 @@ def test_what_a_cluster_was_not_equipped_with_needs_another(made: Made, plan: An
 
 def test_a_cluster_that_is_not_whole_or_was_spoiled_is_replaced(made: Made, plan: Any) -> None:
     """Whatever was wrong with it is wrong with that one alone."""
-    with Keeper() as kept:
+    with closing(Keeper()) as kept:
         kept.lend(plan(), [], NoView())
         made.trouble = "node 2 is dead"
         kept.lend(plan(), [], NoView())
@@ -120,7 +121,7 @@ def test_a_cluster_that_is_not_whole_or_was_spoiled_is_replaced(made: Made, plan
 
 def test_one_that_does_not_start_is_forgotten(made: Made, plan: Any) -> None:
     """The next run makes another."""
-    with Keeper() as kept:
+    with closing(Keeper()) as kept:
         made.fails = True
         with pytest.raises(ClusterError):
             kept.lend(plan(), [], NoView())
@@ -131,7 +132,7 @@ def test_one_that_does_not_start_is_forgotten(made: Made, plan: Any) -> None:
 
 def test_somebody_elses_cluster_is_not_kept(made: Made, plan: Any) -> None:
     """Every run looks at it anew."""
-    with Keeper() as kept:
+    with closing(Keeper()) as kept:
         assert kept.lend(plan(ClusterSpec(kind="external", bootstrap=("a:1",))), [], NoView()).cluster is None
 
 
