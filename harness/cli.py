@@ -46,6 +46,7 @@ from harness.cli_options import (
     parts,
 )
 from harness.cli_report import report
+from harness.cli_suite import suite
 from harness.clusters.spec import Kind
 from harness.config import parse
 from harness.errors import Exit, Interrupted, TidegaugeError, UsageError, from_os_error, unexpected
@@ -347,6 +348,7 @@ app.command(name="export")(export_history)
 app.command()(compare)
 app.command()(investigate)
 app.command()(report)
+app.command()(suite)
 
 
 @app.callback(invoke_without_command=True)

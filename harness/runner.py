@@ -182,6 +182,7 @@ class _Runner:
             )
             about = _in_background(self._describe_machine)
             undo.callback(about.join, MACHINE_TIMEOUT_S)
+            self._logged = self._log_lengths() if self.lent.cluster else {}
             self.recorder = undo.enter_context(
                 Recorder(segment_path(path, RUNNER_PROCESS), RUNNER_PROCESS, {"role": "runner"})
             )
@@ -377,7 +378,7 @@ class _Runner:
         """Fresh consumers read every partition from its start to its end, wherever that is in a topic begun again."""
         with self._phase("final", FINAL_LIMIT_S):
             acknowledged = last_acknowledged(self.store.path)
-            names = topics_of(self.store.path)
+            names = _of_the_run(topics_of(self.store.path), self.prefix)
             places = sorted(set(acknowledged) | self._partitions_at_the_end(names))
             anew = _begun_again(conductor.outcomes) | deleted_topics(self.store.path)
             known = {place: end for place, end in acknowledged.items() if not {None, names[place[0]]} & anew}
@@ -420,12 +421,20 @@ class _Runner:
         )
 
     def _keep_logs(self) -> None:
-        """Those of nodes that are gone, their logs with them, are missing; that is told, and changes no verdict."""
+        """All of them; of a cluster that was there before, what it has logged since.
+
+        Those of nodes that are gone, their logs with them, are missing; that is told, and changes no verdict.
+        """
         for node in self.cluster.nodes:
             try:
-                self.store.write_log(node.id, self.cluster.log_tail(node.id, LOG_LINES))
+                lines, before = self.cluster.log_tail(node.id, LOG_LINES), self._logged.get(node.id, 0)
             except Exception as error:  # noqa: BLE001 - whatever an engine says about what is not there
                 self.view.happened(f"the log of node {node.id} could not be kept: {error}")
+            else:
+                self.store.write_log(node.id, lines[before if before <= len(lines) else 0 :])
+
+    def _log_lengths(self) -> dict[int, int]:
+        return {node.id: len(self.cluster.log_tail(node.id, LOG_LINES)) for node in self.cluster.nodes}
 
     def _tear_down(self) -> None:
         """Remove the cluster, or from somebody else's our topics; an error is told, and changes no verdict."""
@@ -462,6 +471,11 @@ def _in_background(work: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return thread
+
+
+def _of_the_run(topics: Mapping[int, str], prefix: str) -> dict[int, str]:
+    """Its own topics: taps number all that they hear of, and those of others are not for us to read."""
+    return {number: name for number, name in topics.items() if name.startswith(f"{prefix}-")}
 
 
 def _begun_again(outcomes: Sequence[Outcome]) -> set[str | None]:

@@ -94,8 +94,12 @@ def derived_seed(seed: int, *parts: object) -> int:
 def load(file: Path | None, flags: Mapping[str, Any], settings: Iterable[str] = ()) -> Scenario:
     """A file below, flags above it, on top `key=value` settings; a checked scenario out."""
     source = str(file) if file else "the command line"
-    data = _over(_normal(read_toml(file)) if file else {}, _normal(flags))
-    data.setdefault("seed", secrets.randbits(31))
+    return checked(over(normal(read_toml(file)) if file else {}, normal(flags)), settings, source)
+
+
+def checked(data: dict[str, Any], settings: Iterable[str], source: str) -> Scenario:
+    """The scenario of layers that were laid over each other; `source` is how messages call where they came from."""
+    data = {"seed": secrets.randbits(31), **data}
     if isinstance(data.get("tap"), dict) and data["tap"].get("broken"):
         data.setdefault("expect", "invalid")
     for text in settings:
@@ -128,7 +132,7 @@ def _parse(data: dict[str, Any], source: str) -> Scenario:
     return scenario
 
 
-def _normal(layer: Mapping[str, Any]) -> dict[str, Any]:
+def normal(layer: Mapping[str, Any]) -> dict[str, Any]:
     """A layer with its short forms written out: a name instead of a table, one fault instead of a list."""
     data = {key: value for key, value in layer.items() if value is not None}
     if isinstance(data.get("workload"), str):
@@ -154,7 +158,7 @@ def _plan(text: str) -> dict[str, Any]:
     return {"fault": faults[0] if len(faults) == 1 else faults, **({"target": role} if role else {})}
 
 
-def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """`above` wins; tables are merged, except that another workload takes nothing from the one below.
 
     A cluster of another kind takes what such a cluster can be told.
@@ -214,15 +218,16 @@ def _value(raw: str) -> Any:
 
 def to_toml(data: Mapping[str, Any]) -> str:
     """Plain data as a TOML file; nested tables are written in line."""
-    return "".join(f"{key} = {_toml(value)}\n" for key, value in data.items())
+    return "".join(f"{key} = {toml_value(value)}\n" for key, value in data.items())
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """One value, in line."""
     if isinstance(value, dict):
-        inside = ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items() if item is not None)
+        inside = ", ".join(f"{json.dumps(key)} = {toml_value(item)}" for key, item in value.items() if item is not None)
         return "{ " + inside + " }" if inside else "{}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
     return json.dumps(value, ensure_ascii=False)  # numbers, booleans and strings are written alike in both
 
 

@@ -9,6 +9,7 @@ store/<scenario>/<time>/run.json       what was run, on what, with which version
                        report.html     the same to look at; series.json is what it draws, trace.json is for Perfetto
 store/<scenario>/latest                its newest run
 store/latest                           the newest run of all
+store/suites/<suite>/<time>/           how far a suite has come (`harness.suite.state`)
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ class Run:
         (directory / "broker.log").write_text("\n".join([*lines, ""]), errors="replace")
 
 
-def create(store: Path, title: str) -> Run:
-    """A new directory, named by the time, and the links to it."""
+def create(store: Path, title: str, *, link_above: bool = True) -> Run:
+    """A new directory, named by the time, and the links to it; `link_above`: also as the newest of all."""
     parent = store / title
     name = time.strftime("%Y-%m-%dT%H-%M-%S")
     try:
@@ -115,7 +116,8 @@ def create(store: Path, title: str) -> Run:
             except FileExistsError:
                 continue
         _link(parent / LATEST, Path(path.name))
-        _link(store / LATEST, Path(title) / path.name)
+        if link_above:
+            _link(store / LATEST, Path(title) / path.name)
     except OSError as error:
         raise from_os_error(error, "making the run's directory in the store") from error
     return Run(path)

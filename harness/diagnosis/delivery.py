@@ -286,7 +286,7 @@ def appended_out_of_order(evidence: Evidence) -> Cause | None:
     )
 
 
-def phantoms(evidence: Evidence) -> Cause | None:
+def not_as_sent(evidence: Evidence) -> Cause | None:
     """Records that nobody sent, and places that nobody filled."""
     proof = evidence.wrong("phantom", "gap")
     if not proof:

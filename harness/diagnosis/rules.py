@@ -58,7 +58,7 @@ RULES: tuple[Rule, ...] = (
     delivery.reader_goes_back,
     delivery.appended_out_of_order,
     delivery.replicas_differ,
-    delivery.phantoms,
+    delivery.not_as_sent,
     transactions.committed_unread,
     transactions.isolation,
     clients.client_duplicates,
@@ -68,3 +68,6 @@ RULES: tuple[Rule, ...] = (
     stalls.reader_waits,
     stalls.sends_wait,
 )
+
+# the causes that there are: a rule is called like the cause that it finds
+NAMES = frozenset(rule.__name__.replace("_", "-") for rule in RULES)

@@ -1,4 +1,4 @@
-"""JUnit XML of checked runs, for CI systems: one test case for each run.
+"""JUnit XML, for CI systems. Of checked runs: one test case for each.
 
     valid     passes
     invalid   `failure`: the cause if one was found, then what was seen
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -70,6 +70,20 @@ class RunTold:
         return list((self.results.get("anomalies") or {}).get(anomaly, {}).get("findings") or [])
 
 
+@dataclass(frozen=True)
+class JunitCase:
+    """One case of a document, whatever it is about."""
+
+    classname: str
+    name: str
+    took_s: float | None = None
+    properties: Mapping[str, object] = field(default_factory=dict)
+    problem: str = ""  # failure, error or skipped; nothing for one that passes
+    kind: str = ""
+    message: str = ""
+    text: str = ""
+
+
 def write_junit(file: Path, runs: Sequence[RunTold]) -> None:
     """Put the XML in place; directories are made."""
     try:
@@ -80,38 +94,59 @@ def write_junit(file: Path, runs: Sequence[RunTold]) -> None:
 
 
 def junit(runs: Sequence[RunTold]) -> bytes:
+    """The document about some runs."""
+    return document("tidegauge", [_case(run) for run in runs])
+
+
+def document(name: str, cases: Sequence[JunitCase]) -> bytes:
     """The document."""
-    cases = [_case(run) for run in runs]
-    kinds = [run.verdict for run in runs]
+    problems = [case.problem for case in cases]
     counts = {
-        "tests": str(len(runs)),
-        "failures": str(kinds.count("invalid")),
-        "errors": str(len(runs) - kinds.count("invalid") - kinds.count("valid")),
+        "tests": str(len(cases)),
+        "failures": str(problems.count("failure")),
+        "errors": str(problems.count("error")),
+        "skipped": str(problems.count("skipped")),
     }
     top = Element("testsuites", {"name": "tidegauge", **counts})
-    suite = SubElement(top, "testsuite", {"name": "tidegauge", **counts, "skipped": "0"})
-    suite.extend(cases)
+    suite = SubElement(top, "testsuite", {"name": clean(name), **counts})
+    suite.extend(map(_element, cases))
     indent(top)
     body: bytes = tostring(top, encoding="utf-8")
     return b'<?xml version="1.0" encoding="utf-8"?>\n' + body + b"\n"
 
 
-def _case(run: RunTold) -> Element:
-    attributes = {"classname": clean(f"tidegauge.{run.scenario}"), "name": clean(run.name)}
-    if run.took_s is not None:
-        attributes["time"] = f"{run.took_s:.2f}"
-    case = Element("testcase", attributes)
-    properties = SubElement(case, "properties")
-    for name in ("expected", "seed", "run", "tidegauge"):
-        if run.results.get(name) is not None:
-            SubElement(properties, "property", {"name": name, "value": clean(str(run.results[name]))})
+def _element(case: JunitCase) -> Element:
+    attributes = {"classname": clean(case.classname), "name": clean(case.name)}
+    if case.took_s is not None:
+        attributes["time"] = f"{case.took_s:.2f}"
+    element = Element("testcase", attributes)
+    properties = SubElement(element, "properties")
+    for name, value in case.properties.items():
+        SubElement(properties, "property", {"name": name, "value": clean(str(value))})
+    if case.problem:
+        told = {"message": clean(case.message)} if case.message else {}
+        kind = {"type": clean(case.kind)} if case.kind else {}
+        SubElement(element, case.problem, kind | told).text = clean(case.text) or None
+    return element
+
+
+def _case(run: RunTold) -> JunitCase:
+    properties = {name: run.results.get(name) for name in ("expected", "seed", "run", "tidegauge")}
+    case = JunitCase(
+        f"tidegauge.{run.scenario}",
+        run.name,
+        run.took_s,
+        {name: value for name, value in properties.items() if value is not None},
+    )
     if run.verdict == "valid":
         return case
-    tag = "failure" if run.verdict == "invalid" else "error"
-    message = str(run.cause["sentence"]) if run.cause else "; ".join(run.reasons) or run.verdict
-    problem = SubElement(case, tag, {"type": clean(run.verdict), "message": clean(message)})
-    problem.text = clean("\n".join(_lines(run)))
-    return case
+    return replace(
+        case,
+        problem="failure" if run.verdict == "invalid" else "error",
+        kind=run.verdict,
+        message=str(run.cause["sentence"]) if run.cause else "; ".join(run.reasons) or run.verdict,
+        text="\n".join(_lines(run)),
+    )
 
 
 def _lines(run: RunTold) -> Iterator[str]:

@@ -1,0 +1,139 @@
+"""What the command `suite` does, given its flags: open or resume a suite, look at what is possible, run, and tell."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from harness import show_run
+from harness.checking import Checked
+from harness.clusters.spec import ClusterSpec
+from harness.clusters.which_image import OFFICIAL, Consent
+from harness.errors import UsageError
+from harness.lent import Lent
+from harness.live import View, viewed_on
+from harness.runner import run_scenario
+from harness.scenario import Scenario
+from harness.show import line
+from harness.spark_place import Place
+from harness.store import Run
+from harness.suite import shown, state
+from harness.suite.choice import chosen
+from harness.suite.feasible import Planned, planned
+from harness.suite.keeper import Keeper
+from harness.suite.outcome import Outcome
+from harness.suite.running import Hands, run_suite
+from harness.suite.spec import Case, load_suite
+from harness.suite.state import State
+from harness.suite.told import Telling
+from harness.suite.trying import ATTEMPTS
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the flags say."""
+
+    file: Path
+    store: Path
+    flags: Mapping[str, Any] = field(default_factory=dict)  # about the cluster
+    expression: str = ""
+    only: tuple[str, ...] = ()
+    seed: int | None = None
+    resume: bool = False
+    attempts: int = ATTEMPTS
+    stop_at_first: bool = False
+    place: Place = field(default_factory=Place)
+    junit: Path | None = None
+
+
+@dataclass(frozen=True)
+class Played:
+    """A suite that came to an end, or was stopped."""
+
+    state: State
+    directory: Path
+
+
+def listed(wanted: Wanted) -> list[Planned]:
+    """The cases that would be run; of images nothing is made sure."""
+    suite = load_suite(wanted.file, wanted.flags)
+    return planned(chosen(suite.cases, wanted.expression, wanted.only), assumed)
+
+
+def assumed(spec: ClusterSpec) -> ClusterSpec:
+    """With an image that may not be there, to see what would be possible."""
+    return spec.model_copy(update={"image": spec.image or OFFICIAL}) if spec.kind == "docker" else spec
+
+
+def play(wanted: Wanted, consent: Consent, err: Console) -> Played:
+    """Run it, or what is left of it."""
+    known, cases, directory = _resumed(wanted) if wanted.resume else _begun(wanted)
+
+    @cache
+    def prepare(spec: ClusterSpec) -> ClusterSpec:
+        with viewed_on(err) as view:
+            return spec.with_image(consent, view)
+
+    plans = planned(cases, prepare)
+    directory = directory or state.directory(wanted.store, known.suite)
+    with Run(directory).held():
+        ended = run_suite(
+            known,
+            plans,
+            _hands(wanted, directory, err),
+            Keeper(wanted.place),
+            attempts=wanted.attempts,
+            stop_at_first=wanted.stop_at_first,
+        )
+    return Played(ended, directory)
+
+
+def _begun(wanted: Wanted) -> tuple[State, list[Case], Path | None]:
+    suite = load_suite(wanted.file, wanted.flags)
+    cases = chosen(suite.cases, wanted.expression, wanted.only)
+    seed = secrets.randbits(31) if wanted.seed is None else wanted.seed
+    return state.begin(suite, cases, seed, wanted.flags), cases, None
+
+
+def _resumed(wanted: Wanted) -> tuple[State, list[Case], Path | None]:
+    if wanted.expression or wanted.only or wanted.seed is not None:
+        raise UsageError("--resume goes on with the same cases and the same seed", "leave -k, --only and --seed out")
+    directory = state.newest(wanted.store, wanted.file.stem)
+    left = state.read(directory)
+    if wanted.flags and dict(wanted.flags) != dict(left.flags):
+        raise UsageError(
+            "--resume goes on with the cluster that was asked for then",
+            "leave --cluster, --kafka-version, --target and --bootstrap out, or --resume",
+        )
+    known, cases = state.resumed(left, load_suite(wanted.file, left.flags))
+    return known, cases, directory
+
+
+def _hands(wanted: Wanted, directory: Path, err: Console) -> Hands:
+    def run(scenario: Scenario, lent: Lent) -> Checked:
+        with viewed_on(err) as view:
+            checked = run_scenario(
+                scenario, wanted.store, sys.argv, view, lambda _: None, place=wanted.place, lent=lent
+            )
+        if checked.verdict.outcome != scenario.expect:
+            show_run.verdicts(err, [checked], as_json=False)
+        return checked
+
+    def begins(each: Planned, at: int, of: int, number: int) -> None:
+        tries = f"try {number} of {each.case.repeat}" if each.case.repeat > 1 else ""
+        shown.headline(err, at, of, each.case.name, trying=tries)
+
+    def ends(outcome: Outcome) -> None:
+        shown.ended(err, outcome)
+
+    view: Callable[[], AbstractContextManager[View]] = lambda: viewed_on(err)  # noqa: E731 - named for its type
+    telling = Telling(directory, wanted.junit)
+    return Hands(run, view, telling.tell, begins, ends, lambda sentence: line(err, (sentence, "yellow")))
