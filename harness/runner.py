@@ -23,32 +23,29 @@ from harness.checking import Checked, check_run
 from harness.clusters.base import Capability, Cluster
 from harness.clusters.spec import make_cluster
 from harness.errors import Exit, Interrupted, TidegaugeError, UsageError
+from harness.front import front_of, taps_before
 from harness.guard import Guard
 from harness.history import NEMESIS_PROCESS, RUNNER_PROCESS, SCHEMA_VERSION, FaultStage, Kind, Recorder
 from harness.lent import Lent
 from harness.live import View
-from harness.load import Front, Load
+from harness.load import Load
 from harness.observe import observe
 from harness.paths import clusters_dir
-from harness.ports import PortLeases
 from harness.processes import TOKEN_VARIABLE
 from harness.replay import Replay
 from harness.report.making import report_checked
-from harness.scenario import Scenario, derived_seed, to_toml
+from harness.scenario import Scenario, to_toml
 from harness.seal import Sealed, seal
-from harness.security import SecuritySpec
 from harness.sources import deleted_topics, last_acknowledged, segment_path, topics_of
 from harness.spark import Session
 from harness.spark_place import Place
 from harness.stop import Stop
 from harness.store import SCENARIO_FILE, Run, create, without_secrets
-from harness.tap.process import TapConfig, Upstream
-from harness.tap.taps import Taps
 from nemesis import FAULTS, check_plans, check_sense, check_slots, faults_on, needs_of, resolve, schedule
 from nemesis.conductor import Conductor, Outcome
 from nemesis.schedule import Slot
 from workloads import find_workload
-from workloads.base import FinalTarget, NodeAddress, TopicSpec, Workload
+from workloads.base import FinalTarget, TopicSpec, Workload
 from workloads.fleet import Fleet
 from workloads.topics import create_topics, delete_topics
 
@@ -186,7 +183,11 @@ class _Runner:
             self.recorder = undo.enter_context(
                 Recorder(segment_path(path, RUNNER_PROCESS), RUNNER_PROCESS, {"role": "runner"})
             )
-            self.taps = self._taps({TOKEN_VARIABLE: token}, undo) if self.scenario.tap.on else None
+            self.taps = (
+                taps_before(self.cluster, self.scenario, self.store, self.prefix, {TOKEN_VARIABLE: token}, undo)
+                if self.scenario.tap.on
+                else None
+            )
             with self._phase("set up"):
                 if self.lent.cluster is None:
                     undo.callback(self.cluster.stop)
@@ -194,7 +195,7 @@ class _Runner:
                 undo.callback(self._remove_topics)
                 about.join(MACHINE_TIMEOUT_S)
                 self._create_topics()
-                front = self._front()
+                front = front_of(self.cluster, self.scenario, self.taps, self.view)
             fleet = Fleet({TOKEN_VARIABLE: token}, path / "logs")
             undo.callback(fleet.stop, 0)
             self.load = Load(self.scenario, self.cluster, front, fleet, path, self.prefix, len(self.plan))
@@ -263,59 +264,6 @@ class _Runner:
         self._heal(conductor)
         self._recover(conductor)
         self._final_read(conductor)
-
-    def _taps(self, environment: dict[str, str], undo: ExitStack) -> Taps:
-        """The process of the taps, which loads while the cluster starts."""
-        leases = PortLeases()
-        undo.callback(leases.release)
-        self.ports: dict[int, int] = {}
-
-        def config(process: int) -> TapConfig:
-            for node in self.cluster.nodes:
-                if node.id not in self.ports:
-                    (self.ports[node.id],) = leases.take(1)
-            return TapConfig(
-                process=process,
-                segment=segment_path(self.store.path, process),
-                upstreams=tuple(
-                    Upstream(node=node.id, address=node.address, port=self.ports[node.id])
-                    for node in self.cluster.nodes
-                ),
-                security=SecuritySpec.of(self.cluster.security),
-                topics={topic.full_name(self.prefix): topic.number for topic in self._first_topics()},
-                rules=(*self._workload.tap_rules(self.scenario.settings), *self.scenario.tap.rule),
-                broken=self.scenario.tap.broken,
-                seed=derived_seed(self.scenario.seed, "tap"),
-            )
-
-        taps = Taps(config, environment, self.store.path / "logs", lambda number: self.store.started(number, "tap"))
-        undo.callback(taps.stop, 0)
-        taps.prepare()
-        return taps
-
-    def _front(self) -> Front:
-        """What clients connect to."""
-        asked = self.scenario.settings.bootstrap
-        if self.taps is None:
-            nodes = tuple(NodeAddress(id=node.id, address=node.address) for node in self.cluster.nodes)
-            return Front(nodes, self.cluster.security, asked)
-        self.view.step("starting the taps")
-        self.taps.start()
-        nodes = tuple(NodeAddress(id=node.id, address=self.taps.address(node.id)) for node in self.cluster.nodes)
-        if isinstance(asked, tuple):
-            asked = tuple(self._tapped(address) for address in asked)
-        return Front(nodes, self.cluster.security.without_tls(), asked, self.taps)
-
-    def _tapped(self, address: str) -> str:
-        """The tap before the node that clients shall begin with."""
-        for node in self.cluster.nodes:
-            if node.address == address and self.taps is not None:
-                return self.taps.address(node.id)
-        known = ", ".join(node.address for node in self.cluster.nodes)
-        raise UsageError(
-            f"bootstrap={address} is no node of the cluster, and clients would go past the taps",
-            f"its nodes are {known}; or run with --no-tap",
-        )
 
     @property
     def _workload(self) -> Workload[Any]:
