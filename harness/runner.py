@@ -73,6 +73,7 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
     replay: Replay | None = None,
     place: Place | None = None,
     lent: Lent | None = None,
+    stop: Stop | None = None,
 ) -> Checked:
     """Run it, check it, tell the verdict as soon as it is there, and leave nothing but the directory in the store."""
     check_sense(scenario.nemesis)
@@ -83,7 +84,7 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
         _equip(cluster, needs_of(plan), view)
     if replay:
         view.happened(f"the {len(plan)} faults of {replay.run} again")
-    stop = Stop()
+    stop = stop or Stop()
     with stop.listening():
         run = create(store, scenario.title)
         _describe(run, scenario, plan, command_line)

@@ -50,6 +50,7 @@ COMMANDS = [
     ["report"],
     ["compare"],
     ["investigate"],
+    ["explore"],
     ["tap"],
     ["list"],
 ]
