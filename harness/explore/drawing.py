@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -191,7 +192,8 @@ def draws(space: Space, seed: int) -> Iterator[Draw]:
             yield drawn
 
 
-def plainest(workload: str) -> dict[str, Any]:
+@cache
+def plainest(workload: str) -> Mapping[str, Any]:
     """The settings of the smallest and most impatient load; each only where the workload has it and takes it."""
     model = find_workload(workload).model
     told: dict[str, Any] = {}

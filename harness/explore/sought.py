@@ -62,7 +62,7 @@ def sought_of(names: Sequence[str]) -> Sought:
         return Sought()
     if list(names) == [ANY]:
         return Sought(permitted=True)
-    known = anomalies_of()
+    known = {name: anomalies for name, anomalies in anomalies_of().items() if anomalies}  # some only measure
     for name in names:
         if name not in known:
             raise UsageError(f"there is no anomaly '{name}' to look for", suggestion(name, [*known, ILLEGAL, ANY]))

@@ -15,7 +15,7 @@ from harness.runner import plan_of
 from nemesis import FAULTS
 from workloads import WORKLOADS
 
-SOME = 60
+SOME = 40
 
 
 @pytest.fixture(scope="module")

@@ -55,9 +55,9 @@ def test_what_shows_without_faults_and_settings_is_left_with_none() -> None:
 
 def test_what_is_certain_takes_a_few_dozen_runs() -> None:
     """Each is many seconds."""
-    runs = []
-    shrinking(lambda draw: runs.append(draw) or needs(draw)).run()  # type: ignore[func-returns-value]
-    assert len(runs) < 40
+    small = shrinking(needs)
+    small.run()
+    assert sum(counted.runs for counted in small.counts.values()) < 25
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -156,12 +156,10 @@ def test_the_best_is_known_when_a_run_ends_it_all() -> None:
 
 
 def test_a_dropped_draw_is_not_run_again() -> None:
-    """Different ways lead to the same one."""
-    runs: list[Draw] = []
-    small = shrinking(lambda draw: runs.append(draw) or needs(draw))  # type: ignore[func-returns-value]
+    """Different ways lead to the same one, and one run has decided."""
+    small = shrinking(needs)
     small.run()
-    dropped = [draw for draw in runs if not needs(draw)]
-    assert len(set(dropped[3:])) == len(dropped[3:])  # as soon as one run decides
+    assert {counted.runs for draw, counted in small.counts.items() if not needs(draw)} == {1}
 
 
 @pytest.mark.parametrize("wanted", [(), (3,), (0, 7), (1, 2, 5), tuple(range(8))])

@@ -28,13 +28,19 @@ def test_a_name_counts_itself_alone_allowed_or_not() -> None:
 
 def test_a_family_stands_for_its_anomalies() -> None:
     """As for --checkers."""
-    assert {"lost-write", "duplicate"} <= sought_of(["delivery"]).anomalies
+    assert {"watermark-regression", "end-offset-regression"} <= sought_of(["watermarks"]).anomalies
 
 
 @pytest.mark.parametrize("names", [["illegal"], ["any"], ["lost-write"]])
 def test_what_is_unproven_never_counts(names: list[str]) -> None:
     """Whatever is sought."""
     assert sought_of(names).among([UNPROVEN]) == []
+
+
+def test_what_only_measures_cannot_be_looked_for() -> None:
+    """It would stand for no anomaly, and so for all."""
+    with pytest.raises(UsageError, match="latency"):
+        sought_of(["latency"])
 
 
 def test_a_name_that_there_is_not_is_an_error_with_one_that_is_near() -> None:
