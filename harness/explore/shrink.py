@@ -135,7 +135,7 @@ class Shrinking:
         needed, misses_at_most = self._demands()
         counted = Counted()
         while counted.hits < needed:
-            if self.room() <= VERIFY:
+            if self.room() < VERIFY:  # this run, and those that it takes to be sure
                 raise _NoRoomError
             self._run(candidate)
             counted = self.counts[candidate]

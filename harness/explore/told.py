@@ -32,13 +32,14 @@ def write_file(exploration: Exploration, file: Path) -> None:
     """Keep it, with what it shows and how sure that is."""
     scenario = kept(exploration)
     assert scenario is not None
-    told = [
-        f"# {text}"
-        for text in (_what(exploration), _how_sure(exploration), f"tidegauge explore --seed {exploration.seed}")
-    ]
+    told = (
+        _what(exploration),
+        _how_sure(exploration),
+        f"found by tidegauge explore with --seed {exploration.seed}, which looked for {exploration.sought}",
+    )
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("\n".join([*told, to_toml(scenario.as_file())]), encoding="utf-8")
+        file.write_text("".join(f"# {text}\n" for text in told) + to_toml(scenario.as_file()), encoding="utf-8")
     except OSError as error:
         raise from_os_error(error, "writing the scenario file") from error
 
@@ -62,8 +63,8 @@ def shown(console: Console, exploration: Exploration, file: Path | None) -> None
     _row(console, "how sure", _how_sure(exploration))
     if runs := exploration.of_the_best:
         _row(console, "run", runs[-1].ran.run)
-    if exploration.stopped:
-        _row(console, "", f"{exploration.stopped}: it may be possible to make it smaller")
+    if why := _why_not_smaller(exploration):
+        _row(console, "", f"{why}: it may be possible to make it smaller")
     _row(console, "scenario", str(file))
     _row(console, "repeat", command(file))
 
@@ -115,12 +116,12 @@ def as_json(exploration: Exploration, file: Path | None) -> dict[str, Any]:
 
 
 def covered(tries: Sequence[Tried]) -> dict[str, dict[str, int]]:
-    """What was looked at, and how often."""
+    """What was looked at, and how often; of the faults, those that bit."""
     settings = Counter(f"{key}={value}" for each in tries for key, value in each.draw.settings)
     return {
         "verdicts": dict(Counter(each.ran.verdict or "failed" for each in tries).most_common()),
         "workloads": dict(Counter(each.draw.workload for each in tries).most_common()),
-        "faults that bit": dict(Counter(name for each in tries for name in each.ran.bit).most_common()),
+        "faults": dict(Counter(name for each in tries for name in each.ran.bit).most_common()),
         "settings": dict(settings.most_common()),
     }
 
@@ -155,6 +156,16 @@ def _how_sure(exploration: Exploration) -> str:
     return f"{exploration.anomaly} in {counted.hits} of {counted.runs} run{'s' if counted.runs > 1 else ''}"
 
 
+def _why_not_smaller(exploration: Exploration) -> str:
+    """Why not everything was tried that makes it smaller; nothing if it was."""
+    shrinking = exploration.shrinking
+    if shrinking is None or shrinking.finished:
+        return ""
+    if exploration.stopped:
+        return exploration.stopped
+    return "the time is up" if shrinking.again else "it was not seen again"
+
+
 def _after_s(exploration: Exploration) -> float:
     number = exploration.first.number if exploration.first else 0
     return round(sum(each.ran.took_s for each in exploration.tries[:number]), 1)
@@ -165,4 +176,4 @@ def _after(exploration: Exploration) -> str:
 
 
 def _row(console: Console, title: str, text: str) -> None:
-    line(console, f"  {title:<10}{text}" if len(title) < 10 else f"  {title}  {text}")
+    line(console, f"  {title:<10}{text}")
