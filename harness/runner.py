@@ -365,7 +365,7 @@ class _Runner:
         """Fresh consumers read every partition from its start to its end, wherever that is in a topic begun again."""
         with self._phase("final", FINAL_LIMIT_S):
             acknowledged = last_acknowledged(self.store.path)
-            names = topics_of(self.store.path)
+            names = _of_the_run(topics_of(self.store.path), self.prefix)
             places = sorted(set(acknowledged) | self._partitions_at_the_end(names))
             anew = _begun_again(conductor.outcomes) | deleted_topics(self.store.path)
             known = {place: end for place, end in acknowledged.items() if not {None, names[place[0]]} & anew}
@@ -449,6 +449,11 @@ def _in_background(work: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return thread
+
+
+def _of_the_run(topics: Mapping[int, str], prefix: str) -> dict[int, str]:
+    """Its own topics: taps number all that they hear of, and those of others are not for us to read."""
+    return {number: name for number, name in topics.items() if name.startswith(f"{prefix}-")}
 
 
 def _begun_again(outcomes: Sequence[Outcome]) -> set[str | None]:

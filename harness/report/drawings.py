@@ -130,7 +130,7 @@ def _led(changes: list[list[Any]]) -> list[list[Any]]:
 
 def _stretches(name: str, changes: list[list[Any]], frame: Frame) -> list[dict[str, Any]]:
     replicas = max((len(str(isr or "").split(",")) for *_, isr in changes), default=0)
-    ends = [change[0] / NS for change in changes[1:]] + [frame.to_s]
+    ends = ([change[0] / NS for change in changes[1:]] + [frame.to_s])[: len(changes)]
     return [
         {
             "row": name,

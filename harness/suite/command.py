@@ -65,11 +65,12 @@ class Played:
 def listed(wanted: Wanted) -> list[Planned]:
     """The cases that would be run; of images nothing is made sure."""
     suite = load_suite(wanted.file, wanted.flags)
-
-    def assumed(spec: ClusterSpec) -> ClusterSpec:
-        return spec.model_copy(update={"image": spec.image or OFFICIAL}) if spec.kind == "docker" else spec
-
     return planned(chosen(suite.cases, wanted.expression, wanted.only), assumed)
+
+
+def assumed(spec: ClusterSpec) -> ClusterSpec:
+    """With an image that may not be there, to see what would be possible."""
+    return spec.model_copy(update={"image": spec.image or OFFICIAL}) if spec.kind == "docker" else spec
 
 
 def play(wanted: Wanted, consent: Consent, err: Console) -> Played:

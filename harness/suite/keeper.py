@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterable
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
+from contextlib import ExitStack, suppress
 
 from checkers.warm_up import warm_up
 from harness.clusters.abilities import NETWORK
 from harness.clusters.base import Capability, Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
+from harness.errors import TidegaugeError
 from harness.guard import Guard
 from harness.lent import Lent
 from harness.live import View
@@ -40,12 +39,8 @@ class Keeper:
         self._spoiled = ""  # why the next run gets another one
         self.clusters_started = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End everything."""
         try:
             self._drop_cluster()
         finally:
@@ -53,7 +48,7 @@ class Keeper:
 
     def lend(self, planned: Planned, upcoming: Iterable[Planned], view: View) -> Lent:
         """What the run uses: a session that is warm or about to be, and a cluster that is up and whole."""
-        session = self._warm_session()
+        session = self.session()
         if planned.cluster.kind == "external":
             return Lent(None, session)
         later = (each.needs & NETWORK for each in upcoming if each.cluster == planned.cluster and not each.skipped)
@@ -90,8 +85,9 @@ class Keeper:
     def renew(self, why: str) -> None:
         """Neither the cluster nor the session is used again: something of them may be the trouble."""
         self.spoil(why)
-        self._undo.close()
         self._session = None
+        with suppress(TidegaugeError):  # what could not be removed is in its journal, and `tidegauge heal` tells of it
+            self._undo.close()
 
     def _why_another(self, cluster: Cluster, spec: ClusterSpec, needed: Collection[Capability]) -> str:
         if self._spoiled:
@@ -107,7 +103,8 @@ class Keeper:
         if cluster is not None:
             cluster.stop()
 
-    def _warm_session(self) -> Session:
+    def session(self) -> Session:
+        """Started at once if there is none."""
         if self._session is None:
             guard = Guard(clusters_dir() / f"suite-{secrets.token_hex(4)}")
             self._undo.callback(guard.release)

@@ -49,23 +49,27 @@ def run_suite(  # noqa: PLR0913 - what to run, how, and how far it has come
             state = state.having(replace(state.outcome(each.case.name), skipped=each.skipped))
     hands.tell(state)
     try:
-        with keeper:
-            for at, each in enumerate(planned):
-                lend = partial(_lend, keeper, planned[at:], hands)
-                while (outcome := state.outcome(each.case.name)).status == "pending":
-                    number = _next(outcome)
-                    hands.begins(each, at + 1, len(planned), number)
-                    one = make_try(each, number, state.seed, lend, hands.run, keeper, attempts=attempts)
-                    state = state.having(outcome.with_try(one))
-                    hands.tell(state)
-                    hands.ends(state.outcome(each.case.name))
-                if stop_at_first and outcome.status not in {"passed", "skipped"}:
-                    break
-    except (Stopped, KeyboardInterrupt):
+        for at, each in enumerate(planned):
+            lend = partial(_lend, keeper, planned[at:], hands)
+            while (outcome := state.outcome(each.case.name)).status == "pending":
+                number = _next(outcome)
+                hands.begins(each, at + 1, len(planned), number)
+                one = make_try(each, number, state.seed, lend, hands.run, keeper, attempts=attempts)
+                state = state.having(outcome.with_try(one))
+                hands.tell(state)
+                hands.ends(state.outcome(each.case.name))
+            if stop_at_first and outcome.status not in {"passed", "skipped"}:
+                break
+    except (Stopped, KeyboardInterrupt) as stopped:
+        if isinstance(stopped, Stopped) and stopped.one:
+            state = state.having(outcome.with_try(stopped.one))
         state = replace(state, interrupted=True)
         hands.tell(state)
-    except TidegaugeError as error:  # what was lent could not be ended in good order, which no case has to do with
-        hands.trouble(str(error))
+    finally:
+        try:
+            keeper.close()
+        except TidegaugeError as error:  # no case has to do with it
+            hands.trouble(str(error))
     return state
 
 

@@ -113,6 +113,14 @@ def load_suite(file: Path, cluster: Mapping[str, Any] | None = None) -> Suite:
     return Suite(file.stem, whole.title, file, tuple(cases.values()))
 
 
+def case_of(entry: Mapping[str, Any], name: str, flags: Mapping[str, Any], place: Path) -> Case:
+    """The one case of a scenario that is written elsewhere than in a suite; files are relative to `place`."""
+    if "matrix" in entry:
+        raise UsageError(f"{name}: there is no matrix here", "use pytest.mark.parametrize")
+    (case,) = _cases({"name": name, **entry}, {}, flags, place, 1)
+    return case
+
+
 def _cases(
     entry: Mapping[str, Any], defaults: Mapping[str, Any], flags: Mapping[str, Any], file: Path, number: int
 ) -> Iterator[Case]:
@@ -122,7 +130,12 @@ def _cases(
     below = _file_of(own, file, source)
     inline = {key: value for key, value in entry.items() if key not in OWN}
     for each in combinations(own.matrix, source):
-        yield _case(own, [defaults, below, inline, each.layer], each, flags, source)
+        try:
+            yield _case(own, [defaults, below, inline, each.layer], each, flags, source)
+        except UsageError as error:
+            if source in error.message:
+                raise
+            raise UsageError(f"{source}: {error.message}", error.remedy) from None
 
 
 def _case(own: Own, layers: list[Mapping[str, Any]], each: Combination, flags: Mapping[str, Any], source: str) -> Case:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.errors import from_os_error
 from harness.report.github import VARIABLE, escaped
-from harness.report.junit import TestCase, document
+from harness.report.junit import JunitCase, document
 from harness.suite.outcome import Outcome, Status, Try
 from harness.suite.state import JUNIT_FILE, SUMMARY_FILE, State, write, write_atomically
 
@@ -69,7 +69,7 @@ def junit(state: State) -> bytes:
     return document(f"tidegauge.{state.suite}", [_case(state, each) for each in state.outcomes])
 
 
-def _case(state: State, outcome: Outcome) -> TestCase:
+def _case(state: State, outcome: Outcome) -> JunitCase:
     one = outcome.telling
     told = {
         "expected": outcome.expected,
@@ -80,7 +80,7 @@ def _case(state: State, outcome: Outcome) -> TestCase:
         "retried": "; ".join(text for each in outcome.tries for text in each.retried),
     }
     properties = {name: value for name, value in told.items() if value}
-    case = TestCase(f"tidegauge.{state.suite}", outcome.name, round(outcome.took_s, 2), properties)
+    case = JunitCase(f"tidegauge.{state.suite}", outcome.name, round(outcome.took_s, 2), properties)
     if outcome.status == "passed":
         return case
     if outcome.status in {"skipped", "pending"}:

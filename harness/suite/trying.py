@@ -17,6 +17,7 @@ from harness.errors import Interrupted, TidegaugeError, from_os_error, unexpecte
 from harness.lent import Lent
 from harness.report.making import report_of
 from harness.scenario import Scenario
+from harness.store import RUN_FILE, Run
 from harness.suite.expectation import Found
 from harness.suite.feasible import Planned
 from harness.suite.keeper import Keeper
@@ -30,7 +31,11 @@ Runs = Callable[[Scenario, Lent], Checked]  # runs a scenario on what it is lent
 
 
 class Stopped(Exception):
-    """The user asked for the end, and the run that was going on has ended."""
+    """The user asked for the end, and the run that went on has ended: `one`, if it had come to its end by itself."""
+
+    def __init__(self, one: Try | None = None) -> None:
+        super().__init__()
+        self.one = one
 
 
 def make_try(  # noqa: PLR0913, PLR0917 - what is tried, on what, by whom
@@ -48,11 +53,21 @@ def make_try(  # noqa: PLR0913, PLR0917 - what is tried, on what, by whom
     began_s = time.monotonic()
     troubles: list[str] = []
     while True:
-        one = _attempt(scenario, planned, number, lend, run)
+        try:
+            one = _attempt(scenario, planned, number, lend, run)
+        except Stopped as stopped:
+            if stopped.one:
+                stopped.one = _whole(stopped.one, began_s, troubles)
+            raise
         _use_up(keeper, planned, one)
         if not one.trouble or len(troubles) + 1 >= attempts:
-            return replace(one, took_s=round(time.monotonic() - began_s, 1), retried=tuple(troubles))
+            return _whole(one, began_s, troubles)
         troubles.append(one.trouble)
+
+
+def _whole(one: Try, began_s: float, troubles: list[str]) -> Try:
+    """With the time of all attempts, and what those before it ended with."""
+    return replace(one, took_s=round(time.monotonic() - began_s, 1), retried=tuple(troubles))
 
 
 def _attempt(scenario: Scenario, planned: Planned, number: int, lend: Callable[[], Lent], run: Runs) -> Try:
@@ -69,7 +84,16 @@ def _attempt(scenario: Scenario, planned: Planned, number: int, lend: Callable[[
         return replace(blank, trouble=str(unexpected(error)))
     if checked.facts.get("interrupted"):
         raise Stopped
-    return try_of(checked, planned, number)
+    one = try_of(checked, planned, number)
+    if _asked_to_stop(checked):
+        raise Stopped(one)
+    return one
+
+
+def _asked_to_stop(checked: Checked) -> bool:
+    """Whether that came when all was recorded: then the run is as good as any, and does not call itself finished."""
+    run = checked.run
+    return isinstance(run, Run) and (run.path / RUN_FILE).exists() and run.facts.get("state") == "recorded"
 
 
 def try_of(checked: Checked, planned: Planned, number: int) -> Try:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 import socket
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,16 +66,24 @@ def record(
     recording: Recording, command_line: Sequence[str], view: View, opened: Callable[[list[TapPlace]], None]
 ) -> dict[str, Any]:
     """Run the taps until Ctrl-C or the end of the time, seal what they saw, and say what that was."""
+    stop = Stop()
+    stop.may_wait = True
+    with stop.listening(), recorded(recording, command_line) as (run, taps):
+        opened(taps.current.taps)
+        _watch(taps, stop, view, recording.time)
+    return {"record": str(run.path), **taps.counts, "troubles": [*taps.deaths, *taps.troubles]}
+
+
+@contextmanager
+def recorded(recording: Recording, command_line: Sequence[str]) -> Iterator[tuple[Run, Taps]]:
+    """The taps, as long as this lasts; whoever has them watches them. Then what they saw is sealed."""
     addresses = checked_addresses(recording.upstreams)
     if recording.ports and len(recording.ports) != len(addresses):
         raise UsageError(
             f"{len(recording.ports)} ports were given for {len(addresses)} upstream addresses", "give one for each"
         )
     _reach(addresses)
-    stop = Stop()
-    stop.may_wait = True
     with ExitStack() as undo:
-        undo.enter_context(stop.listening())
         leases = PortLeases()
         undo.callback(leases.release)
         ports = [leases.take_exactly(port) for port in recording.ports] or leases.take(len(addresses))
@@ -95,12 +103,10 @@ def record(
         except BaseException:
             shutil.rmtree(run.path, ignore_errors=True)  # nothing passed, and the name may be wanted again
             raise
-        opened(taps.current.taps)
-        _watch(taps, stop, view, recording.time)
+        yield run, taps
         taps.stop()
         seal(run.path)
     run.update(state="finished", dead_workers=taps.deaths, troubles=taps.troubles, tap=taps.counts)
-    return {"record": str(run.path), **taps.counts, "troubles": [*taps.deaths, *taps.troubles]}
 
 
 def _watch(taps: Taps, stop: Stop, view: View, time_s: float | None) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.support import REPOSITORY
 
 
-def test_a_wheel_holds_targets_locks_and_the_compose_file(tmp_path: Path) -> None:
-    """Installed from a wheel, every kind of cluster can be started."""
+def test_a_wheel_holds_targets_locks_suites_and_the_compose_file(tmp_path: Path) -> None:
+    """Installed from a wheel, every kind of cluster can be started, and pytest finds the plugin."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], cwd=REPOSITORY, check=True
     )
@@ -26,5 +26,8 @@ def test_a_wheel_holds_targets_locks_and_the_compose_file(tmp_path: Path) -> Non
         "workloads/large_batch.py",
         "nemesis/__init__.py",
         "checkers/__init__.py",
+        "harness/suites/ci.toml",
     }
     assert not [name for name in names if name.startswith(("tests/", "bench/"))]
+    (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
+    assert "tidegauge = harness.pytest_plugin" in zipfile.ZipFile(wheel).read(entry_points).decode()

@@ -1,0 +1,205 @@
+"""The pytest plugin: suites as tests, and scenarios in tests of one's own (docs/ci.md).
+
+`pytest suites/ci.toml` collects the cases of a suite. `@pytest.mark.scenario(...)` takes the keys of a suite's
+scenario, and the fixtures `scenario`, `cluster` and `tap` are what a test works with. Nothing of the harness is loaded
+before a suite is collected or a fixture used: for everybody else this costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from harness.clusters.base import Cluster
+    from harness.suite.feasible import Planned
+    from harness.suite.outcome import Outcome
+    from harness.suite.under_pytest import Bench, Result, Tapped
+
+MARKER = "scenario"
+SEED_VARIABLE = "TIDEGAUGE_PYTEST_SEED"  # of the process that xdist's workers are children of
+_bench: pytest.StashKey[Bench] = pytest.StashKey()
+_SCENARIO_TABLE = re.compile(r"^\s*\[\[\s*scenario\s*\]\]", re.MULTILINE)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `tidegauge suite` has for the same purpose."""
+    group = parser.getgroup("tidegauge", "Tidegauge: real Kafka clusters, put to the test")
+    group.addoption("--tidegauge-cluster", metavar="KIND", help="local (the default), docker or external")
+    group.addoption("--tidegauge-bootstrap", metavar="HOST:PORT,...", help="addresses of an external cluster")
+    group.addoption("--tidegauge-kafka-version", metavar="VERSION", help="4.3.1 unless given")
+    group.addoption("--tidegauge-target", metavar="NAME|FILE", help="another product than Apache Kafka")
+    group.addoption("--tidegauge-store", metavar="DIR", type=Path, help="where runs are kept; ./store unless given")
+    group.addoption("--tidegauge-seed", metavar="N", type=int, help="repeats the choices of runs; new unless given")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known, and give workers of xdist the seed of their parent."""
+    config.addinivalue_line(
+        "markers", f"{MARKER}(workload=..., nemesis=..., ...): what the fixture 'scenario' runs (Tidegauge)"
+    )
+    if not hasattr(config, "workerinput"):
+        given = config.getoption("--tidegauge-seed")
+        os.environ[SEED_VARIABLE] = str(int.from_bytes(os.urandom(4)) >> 1 if given is None else given)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | None:
+    """A suite that was named on the command line; other TOML files are nobody's tests."""
+    if file_path.suffix != ".toml" or not parent.session.isinitpath(file_path):
+        return None
+    if not _SCENARIO_TABLE.search(file_path.read_text(encoding="utf-8", errors="replace")):
+        return None
+    return SuiteFile.from_parent(parent, path=file_path)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A marked test that never runs its scenario would pass, and prove nothing."""
+    if item.get_closest_marker(MARKER) and MARKER not in getattr(item, "fixturenames", (MARKER,)):
+        pytest.fail("a test marked with 'scenario' has to ask for the fixture 'scenario' and run it", pytrace=False)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Clusters and Spark end with the tests."""
+    if bench := session.config.stash.get(_bench, None):
+        bench.close()
+        del session.config.stash[_bench]
+
+
+class SuiteFile(pytest.File):
+    """A suite."""
+
+    def collect(self) -> Iterator[CaseItem]:
+        """Its cases, those together that share a cluster."""
+        harness = _harness()
+        try:
+            found = harness.cases_of(self.path, _flags(self.config))
+        except harness.TidegaugeError as error:
+            raise self.CollectError(str(error)) from None
+        for planned in found:
+            yield CaseItem.from_parent(self, name=planned.case.name, planned=planned)
+
+
+class CaseItem(pytest.Item):
+    """A case of a suite, which passes if what was expected came of it."""
+
+    def __init__(self, *, planned: Planned, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.planned = planned
+
+    def runtest(self) -> None:
+        """Run it on a cluster that it shares with the cases around it."""
+        items = self.session.items
+        later = [each.planned for each in items[items.index(self) :] if isinstance(each, CaseItem)]
+        outcome, _ = _the_bench(self.config).play(self.planned, later)
+        _tell(outcome, self.user_properties)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """An error of the harness is a sentence."""
+        ours = excinfo.errisinstance(_harness().TidegaugeError)
+        return str(excinfo.value) if ours else super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Where it is from."""
+        return self.path, None, self.name
+
+
+class ScenarioUnderTest:
+    """What a test runs: the scenario of its marker, with changes if it likes."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._request = request
+
+    def run(self, **changes: Any) -> Result:
+        """Run it on a cluster that other tests use, too; the test fails unless what was expected came of it.
+
+        `changes` are keys of a scenario that win over those of the marker.
+        """
+        bench = _the_bench(self._request.config)
+        node = self._request.node
+        try:
+            planned = bench.case({**_marked(node), **changes}, _name(node), node.path)
+        except _harness().TidegaugeError as error:
+            pytest.fail(str(error), pytrace=False)
+        outcome, checked = bench.play(planned)
+        _tell(outcome, node.user_properties)
+        result: Result = _harness().Result(checked[-1])
+        return result
+
+
+@pytest.fixture
+def scenario(request: pytest.FixtureRequest) -> ScenarioUnderTest:
+    """The scenario of the test's marker: `scenario.run()`."""
+    return ScenarioUnderTest(request)
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster of three nodes that is up and whole, and that other tests use, too."""
+    node = request.node
+    with _the_bench(request.config).cluster(_marked(node), _name(node), node.path) as found:
+        yield found
+
+
+@pytest.fixture
+def tap(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Tapped]:
+    """Taps before that cluster: `tap.bootstrap` for clients, `tap.bend(...)`, and `tap.result` when they are done."""
+    bench = _the_bench(request.config)
+    with bench.tap(cluster, _marked(request.node).get("tap", {}), _name(request.node)) as found:
+        yield found
+
+
+def _harness() -> ModuleType:
+    """All of it, when somebody needs it; kafka-python is imported with warnings that are errors to some users."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from harness.suite import under_pytest
+    return under_pytest
+
+
+def _the_bench(config: pytest.Config) -> Bench:
+    if _bench not in config.stash:
+        given, seed = config.getoption("--tidegauge-store"), int(os.environ[SEED_VARIABLE])
+        config.stash[_bench] = _harness().Bench(_harness().store_dir(given), _flags(config), seed)
+    return config.stash[_bench]
+
+
+def _flags(config: pytest.Config) -> dict[str, Any]:
+    bootstrap = config.getoption("--tidegauge-bootstrap")
+    flags = {
+        "kind": config.getoption("--tidegauge-cluster") or os.environ.get("TIDEGAUGE_CLUSTER"),
+        "version": config.getoption("--tidegauge-kafka-version"),
+        "target": config.getoption("--tidegauge-target"),
+        "bootstrap": bootstrap.split(",") if bootstrap else None,
+    }
+    return {key: value for key, value in flags.items() if value is not None}
+
+
+def _marked(node: pytest.Item) -> dict[str, Any]:
+    """What all markers say, the nearest one on top."""
+    entry: dict[str, Any] = {}
+    for marker in reversed(list(node.iter_markers(MARKER))):
+        if marker.args:
+            raise pytest.UsageError(f"@pytest.mark.{MARKER} takes names: workload=..., nemesis=..., time=...")
+        entry |= marker.kwargs
+    return entry
+
+
+def _name(node: pytest.Item) -> str:
+    return re.sub(r"[^A-Za-z0-9_+.-]+", "-", node.name).strip("-.")
+
+
+def _tell(outcome: Outcome, properties: list[tuple[str, object]]) -> None:
+    """Pass, skip or fail, with what there is to know."""
+    if one := outcome.telling:
+        properties += [(key, value) for key, value in (("run", one.run), ("report", one.report)) if value]
+    if outcome.status == "skipped":
+        pytest.skip(outcome.skipped)
+    if outcome.status != "passed":
+        pytest.fail(_harness().explained(outcome), pytrace=False)

@@ -1,0 +1,229 @@
+"""What the pytest plugin works with, loaded when a test asks for it: shared clusters, scenarios, taps, results.
+
+One `Bench` serves a whole session; with pytest-xdist each worker has one of its own, with clusters, ports and names of
+its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from harness.checking import Checked, check_run
+from harness.clusters.base import Cluster, NodeState
+from harness.clusters.spec import ClusterSpec
+from harness.config import parse
+from harness.errors import TidegaugeError
+from harness.lent import Lent
+from harness.live import viewed_on
+from harness.report.making import report_checked, report_of
+from harness.runner import run_scenario
+from harness.scenario import Scenario
+from harness.store import Run, create, store_dir
+from harness.suite import state
+from harness.suite.command import assumed
+from harness.suite.feasible import Planned, planned
+from harness.suite.keeper import Keeper
+from harness.suite.outcome import Outcome
+from harness.suite.spec import case_of, load_suite
+from harness.suite.told import lines
+from harness.suite.trying import Stopped, make_try
+from harness.tap.rules import Rule
+from harness.tap.spec import TapSpec
+from harness.tap.standalone import Recording, recorded
+from harness.tap.taps import Taps
+
+WATCH_S = 0.2
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run, for a test to look at."""
+
+    checked: Checked
+
+    @property
+    def verdict(self) -> str:
+        """`valid`, `invalid` or `unknown`."""
+        return self.checked.verdict.outcome
+
+    @property
+    def anomalies(self) -> dict[str, int]:
+        """What was found and is not allowed, with how often."""
+        return {seen.anomaly: seen.found for seen in self.checked.verdict.seen if seen.mark.status != "allowed"}
+
+    @property
+    def allowed(self) -> dict[str, int]:
+        """What was found, and the configuration permits it."""
+        return {seen.anomaly: seen.found for seen in self.checked.verdict.seen if seen.mark.status == "allowed"}
+
+    @property
+    def cause(self) -> str:
+        """The name of the cause on top; nothing if there is none."""
+        return self.checked.diagnosis.cause.name if self.checked.diagnosis.cause else ""
+
+    @property
+    def path(self) -> Path:
+        """The run's directory in the store."""
+        return Path(self.checked.run.path)
+
+    @property
+    def report(self) -> Path | None:
+        """Its report."""
+        return report_of(self.checked)
+
+    def __str__(self) -> str:
+        verdict, cause = self.checked.verdict, self.checked.diagnosis.cause
+        told = [f"{verdict.outcome.upper()}  {'; '.join(verdict.reasons[:5])}".rstrip()]
+        told += [f"cause: {cause.sentence} ({cause.confidence})"] if cause else []
+        return "\n".join([*told, f"report: {self.report or self.path}"])
+
+
+class Bench:
+    """What all tests of a session share."""
+
+    def __init__(self, store: Path, flags: Mapping[str, Any], seed: int) -> None:
+        self.store, self.flags, self.seed = store, flags, seed
+        self._console = Console(stderr=True)
+        self.keeper = Keeper()
+        self.prepare: Callable[[ClusterSpec], ClusterSpec] = cache(self._prepare)
+
+    def close(self) -> None:
+        """Clusters and Spark end with the tests."""
+        self.keeper.close()
+
+    def case(self, entry: Mapping[str, Any], name: str, place: Path) -> Planned:
+        """A scenario of a test."""
+        return planned([case_of(entry, name, self.flags, place)], self.prepare)[0]
+
+    def play(self, each: Planned, upcoming: Sequence[Planned] = ()) -> tuple[Outcome, list[Checked]]:
+        """All tries of a case; KeyboardInterrupt if the user had enough."""
+        each = planned([each.case], self.prepare)[0]  # now that it is needed, the image has to be there
+        outcome, checked = state.blank(each.case), list[Checked]()
+
+        def lend() -> Lent:
+            with viewed_on(self._console) as view:
+                return self.keeper.lend(each, [each, *upcoming], view)
+
+        def run(scenario: Scenario, lent: Lent) -> Checked:
+            with viewed_on(self._console) as view:
+                checked.append(run_scenario(scenario, self.store, sys.argv, view, lambda _: None, lent=lent))
+            return checked[-1]
+
+        if each.skipped:
+            return Outcome(outcome.name, outcome.expected, skipped=each.skipped), []
+        try:
+            while outcome.status == "pending":
+                number = len(outcome.tries) + 1
+                outcome = outcome.with_try(make_try(each, number, self.seed, lend, run, self.keeper))
+        except Stopped:
+            raise KeyboardInterrupt from None
+        return outcome, checked
+
+    @contextmanager
+    def cluster(self, entry: Mapping[str, Any], name: str, place: Path) -> Iterator[Cluster]:
+        """A cluster that is up and whole; one that a test leaves with a node missing is not used again."""
+        spec = self.prepare(self.case({"cluster": entry.get("cluster", {})}, name, place).cluster)
+        with viewed_on(self._console) as view:
+            cluster = self.keeper.cluster(spec, (), (), view)
+        yield cluster
+        if left := [node.id for node in cluster.nodes if cluster.state(node.id) is not NodeState.RUNNING]:
+            self.keeper.spoil(f"a test left node {left[0]} {cluster.state(left[0])}")
+
+    @contextmanager
+    def tap(self, cluster: Cluster, spec: Mapping[str, Any], name: str) -> Iterator[Tapped]:
+        """Taps before the cluster, for the clients of a test."""
+        run = create(self.store, name)
+        recording = Recording(
+            upstreams=tuple(node.address for node in cluster.nodes),
+            directory=run.path,
+            security=cluster.security,
+            spec=parse(TapSpec, spec, f"{name}: tap"),
+            seed=self.seed,
+        )
+        tapped = Tapped(self, recording)
+        try:
+            yield tapped
+        finally:
+            tapped.end()
+
+    def check(self, run: Run) -> Result:
+        """What was wrong with what taps have seen."""
+        with viewed_on(self._console) as view:
+            checked = check_run(
+                run,
+                self.keeper.session(),
+                view,
+                "",
+                lambda each, sealed, spark: report_checked(each, sealed, spark, view),
+                lent=True,
+            )
+        return Result(checked)
+
+    def _prepare(self, spec: ClusterSpec) -> ClusterSpec:
+        with viewed_on(self._console) as view:
+            return spec.with_image(lambda _: True, view)
+
+
+class Tapped:
+    """Taps that a test sends its clients through."""
+
+    def __init__(self, bench: Bench, recording: Recording) -> None:
+        self._bench = bench
+        self._context = recorded(recording, sys.argv)
+        self._run, self._taps = self._context.__enter__()
+        self._over = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="taps", daemon=True)
+        self._watcher.start()
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients are pointed at."""
+        return ",".join(tap.address for tap in self._taps.current.taps)
+
+    @property
+    def taps(self) -> Taps:
+        """All that they can do."""
+        return self._taps
+
+    def bend(self, **rule: Any) -> None:
+        """From now on what passes is bent by this rule, written as in a scenario file (docs/tap.md)."""
+        self._taps.bend(parse(Rule, rule, "the rule"))
+
+    @cached_property
+    def result(self) -> Result:
+        """What was wrong with what has passed; the taps are ended before."""
+        self.end()
+        return self._bench.check(self._run)
+
+    def end(self) -> None:
+        """No more traffic; what passed is kept."""
+        if not self._over.is_set():
+            self._over.set()
+            self._watcher.join()
+            self._context.__exit__(None, None, None)
+
+    def _watch(self) -> None:
+        while not self._over.wait(WATCH_S):
+            self._taps.watch()
+
+
+def cases_of(file: Path, flags: Mapping[str, Any]) -> list[Planned]:
+    """The cases of a suite, in the order in which they share clusters."""
+    return planned(load_suite(file, flags).cases, assumed)
+
+
+def explained(outcome: Outcome) -> str:
+    """Why a case is not as it should be: the verdict, the cause, the report."""
+    return "\n".join(lines(outcome))
+
+
+__all__ = ["Bench", "Result", "Tapped", "TidegaugeError", "cases_of", "explained", "store_dir"]

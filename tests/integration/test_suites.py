@@ -1,0 +1,107 @@
+"""Suites and the pytest plugin for real: a suite that is killed half-way and resumed, and a test of a user's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from harness.clusters.base import wait_until
+from harness.paths import cluster_dirs
+from tests.suites import PLUGIN, suite_file
+from tests.support import REPOSITORY, cli, command, end, eventually
+
+pytestmark = pytest.mark.cluster
+
+RUN_S = 200.0  # a limit for what takes twenty seconds, on a machine that may be busy
+
+TINY = """
+title = "as little as possible"
+[defaults]
+workload = { name = "large-batch", messages = 300, probe_rate = 5 }
+[[scenario]]
+name = "tiny"
+matrix = { client = ["kafka-python", "confluent-kafka"] }
+[[scenario]]
+name = "broken"
+time = "6s"
+workload = { name = "stream", rate = 200, final_read_timeout_s = 4 }
+tap = { broken = ["acks-then-forgets"] }
+expect = { anomalies = [["lost-write", "lost-tail"]], cause = "acknowledged-then-lost" }
+"""
+# what a test with the `tap` fixture may look like
+TAPPED = """
+from kafka import KafkaProducer
+
+def test_taps_see_clients_of_a_test(tap, cluster):
+    assert not set(tap.bootstrap.split(",")) & set(cluster.bootstrap.split(","))
+    tap.bend(name="lost", api="Produce", action="drop-response", then="close", times=1)
+    with KafkaProducer(bootstrap_servers=tap.bootstrap.split(","), acks="all", request_timeout_ms=5000) as producer:
+        for number in range(20):
+            producer.send("my-own-topic", str(number).encode()).get(30)
+    assert tap.taps.resent("lost") == 1
+    assert tap.result.anomalies == {}
+"""
+
+
+def told(store: Path) -> list[dict[str, Any]]:
+    """The cases, as far as suite.json knows them."""
+    file = store / "suites" / "mine" / "latest" / "suite.json"
+    return list(json.loads(file.read_text())["cases"]) if file.exists() else []
+
+
+def test_a_suite_that_is_killed_half_way_goes_on_where_it_was(state_home: Path, tmp_path: Path) -> None:
+    """What was finished is not run again, and nothing is left of the killed one."""
+    file, store = suite_file(tmp_path, TINY), tmp_path / "store"
+    process = subprocess.Popen(
+        command("suite", str(file), "--store", str(store), "--seed", "7"),
+        cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: [case["status"] for case in told(store)][:1] == ["passed"], RUN_S, "the first case is over")
+    finally:
+        end([process])  # with SIGKILL
+    (first,) = (store / "tiny+kafka-python").glob("2*")
+    eventually(lambda: not list(cluster_dirs()), "the supervisors have removed everything")
+
+    junit = tmp_path / "junit.xml"
+    resumed = cli("suite", str(file), "--store", str(store), "--resume", "--junit", str(junit))
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert [case["status"] for case in told(store)] == ["passed"] * 3
+    assert [case["tries"][0]["cause"] for case in told(store)] == ["", "", "acknowledged-then-lost"]
+    assert list((store / "tiny+kafka-python").glob("2*")) == [first]
+    assert len(list(ET.parse(junit).iter("testcase"))) == 3
+    assert resumed.stderr.count("waiting for 3 nodes") == 1, "all that was left was run on one cluster"
+    assert "3 passed" in resumed.stdout
+    assert not list(cluster_dirs())
+
+
+def test_a_users_own_test_of_ten_lines(state_home: Path, tmp_path: Path) -> None:
+    """The one of docs/ci.md, beside one with taps, where every warning is an error."""
+    text = (REPOSITORY / "docs" / "ci.md").read_text()
+    (example, *_) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len([line for line in example.splitlines() if line.strip()]) <= 10
+    (tmp_path / "test_mine.py").write_text(example)
+    (tmp_path / "test_tapped.py").write_text(TAPPED)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\naddopts = --strict-markers\nfilterwarnings =\n    error\n"
+        "    ignore:(read|open)_text is deprecated:DeprecationWarning\n"  # what kafka-python does when it is imported
+    )
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *PLUGIN, "-p", "no:cacheprovider", "-rA", "--tidegauge-seed=7"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "2 passed" in ran.stdout
+    assert ran.stdout.count("waiting for 3 nodes") == 1, "both on one cluster"
+    (report,) = (tmp_path / "store").glob("test_no_message*/latest/report.html")
+    assert report.is_file()
+    assert not list(cluster_dirs())

@@ -1,0 +1,144 @@
+"""Suites on paper: files, runs that come out as a test likes, and a keeper that lends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from checkers.coverage import Coverage
+from checkers.figures import Figures
+from checkers.results import Anomaly, CheckResults, Finding
+from harness.checking import Checked
+from harness.lent import Lent
+from harness.live import View
+from harness.policies import RunFacts
+from harness.progress import Silent
+from harness.scenario import Scenario
+from harness.store import Run
+from harness.suite.feasible import Planned
+from harness.suite.keeper import Keeper
+from harness.suite.outcome import Outcome
+from harness.suite.running import Hands
+from harness.suite.spec import Case, Suite, load_suite
+from harness.suite.state import State
+from harness.verdict import decide
+
+# Loaded by its entry point where the project is installed as it is now; loading it twice would be an error.
+PLUGIN = () if entry_points(group="pytest11", name="tidegauge") else ("-p", "harness.pytest_plugin")
+STREAM = """
+[[scenario]]
+name = "stream"
+workload = { name = "stream", rate = 100 }
+"""
+
+
+def suite_file(directory: Path, text: str, name: str = "mine") -> Path:
+    """A suite with this text."""
+    file = directory / f"{name}.toml"
+    file.write_text(text)
+    return file
+
+
+def suite(directory: Path, text: str, **flags: Any) -> Suite:
+    """The same, loaded."""
+    return load_suite(suite_file(directory, text), flags)
+
+
+def as_planned(cases: Sequence[Case]) -> list[Planned]:
+    """All of them possible, with no needs."""
+    return [Planned(case, case.scenario.cluster) for case in cases]
+
+
+def checked(verdict: str = "valid", acks: str = "all", **facts: Any) -> Checked:
+    """A run with this verdict: `invalid` has lost a message, `unknown` has read nothing."""
+    lost = Finding("lost-write", "t", 0, 3, (3,), (1,), (), 5, None, (9,), (), "acknowledged at offset 3")
+    found = [lost] if verdict == "invalid" else []
+    anomalies = {"lost-write": Anomaly("lost-write", "", 100, len(found), found)}
+    covered = Coverage({"send": {"ok": 10}}, 20, 10 if verdict != "unknown" else 0, finals_complete=1)
+    results = CheckResults(events=30, anomalies=anomalies, figures=Figures(10, 10), coverage=covered)
+    known = {"seed": 5, "phases": [{"took_s": 1.0}], **facts}
+    run_facts = RunFacts(acks=acks, dead_workers=tuple(facts.get("dead_workers", ())))
+    made = Checked(Run(Path("/store/x/y")), known, results, decide(results, run_facts))
+    assert made.verdict.outcome == verdict
+    return made
+
+
+class NoView(Silent):
+    """Shows nothing."""
+
+    def phase(self, name: str, limit_s: float | None = None) -> None:
+        """Ignored."""
+
+    def happened(self, text: str) -> None:
+        """Ignored."""
+
+    def standing(self, standing: object) -> None:
+        """Ignored."""
+
+    def close(self) -> None:
+        """Ignored."""
+
+
+class PaperKeeper(Keeper):
+    """Lends nothing, and notes what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+        self.ended = False
+
+    def lend(self, planned: Planned, upcoming: object, view: View) -> Lent:
+        """Nothing."""
+        return Lent()
+
+    def spoil(self, why: str) -> None:
+        """Noted."""
+        self.told.append(f"spoil: {why}")
+
+    def renew(self, why: str) -> None:
+        """Noted."""
+        self.told.append(f"renew: {why}")
+
+    def close(self) -> None:
+        """Noted."""
+        self.ended = True
+
+
+class Paper:
+    """Runs that come out as told, by the name of the scenario; the last one for all further runs of it."""
+
+    def __init__(self, **outcomes: Sequence[Checked | BaseException]) -> None:
+        self._outcomes = {name: list(each) for name, each in outcomes.items()}
+        self.ran: list[str] = []
+        self.seeds: list[int] = []
+        self.states: list[State] = []
+        self.ended: list[Outcome] = []
+
+    def run(self, scenario: Scenario, _: Lent) -> Checked:
+        """The next outcome of this scenario; valid unless told otherwise."""
+        self.ran.append(scenario.title)
+        self.seeds.append(scenario.seed)
+        left = self._outcomes.get(scenario.title.replace("-", "_").replace("+", "_"), [checked()])
+        outcome = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def hands(self, tell: Callable[[State], None] | None = None) -> Hands:
+        """Those that do the work."""
+
+        def told(state: State) -> None:
+            self.states.append(state)
+            if tell:
+                tell(state)
+
+        return Hands(self.run, no_view, told, lambda *_: None, self.ended.append)
+
+
+@contextmanager
+def no_view() -> Iterator[View]:
+    """Nothing is shown."""
+    yield NoView()

@@ -1,0 +1,158 @@
+"""The plugin, in a pytest of its own: what is collected, what passes and fails, and that nobody else is disturbed."""
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from harness.suite import under_pytest
+from tests.suites import PLUGIN, STREAM, suite_file
+from tests.support import REPOSITORY
+
+pytest_plugins = ["pytester"]
+LOADED = under_pytest.__name__  # once, here, and not by each of the tests
+
+# Runs that come out by their names, on nothing.
+PAPER = """
+import pytest
+
+patch = pytest.MonkeyPatch()
+
+def pytest_sessionstart():
+    from harness import pytest_plugin
+    under_pytest = pytest_plugin._harness()
+    from tests.suites import PaperKeeper, checked
+
+    def run(scenario, *_, **__):
+        print("ran", scenario.title, scenario.seed)
+        return checked("invalid" if "bad" in scenario.title else "valid")
+
+    patch.setattr(under_pytest, "run_scenario", run)
+    patch.setattr(under_pytest, "Keeper", PaperKeeper)
+
+def pytest_unconfigure():
+    patch.undo()
+"""
+CASES = STREAM + STREAM.replace('"stream"', '"bad"', 1)
+INI = "[pytest]\naddopts = --strict-markers\nfilterwarnings = error\n"
+
+
+@pytest.fixture
+def paper(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A directory with a suite, whose runs are on paper."""
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    monkeypatch.delenv("TIDEGAUGE_CLUSTER", raising=False)
+    pytester.makeconftest(PAPER)
+    pytester.makefile(".ini", pytest=INI)
+    suite_file(pytester.path, CASES)
+    return pytester
+
+
+def ran(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """Pytest in this process, which has loaded the harness already."""
+    return pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider", *arguments)
+
+
+def test_a_suite_that_is_named_is_collected_and_its_failures_are_told(paper: pytest.Pytester) -> None:
+    """With the verdict, the cause and where the report is; JUnit XML has the run, too."""
+    result = ran(paper, "mine.toml", "--junitxml=junit.xml", "--tidegauge-seed=7")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*FAILED: the verdict is invalid instead of valid*",
+            "*cause: *",
+            "*report: /store/x/y*",
+        ]
+    )
+    assert "Traceback" not in result.stdout.str()
+    junit = ET.parse(paper.path / "junit.xml")
+    assert {each.get("value") for each in junit.iter("property")} == {"/store/x/y"}
+
+
+def test_cases_can_be_chosen_and_the_first_failure_can_be_the_end(paper: pytest.Pytester) -> None:
+    """By -k and -x, as with any test."""
+    ran(paper, "mine.toml", "-k", "stream").assert_outcomes(passed=1, deselected=1)
+    ran(paper, "mine.toml::bad", "-x").assert_outcomes(failed=1)
+
+
+def test_workers_share_the_seed_and_nothing_else(paper: pytest.Pytester) -> None:
+    """pytest-xdist has a process for each, and each its own clusters; warnings of kafka-python are no errors there."""
+    result = paper.runpytest_subprocess(*PLUGIN, "mine.toml", "-n", "2", "--tidegauge-seed=7", "-rA")
+    result.assert_outcomes(passed=1, failed=1)
+    alone = ran(paper, "mine.toml", "--tidegauge-seed=7", "-rA")
+    seeds = [sorted(line for line in each.stdout.lines if line.startswith("ran ")) for each in (result, alone)]
+    assert seeds[0] == seeds[1] != []
+
+
+def test_what_is_wrong_with_a_suite_is_a_sentence(paper: pytest.Pytester) -> None:
+    """And an error, not a failure."""
+    suite_file(paper.path, STREAM + "tiem = 9", "wrong")
+    result = ran(paper, "wrong.toml")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*unknown key 'tiem': did you mean 'time'?*"])
+    assert "Traceback" not in result.stdout.str()
+
+
+USER = """
+import pytest
+
+@pytest.mark.scenario(workload={"name": "stream", "rate": 100}, time="9s")
+@pytest.mark.parametrize("acks", ["1", "all"])
+def test_good(scenario, acks):
+    result = scenario.run(workload={"name": "stream", "acks": acks})
+    assert (result.verdict, result.anomalies, result.cause) == ("valid", {}, "")
+
+@pytest.mark.scenario(workload="stream")
+def test_bad(scenario):
+    scenario.run()
+
+@pytest.mark.scenario(workload="stream", expect={"anomalies": ["lost-write"]})
+def test_bad_and_expected(scenario):
+    result = scenario.run()
+    assert result.anomalies == {"lost-write": 1}
+    assert "INVALID" in str(result) and "report: " in str(result)
+
+@pytest.mark.scenario(workload="stream")
+def test_forgets_to_run_it():
+    pass
+
+@pytest.mark.scenario(wrokload="stream")
+def test_misspelled(scenario):
+    scenario.run()
+"""
+
+
+def test_a_test_of_ones_own_runs_the_scenario_of_its_marker(paper: pytest.Pytester) -> None:
+    """The marker is known, what was expected decides, and one that runs nothing does not pass."""
+    paper.makepyfile(test_mine=USER)
+    result = ran(paper, "test_mine.py")
+    result.assert_outcomes(passed=3, failed=2, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*has to ask for the fixture 'scenario' and run it*",
+            "*FAILED: the verdict is invalid instead of valid*",
+            "*unknown key 'wrokload'*did you mean 'workload'*",
+        ]
+    )
+    assert "harness/suite" not in result.stdout.str()
+
+
+def test_other_files_are_nobodys_tests(paper: pytest.Pytester) -> None:
+    """A suite is collected when it is named, and no other TOML file is."""
+    paper.makepyfile(test_other="def test_it(): pass")
+    (paper.path / "config.toml").write_text("[[server]]\nname = 'x'\n")
+    ran(paper).assert_outcomes(passed=1)
+    assert ran(paper, "config.toml").ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_whoever_does_not_use_it_does_not_pay_for_it(tmp_path: Path) -> None:
+    """Nothing of the harness but the plugin itself is loaded."""
+    script = (
+        "import sys; import pytest; known = set(sys.modules)\n"
+        "import harness.pytest_plugin\n"
+        "print(sorted(name for name in set(sys.modules) - known if '.' not in name or name.startswith('harness')))"
+    )
+    told = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "['harness', 'harness.pytest_plugin']"

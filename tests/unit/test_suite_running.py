@@ -1,0 +1,257 @@
+"""A suite on paper: what is tried again, what stops it, what is on disk after each try, and what is run again later."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from harness.checking import Checked
+from harness.errors import ClusterError, Exit, Interrupted, UsageError
+from harness.report.github import VARIABLE
+from harness.store import Run
+from harness.suite import state as states
+from harness.suite.outcome import exit_code
+from harness.suite.running import run_suite
+from harness.suite.spec import Suite
+from harness.suite.state import State
+from harness.suite.told import Telling
+from tests.suites import STREAM, Paper, PaperKeeper, as_planned, checked, suite
+
+THREE = "".join(STREAM.replace('"stream"', f'"{name}"', 1) for name in ("a", "b", "c"))
+NO_NODE = ClusterError("node 2 died during start-up", "see its log")
+
+
+def play(found: Suite, paper: Paper, known: State | None = None, **how: Any) -> State:
+    """Run a suite with these outcomes."""
+    known = known or states.begin(found, found.cases, 7, {})
+    return run_suite(
+        known, as_planned(found.cases), paper.hands(how.pop("tell", None)), how.pop("keeper", PaperKeeper()), **how
+    )
+
+
+def statuses(state: State) -> list[str]:
+    """How cases ended."""
+    return [each.status for each in state.outcomes]
+
+
+def died() -> Checked:
+    """A run of which nothing is known because a worker of ours died."""
+    sentence = "process 1 (producer) died"
+    return checked("unknown", dead_workers=[sentence])
+
+
+def test_a_finding_is_never_tried_again(tmp_path: Path) -> None:
+    """What is illegal once is illegal."""
+    paper = Paper(b=[checked("invalid"), checked()])
+    ended = play(suite(tmp_path, THREE), paper)
+    assert (statuses(ended), paper.ran) == (["passed", "failed", "passed"], ["a", "b", "c"])
+    assert exit_code(ended.outcomes) is Exit.INVALID
+    (one,) = ended.outcome("b").tries
+    assert (one.unmet, one.cause) == (("the verdict is invalid instead of valid",), "acknowledged-then-lost")
+
+
+def test_trouble_of_ours_is_tried_again_on_a_fresh_cluster_and_told(tmp_path: Path) -> None:
+    """Once, by default."""
+    paper, keeper = Paper(b=[NO_NODE, checked()]), PaperKeeper()
+    ended = play(suite(tmp_path, THREE), paper, keeper=keeper)
+    assert (statuses(ended), paper.ran) == (["passed"] * 3, ["a", "b", "b", "c"])
+    assert ended.outcome("b").tries[0].retried == (str(NO_NODE),)
+    assert keeper.told == ["renew: the last run ended in trouble"]
+    assert keeper.ended
+
+
+@pytest.mark.parametrize("error", [NO_NODE, OSError(28, "no space"), RuntimeError("a bug"), UsageError("gone", "x")])
+def test_trouble_that_stays_is_told_as_such(tmp_path: Path, error: Exception) -> None:
+    """The other cases are run all the same."""
+    paper = Paper(b=[error])
+    ended = play(suite(tmp_path, THREE), paper)
+    assert (statuses(ended), paper.ran) == (["passed", "trouble", "passed"], ["a", "b", "b", "c"])
+    assert exit_code(ended.outcomes) is Exit.HARNESS_ERROR
+
+
+def test_how_often_it_is_tried_again_can_be_said(tmp_path: Path) -> None:
+    """Not at all, too."""
+    paper = Paper(b=[NO_NODE])
+    play(suite(tmp_path, THREE), paper, attempts=1)
+    assert paper.ran == ["a", "b", "c"]
+
+
+def test_what_nobody_knows_is_tried_again_only_if_that_is_our_doing(tmp_path: Path) -> None:
+    """A run that read nothing says something about the broker, perhaps."""
+    paper = Paper(a=[checked("unknown")], b=[died(), checked()])
+    paper_says = play(suite(tmp_path, THREE), paper)
+    assert statuses(paper_says) == ["unknown", "unknown", "passed"]  # the second one read nothing, either
+    assert exit_code(paper_says.outcomes) is Exit.UNKNOWN
+
+
+def test_a_finding_outweighs_trouble_and_that_what_nobody_knows(tmp_path: Path) -> None:
+    """The exit code is that of the worst."""
+    ended = play(suite(tmp_path, THREE), Paper(a=[checked("unknown")], b=[NO_NODE], c=[checked("invalid")]))
+    assert [exit_code(ended.outcomes[:count]) for count in (1, 2, 3)] == [
+        Exit.UNKNOWN,
+        Exit.HARNESS_ERROR,
+        Exit.INVALID,
+    ]
+
+
+def test_tries_are_counted(tmp_path: Path) -> None:
+    """And as many have to go as expected as the suite says."""
+    text = STREAM + "repeat = 3\nexpect = { anomalies = ['lost-write'], at_least = {} }"
+    outcomes = [checked(), checked("invalid"), checked()]
+    for needed, status in ((1, "passed"), (2, "failed")):
+        paper = Paper(stream=list(outcomes))
+        ended = play(suite(tmp_path, text.replace("{}", str(needed), 1)), paper)
+        assert (statuses(ended), ended.outcomes[0].rate) == ([status], "1 of 3")
+        assert len(set(paper.seeds)) == 3
+
+
+def test_the_first_failure_can_be_the_last_case(tmp_path: Path) -> None:
+    """With -x; what was not run is pending."""
+    paper = Paper(a=[checked("invalid")])
+    ended = play(suite(tmp_path, THREE), paper, stop_at_first=True)
+    assert (statuses(ended), paper.ran) == (["failed", "pending", "pending"], ["a"])
+
+
+@pytest.mark.parametrize("how", [KeyboardInterrupt(), Interrupted("stopped", "undone"), "heard in time"])
+def test_ctrl_c_ends_the_suite_after_the_run_that_goes_on(tmp_path: Path, how: Any) -> None:
+    """Of which nothing is kept: it is run again."""
+    outcome = checked("valid", interrupted=True) if isinstance(how, str) else how
+    paper, keeper = Paper(b=[outcome]), PaperKeeper()
+    ended = play(suite(tmp_path, THREE), paper, keeper=keeper)
+    assert (statuses(ended), paper.ran) == (["passed", "pending", "pending"], ["a", "b"])
+    assert ended.interrupted
+    assert keeper.ended
+    assert exit_code(ended.outcomes, interrupted=True) is Exit.INTERRUPTED
+
+
+def test_what_was_recorded_before_ctrl_c_is_kept(tmp_path: Path) -> None:
+    """It came while the run was checked, and so says nothing about the run; no other one is begun."""
+    late = replace(checked(), run=Run(tmp_path / "late"))
+    (tmp_path / "late").mkdir()
+    Run(tmp_path / "late").update(state="recorded")
+    paper = Paper(b=[late])
+    ended = play(suite(tmp_path, THREE), paper)
+    assert (statuses(ended), paper.ran, ended.interrupted) == (["passed", "passed", "pending"], ["a", "b"], True)
+    assert [each.status for each in paper.states[-1].outcomes] == statuses(ended)
+
+
+def test_a_case_that_cannot_be_had_here_is_told_and_not_run(tmp_path: Path) -> None:
+    """Nothing but such cases is no success."""
+    found = suite(tmp_path, THREE)
+    planned = as_planned(found.cases)
+    planned[1] = replace(planned[1], skipped="this machine has no clocks")
+    paper = Paper()
+    ended = run_suite(states.begin(found, found.cases, 7, {}), planned, paper.hands(), PaperKeeper())
+    assert (statuses(ended), paper.ran) == (["passed", "skipped", "passed"], ["a", "c"])
+    assert exit_code(ended.outcomes) is Exit.VALID
+    assert exit_code(ended.outcomes[1:2]) is Exit.CANNOT_HERE
+
+
+def test_a_run_that_spoils_its_cluster_says_so(tmp_path: Path) -> None:
+    """So that the next one gets another."""
+    found, keeper = suite(tmp_path, STREAM), PaperKeeper()
+    planned = [replace(each, spoils=True) for each in as_planned(found.cases)]
+    run_suite(states.begin(found, found.cases, 7, {}), planned, Paper().hands(), keeper)
+    assert [text.partition(":")[0] for text in keeper.told] == ["spoil"]
+
+
+def on_disk(directory: Path) -> list[str]:
+    """What suite.json says now."""
+    return [case["status"] for case in json.loads((directory / states.STATE_FILE).read_text())["cases"]]
+
+
+def test_everything_is_on_disk_after_each_try(tmp_path: Path) -> None:
+    """State, JUnit XML in two places, summaries; what others wrote for GitHub stays."""
+    github, junit = tmp_path / "github.md", tmp_path / "deep" / "junit.xml"
+    github.write_text("before us\n")
+    telling = Telling(tmp_path, junit, {VARIABLE: str(github)})
+    seen: list[tuple[list[str], list[str]]] = []
+
+    def tell(state: State) -> None:
+        telling.tell(state)
+        cases = ET.fromstring(junit.read_bytes()).iter("testcase")
+        seen.append(
+            (on_disk(tmp_path), [next((part.tag for part in case if part.tag != "properties"), "") for case in cases])
+        )
+
+    play(suite(tmp_path, THREE), Paper(b=[checked("invalid")], c=[NO_NODE]), tell=tell)
+    assert [statuses for statuses, _ in seen] == [
+        ["pending"] * 3,
+        ["passed", "pending", "pending"],
+        ["passed", "failed", "pending"],
+        ["passed", "failed", "trouble"],
+    ]
+    assert [tags for _, tags in seen][1::2] == [["", "skipped", "skipped"], ["", "failure", "error"]]
+    assert (tmp_path / states.JUNIT_FILE).read_bytes() == junit.read_bytes()
+    text = github.read_text()
+    assert text.startswith("before us\n### Suite mine")
+    assert text.count("### Suite") == 1
+    assert "1 passed · 1 failed · 1 trouble" in text
+
+
+def test_a_failure_tells_the_cause_and_the_report(tmp_path: Path) -> None:
+    """To whoever reads the XML."""
+    junit = tmp_path / "junit.xml"
+    telling = Telling(tmp_path, junit, {})
+    play(suite(tmp_path, STREAM), Paper(stream=[checked("invalid")]), tell=telling.tell)
+    (failure,) = ET.fromstring(junit.read_bytes()).iter("failure")
+    assert failure.get("message") == "the verdict is invalid instead of valid"
+    for said in ("cause: ", "lost-write ×1", "/store/x/y"):
+        assert said in (failure.text or "")
+
+
+def again(tmp_path: Path, found: Suite, left: State) -> tuple[State, Paper]:
+    """Go on with what was left, read back from the disk."""
+    states.write(tmp_path, left)
+    known, cases = states.resumed(states.read(tmp_path), found)
+    paper = Paper()
+    assert [case.name for case in cases] == [each.name for each in left.outcomes]
+    return play(found, paper, known), paper
+
+
+def test_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
+    """Findings and what nobody knows included; trouble and what was stopped is run again."""
+    found = suite(tmp_path, THREE)
+    left = play(found, Paper(a=[checked("invalid")], b=[NO_NODE], c=[KeyboardInterrupt()]))
+    ended, paper = again(tmp_path, found, left)
+    assert (statuses(ended), paper.ran) == (["failed", "passed", "passed"], ["b", "c"])
+
+
+def test_tries_that_are_there_are_kept(tmp_path: Path) -> None:
+    """The one that is missing has the seed that it would have had."""
+    found = suite(tmp_path, STREAM + "repeat = 3")
+    whole = Paper()
+    play(found, whole)
+    left = play(found, Paper(stream=[checked(), NO_NODE, NO_NODE, checked()]))
+    ended, paper = again(tmp_path, found, left)
+    assert (statuses(ended), paper.seeds) == (["passed"], [whole.seeds[1]])
+    assert sorted(one.number for one in ended.outcomes[0].tries) == [1, 2, 3]
+
+
+def test_what_changed_in_the_file_is_run_again(tmp_path: Path) -> None:
+    """And nothing else; a case that is gone is an error."""
+    left = play(suite(tmp_path, THREE), Paper())
+    changed = suite(tmp_path, THREE.replace("rate = 100", "rate = 200", 1))
+    assert again(tmp_path, changed, left)[1].ran == ["a"]
+    with pytest.raises(UsageError, match="'c' is no longer"):
+        again(tmp_path, suite(tmp_path, THREE.replace('"c"', '"d"')), left)
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b'{"suite": "x"}'])
+def test_a_damaged_state_is_an_error(tmp_path: Path, damage: bytes) -> None:
+    """With what to do."""
+    (tmp_path / states.STATE_FILE).write_bytes(damage)
+    with pytest.raises(UsageError, match="leave --resume out"):
+        states.read(tmp_path)
+
+
+def test_there_has_to_be_something_to_go_on_with(tmp_path: Path) -> None:
+    """The newest one."""
+    with pytest.raises(UsageError, match="nothing of the suite 'mine'"):
+        states.newest(tmp_path, "mine")
+    first, second = (states.directory(tmp_path, "mine") for _ in range(2))
+    states.write(second, play(suite(tmp_path, STREAM), Paper()))
+    assert states.newest(tmp_path, "mine") == second != first
