@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -21,7 +21,7 @@ from harness.errors import Interrupted, TidegaugeError
 from harness.explore.drawing import Space
 from harness.explore.search import Ran, Run, StoppedError
 from harness.explore.sought import found_in
-from harness.lent import Lent, lending
+from harness.lent import Lent
 from harness.live import viewed_on
 from harness.runner import run_scenario
 from harness.scenario import Scenario
@@ -67,13 +67,14 @@ class StopInTime(Stop):
 @contextmanager
 def runs_on(space: Space, store: Path, command_line: list[str], console: Console, place: Place) -> Iterator[Run]:
     """What runs a scenario, as long as this lasts."""
-    with lending("explore", None, console, place) as lent, Keeper(place) as keeper:
+    with closing(Keeper(place)) as keeper:
         needs = space.needs - OURS  # which every cluster has
 
         def run(scenario: Scenario, limit_s: float) -> Ran:
             began_s = time.monotonic()
             stop = StopInTime()
             try:
+                keeper.session()  # loads while the cluster starts
                 with viewed_on(console) as view:
                     ours = scenario.cluster.kind != "external"
                     cluster = keeper.cluster(scenario.cluster, needs, needs, view) if ours else None
@@ -85,7 +86,7 @@ def runs_on(space: Space, store: Path, command_line: list[str], console: Console
                             view,
                             lambda _: None,
                             place=place,
-                            lent=Lent(cluster, lent.session),
+                            lent=Lent(cluster, keeper.session()),
                             stop=stop,
                         )
             except (Interrupted, KeyboardInterrupt):
