@@ -246,6 +246,7 @@ class _Runner:
             session.expect()  # such a load is over before another warm-up would be
         with self._phase("load", self.load.limit_s):
             self.load.run(conductor, self.stop, self.view)
+        self.stop.load_is_over = True
         session.expect()
         self._heal(conductor)
         self._recover(conductor)

@@ -58,8 +58,8 @@ class StopInTime(Stop):
             self._over.set()
 
     def end(self) -> None:
-        """Time is up, unless the user has asked before."""
-        if not self.asked:
+        """Time is up, unless the user has asked before, or the load has ended by itself."""
+        if not self.asked and not self.load_is_over:
             self.out_of_time = True
             self.asked = 1
 

@@ -42,3 +42,11 @@ def test_who_asked_before_is_not_overruled() -> None:
     stop.asked = 1
     stop.end()
     assert not stop.out_of_time
+
+
+def test_a_load_that_has_ended_is_not_asked_to_end() -> None:
+    """What follows it takes as long as it takes, and the run is a whole one."""
+    stop = StopInTime()
+    stop.load_is_over = True
+    stop.end()
+    assert (stop.asked, stop.out_of_time) == (0, False)
