@@ -50,6 +50,7 @@ COMMANDS = [
     ["report"],
     ["compare"],
     ["investigate"],
+    ["suite"],
     ["tap"],
     ["list"],
 ]
