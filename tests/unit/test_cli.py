@@ -51,6 +51,7 @@ COMMANDS = [
     ["compare"],
     ["investigate"],
     ["explore"],
+    ["suite"],
     ["tap"],
     ["list"],
 ]
