@@ -20,6 +20,7 @@ from harness import store as stored
 from harness.checking import Checked, check_again
 from harness.cli_cluster import cluster_app, image_app
 from harness.cli_compare import compare, investigate
+from harness.cli_explore import explore
 from harness.cli_history import export_history, import_history
 from harness.cli_options import (
     CLUSTER_HELP,
@@ -347,6 +348,7 @@ app.command(name="import")(import_history)
 app.command(name="export")(export_history)
 app.command()(compare)
 app.command()(investigate)
+app.command()(explore)
 app.command()(report)
 app.command()(suite)
 

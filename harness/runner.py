@@ -70,6 +70,7 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
     replay: Replay | None = None,
     place: Place | None = None,
     lent: Lent | None = None,
+    stop: Stop | None = None,
 ) -> Checked:
     """Run it, check it, tell the verdict as soon as it is there, and leave nothing but the directory in the store."""
     check_sense(scenario.nemesis)
@@ -80,7 +81,7 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
         _equip(cluster, needs_of(plan), view)
     if replay:
         view.happened(f"the {len(plan)} faults of {replay.run} again")
-    stop = Stop()
+    stop = stop or Stop()
     with stop.listening():
         run = create(store, scenario.title)
         _describe(run, scenario, plan, command_line)
@@ -260,6 +261,7 @@ class _Runner:
             session.expect()  # such a load is over before another warm-up would be
         with self._phase("load", self.load.limit_s):
             self.load.run(conductor, self.stop, self.view)
+        self.stop.load_is_over = True
         session.expect()
         self._heal(conductor)
         self._recover(conductor)

@@ -17,6 +17,7 @@ class Stop:
     def __init__(self) -> None:
         self.asked = 0
         self.may_wait = False
+        self.load_is_over = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:

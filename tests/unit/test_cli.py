@@ -52,6 +52,8 @@ COMMANDS = [
     ["report"],
     ["compare"],
     ["investigate"],
+    ["explore"],
+    ["suite"],
     ["tap"],
     ["list"],
 ]

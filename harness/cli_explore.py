@@ -1,0 +1,148 @@
+"""`tidegauge explore`: one function, no logic."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness import scenario as scenarios
+from harness.cli_options import (
+    CLUSTER_HELP,
+    TARGET_HELP,
+    VERSION_HELP,
+    ImageOption,
+    JsonFlag,
+    SparkConfOption,
+    SparkMasterOption,
+    StoreOption,
+    asked,
+    clean_up,
+    consent,
+    err,
+    out,
+    parts,
+)
+from harness.clusters.spec import Kind, make_cluster
+from harness.durations import HOW_TO_WRITE, seconds
+from harness.errors import UsageError
+from harness.live import viewed_on
+from harness.progress import Silent
+from harness.show import as_json_text, line
+from harness.store import store_dir
+
+
+def explore(
+    find: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...",
+            help="What counts as a finding: illegal (what no configuration allows), any (also what the drawn settings "
+            "allow, as a loss with acks=1), or anomalies by name, allowed or not (`tidegauge list checkers`).",
+        ),
+    ] = "illegal",
+    budget: Annotated[str, typer.Option(metavar="DURATION", help="How long it may take in all: 90s, 10m, 2h.")] = "10m",
+    workload: Annotated[
+        list[str] | None,
+        typer.Option("--workload", "-w", help="Draw from these workloads alone; may be repeated.", show_default="all"),
+    ] = None,
+    nemesis: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--nemesis",
+            "-n",
+            metavar="NAME[:ROLE]",
+            help="Draw from these faults alone; may be repeated.",
+            show_default="all that `random` draws from",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="The same in every try (acks=all, client=kafka-python), as for `run`.",
+        ),
+    ] = None,
+    broken: Annotated[
+        list[str] | None,
+        typer.Option("--broken", "-b", metavar="NAME", help="A bug that the taps play (`tidegauge list broken`)."),
+    ] = None,
+    cluster: Annotated[Kind, typer.Option("--cluster", help=CLUSTER_HELP)] = "local",
+    kafka_version: Annotated[str | None, typer.Option("--kafka-version", help=VERSION_HELP)] = None,
+    target: Annotated[str | None, typer.Option(help=TARGET_HELP)] = None,
+    bootstrap: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT,...", help="Addresses of an external cluster.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Draws the same again; new unless given.")] = None,
+    out_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE.toml",
+            help="Where the scenario that was found is written.",
+            show_default="found.toml beside its runs",
+        ),
+    ] = None,
+    store: StoreOption = None,
+    build_image: ImageOption = None,
+    spark_master: SparkMasterOption = None,
+    spark_conf: SparkConfOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Look for trouble that nobody thought of: draw settings and faults, run them, and make what is found small.
+
+    Each try is a short run with settings, faults, victims and times of its own. The first finding ends the search: it
+    is run again with fewer faults, plainer settings and shorter times, as long as it still shows, and kept as a
+    scenario file with the command that repeats it. Every run is kept in the store, in explore-SEED.
+
+    Exit code 1 if something was found, 0 if nothing was (which does not mean valid), 5 if no try came to a verdict, 2
+    if it was stopped before. Ctrl-C heals, and keeps the best so far.
+
+    [dim]tidegauge explore --budget 30m --set acks=all[/]
+    [dim]tidegauge explore --find lost-write --seed 7[/]
+    """
+    from harness.explore import drawing, ground, search, sought, told
+
+    try:
+        budget_s = seconds(budget)
+    except ValueError as error:
+        raise UsageError(f"--budget: {error}", HOW_TO_WRITE) from None
+    looked_for = sought.sought_of(parts(find))
+    seed = secrets.randbits(31) if seed is None else seed
+    clean_up()
+    name = f"explore-{seed}"
+    told_of_cluster = {
+        "kind": cluster,
+        "version": kafka_version,
+        "target": target,
+        "bootstrap": parts(bootstrap) if bootstrap else None,
+    }
+    wanted = {key: value for key, value in told_of_cluster.items() if value is not None}
+    spec = scenarios.load(None, {"cluster": wanted}).cluster
+    with viewed_on(err) as view:
+        spec = spec.with_image(consent(build_image), view)
+    flags = {
+        "name": name,
+        "cluster": spec.model_dump(exclude_defaults=True),
+        "tap": {"broken": broken} if broken else None,
+    }
+    space = drawing.space_on(make_cluster(spec, Silent()), workload or (), nemesis or (), settings or (), flags)
+    known = search.Exploration(space, looked_for, seed, budget_s)
+    line(err, (f"looking for {looked_for} · seed {seed} · {budget} at most", "bold"))
+    place = asked(spark_master, spark_conf).place
+    with ground.runs_on(space, store_dir(store), sys.argv, err, place) as run:
+        search.explore(known, drawing.draws(space, seed), run, lambda text: line(err, (text, "bold")))
+    file = None
+    if known.first:
+        file = out_file or store_dir(store) / name / told.FILE
+        told.write_file(known, file)
+    if as_json:
+        as_json_text(out, told.as_json(known, file))
+    else:
+        told.shown(out, known, file)
+    raise typer.Exit(known.exit_code)

@@ -1,0 +1,11 @@
+"""Exploring: settings and faults that nobody thought of, run on a real cluster, and what they found made small.
+
+    drawing   what can be drawn, and the draws of a seed, by hypothesis
+    sought    which anomalies of a run count as a finding
+    search    try after try within a time budget, until one has a finding
+    shrink    the smallest load and the shortest schedule that still show it
+    ground    the real runs, on a cluster that is lent to them
+    told      what is said on the terminal, to scripts, and in the scenario file that is kept
+
+Hypothesis draws, and does not shrink: its own way takes hundreds of runs, and one of ours takes many seconds.
+"""

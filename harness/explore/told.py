@@ -1,0 +1,179 @@
+"""What an exploration says: to people, to scripts, and in the scenario file that repeats what was found."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from harness.errors import from_os_error
+from harness.explore.search import Exploration, Tried
+from harness.scenario import Scenario, to_toml
+from harness.show import line
+
+FILE = "found.toml"
+
+
+def kept(exploration: Exploration) -> Scenario | None:
+    """What was found, as a scenario of its own that expects what its runs came to."""
+    best = exploration.best
+    if best is None:
+        return None
+    ended = Counter(each.ran.verdict for each in exploration.of_the_best)
+    expect = max(ended, key=lambda verdict: ended[verdict], default="invalid")
+    return best.model_copy(update={"name": "", "expect": expect})
+
+
+def write_file(exploration: Exploration, file: Path) -> None:
+    """Keep it, with what it shows and how sure that is."""
+    scenario = kept(exploration)
+    assert scenario is not None
+    told = (
+        _what(exploration),
+        _how_sure(exploration),
+        f"found by tidegauge explore with --seed {exploration.seed}, which looked for {exploration.sought}",
+    )
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"# {text}\n" for text in told) + to_toml(scenario.as_file()), encoding="utf-8")
+    except OSError as error:
+        raise from_os_error(error, "writing the scenario file") from error
+
+
+def command(file: Path) -> str:
+    """What runs it again."""
+    return f"tidegauge run {shlex.quote(str(file))}"
+
+
+def shown(console: Console, exploration: Exploration, file: Path | None) -> None:
+    """What was found, or what was looked at without finding anything."""
+    line(console)
+    if exploration.first is None or file is None:
+        _nothing(console, exploration)
+        return
+    first = exploration.first
+    line(console, ("  FOUND     ", "bold red"), _what(exploration))
+    _row(console, "by", f"try {first.number}, {_after(exploration)}: {first.draw}")
+    if exploration.shrinking:
+        _row(console, "smallest", str(exploration.shrinking.best))
+    _row(console, "how sure", _how_sure(exploration))
+    if runs := exploration.of_the_best:
+        _row(console, "run", runs[-1].ran.run)
+    if why := _why_not_smaller(exploration):
+        _row(console, "", f"{why}: it may be possible to make it smaller")
+    _row(console, "scenario", str(file))
+    _row(console, "repeat", command(file))
+
+
+def as_json(exploration: Exploration, file: Path | None) -> dict[str, Any]:
+    """For scripts."""
+    scenario, shrinking = kept(exploration), exploration.shrinking
+    found = None
+    if scenario is not None and shrinking is not None and exploration.first is not None:
+        found = {
+            "anomaly": exploration.anomaly,
+            "status": _status(exploration),
+            "try": exploration.first.number,
+            "after_s": _after_s(exploration),
+            "scenario": scenario.as_file(),
+            "faults": len(shrinking.best.turns),
+            "faults_at_first": len(exploration.first.draw.turns),
+            "showed": exploration.counted.hits,
+            "runs": exploration.counted.runs,
+            "smallest": shrinking.finished,
+            "file": str(file),
+            "command": command(file) if file else "",
+        }
+    return {
+        "found": found,
+        "sought": str(exploration.sought),
+        "seed": exploration.seed,
+        "budget_s": exploration.budget_s,
+        "took_s": exploration.took_s,
+        "stopped": exploration.stopped,
+        "exit_code": int(exploration.exit_code),
+        "covered": covered(exploration.tries),
+        "tries": [
+            {
+                "number": each.number,
+                "why": each.why,
+                "draw": str(each.draw),
+                "seed": each.seed,
+                "verdict": each.ran.verdict,
+                "found": {found.anomaly: found.status for found in each.ran.found},
+                "run": each.ran.run,
+                "took_s": round(each.ran.took_s, 1),
+                "cut_short": each.ran.cut_short,
+                "trouble": each.ran.trouble,
+            }
+            for each in exploration.tries
+        ],
+    }
+
+
+def covered(tries: Sequence[Tried]) -> dict[str, dict[str, int]]:
+    """What was looked at, and how often; of the faults, those that bit."""
+    settings = Counter(f"{key}={value}" for each in tries for key, value in each.draw.settings)
+    return {
+        "verdicts": dict(Counter(each.ran.verdict or "failed" for each in tries).most_common()),
+        "workloads": dict(Counter(each.draw.workload for each in tries).most_common()),
+        "faults": dict(Counter(name for each in tries for name in each.ran.bit).most_common()),
+        "settings": dict(settings.most_common()),
+    }
+
+
+def _nothing(console: Console, exploration: Exploration) -> None:
+    tries = len(exploration.tries)
+    line(console, (f"  nothing found: {exploration.sought} was sought", "bold"))
+    _row(
+        console,
+        "tries",
+        f"{tries} in {exploration.took_s:.0f} s" + (f", {exploration.stopped}" if exploration.stopped else ""),
+    )
+    for title, counts in covered(exploration.tries).items():
+        told = " · ".join(f"{name} ×{times}" for name, times in counts.items())
+        _row(console, title, told or "none")
+    _row(console, "", "that says nothing about what was not tried; another seed tries something else")
+
+
+def _what(exploration: Exploration) -> str:
+    shown = exploration.of_the_best or [each for each in [exploration.first] if each]
+    last = next(each for each in shown[-1].ran.found if each.anomaly == exploration.anomaly)
+    return f"{last}" + (f": {last.why}" if last.why else "")
+
+
+def _status(exploration: Exploration) -> str:
+    found = exploration.first.ran.found if exploration.first else ()
+    return next((each.status for each in found if each.anomaly == exploration.anomaly), "")
+
+
+def _how_sure(exploration: Exploration) -> str:
+    counted = exploration.counted
+    return f"{exploration.anomaly} in {counted.hits} of {counted.runs} run{'s' if counted.runs > 1 else ''}"
+
+
+def _why_not_smaller(exploration: Exploration) -> str:
+    """Why not everything was tried that makes it smaller; nothing if it was."""
+    shrinking = exploration.shrinking
+    if shrinking is None or shrinking.finished:
+        return ""
+    if exploration.stopped:
+        return exploration.stopped
+    return "the time is up" if shrinking.again else "it was not seen again"
+
+
+def _after_s(exploration: Exploration) -> float:
+    number = exploration.first.number if exploration.first else 0
+    return round(sum(each.ran.took_s for each in exploration.tries[:number]), 1)
+
+
+def _after(exploration: Exploration) -> str:
+    return f"{_after_s(exploration):.0f} s into it"
+
+
+def _row(console: Console, title: str, text: str) -> None:
+    line(console, f"  {title:<10}{text}")
