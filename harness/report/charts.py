@@ -7,6 +7,7 @@ in charts are our own words and numbers: whatever a broker or a record says stay
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 NS = 1_000_000_000
 WIDTH, HEIGHT = 860, 170
 LEAST = 1e-3  # on a logarithmic scale
+NOT_DRAWN = "<p>This could not be drawn.</p>"
 COLOURS = 6  # of nodes, in the style sheet
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _PLACES = re.compile(r' (?:d|transform)="[^"]*"')
@@ -193,10 +195,21 @@ def _svg(frame: Frame, layers: list[dict[str, Any]], height: int, y: Mapping[str
             },
         },
     }
-    sized = _SIZE.sub(
-        r'<svg xmlns="http://www.w3.org/2000/svg" class="chart" \1', vl_convert.vegalite_to_svg(spec), count=1
-    )
+    _have_standard_input()
+    try:
+        drawn = vl_convert.vegalite_to_svg(spec)
+    except ValueError:
+        return NOT_DRAWN
+    sized = _SIZE.sub(r'<svg xmlns="http://www.w3.org/2000/svg" class="chart" \1', drawn, count=1)
     return _PLACES.sub(lambda place: _NUMBER.sub(_rounded, place[0]), sized)
+
+
+def _have_standard_input() -> None:
+    """What draws panics without one, which a detached process may lack; the lowest number that is free is its own."""
+    try:
+        os.fstat(0)
+    except OSError:
+        os.open(os.devnull, os.O_RDONLY)
 
 
 def _rounded(number: re.Match[str]) -> str:
