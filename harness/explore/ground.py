@@ -2,7 +2,7 @@
 
 The cluster is equipped for every fault that can be drawn. It is used again as long as it is found whole after a run;
 otherwise, and after a run that failed, a fresh one takes its place. A run that takes too long is ended as by its user:
-what is broken is undone, and what was recorded is checked.
+what is broken is undone, and what was recorded is checked. Reports are made when somebody asks for one.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def runs_on(space: Space, store: Path, command_line: list[str], console: Console
                             view,
                             lambda _: None,
                             place=place,
-                            lent=Lent(cluster, keeper.session()),
+                            lent=Lent(cluster, keeper.session(), reports=False),
                             stop=stop,
                         )
             except (Interrupted, KeyboardInterrupt):
