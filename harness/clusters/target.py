@@ -13,6 +13,7 @@ Text in a target may use placeholders. They are filled per node, and an unknown 
     {nodes.NAME}        the same for all nodes
     {nodes.NAME:csv}    host:port,host:port                 {nodes.NAME:voters}   1@host:port,2@host:port
     {java} {classpath}  when the target has a [java] table
+    {helper.host} {helper.port}   where the process of a [helper] table is reached
 """
 
 from __future__ import annotations
@@ -55,8 +56,15 @@ class JavaPart(Model):
     """A product that runs on Java: its archives come from a Maven repository."""
 
     minimum: int = 17
+    maximum: int | None = None  # the newest Java that it runs on, where newer ones are too new
     jars: tuple[Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+:[^:\s]+$")], ...] = Field(min_length=1)
     exclude: tuple[Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+$")], ...] = ()
+
+    @model_validator(mode="after")
+    def _some_java(self) -> JavaPart:
+        if self.maximum is not None and self.maximum < self.minimum:
+            raise ValueError(f"no Java is at least {self.minimum} and at most {self.maximum}")
+        return self
 
 
 class OncePart(Model):
@@ -74,6 +82,14 @@ class ProcessPart(Model):
     env: dict[VariableName, Word] = {}
     files: dict[FileName, str] = {}
     data: FileName | None = None  # where it keeps its data, in its directory
+
+
+class HelperPart(Model):
+    """A process that all nodes need and that is none of them, as ZooKeeper is: started before them, on one port."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")
+    command: tuple[Word, ...] = Field(min_length=1)
+    files: dict[FileName, str] = {}
 
 
 class ContainerPart(Model):
@@ -105,6 +121,7 @@ class Target(Model):
     ready_timeout_s: float = Field(default=120, gt=0)
     java: JavaPart | None = None
     once: OncePart | None = None
+    helper: HelperPart | None = None
     process: ProcessPart | None = None
     container: ContainerPart | None = None
     logs: dict[str, str] = {}
@@ -123,6 +140,8 @@ class Target(Model):
     def _complete(self) -> Target:
         if self.process is None and self.container is None:
             raise ValueError("a target needs a [process] or a [container] table")
+        if self.helper is not None and self.process is None:
+            raise ValueError("a [helper] serves nodes that are processes, and there is no [process] table")
         if self.client_port and self.client_port not in self.ports:
             raise ValueError(f"client_port '{self.client_port}' is not one of the ports {list(self.ports)}")
         return self
