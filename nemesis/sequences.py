@@ -7,13 +7,13 @@ taken by `proof`, which is asked again and again, so that they rest on what node
     pause-kill     the same, with followers that are frozen
     stale-heir     a leader is killed, and nobody can copy from the node that takes its place
     last-standing  the only replica in sync loses power, and with it what it had not flushed
-    wiped-rejoin   a follower comes back with an empty disk before it was missed, and its leader is killed
+    wiped-rejoin   a follower comes back with an empty disk before it was missed, and its leader is stopped
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -50,9 +50,16 @@ class Sequence(Felling):
 
     def kill(self, node: int) -> None:
         """From now on it is ours to start again."""
+        self._end(node, self.field.cluster.kill)
+
+    def stop(self, node: int) -> None:
+        """The same, in good order."""
+        self._end(node, self.field.cluster.stop_node)
+
+    def _end(self, node: int, how: Callable[[int], None]) -> None:
         self.killed.append(node)
         self._injected_at = self.field.clock()
-        bring(node, self.field.cluster, self.field.cluster.kill, (NodeState.DEAD,))
+        bring(node, self.field.cluster, how, (NodeState.DEAD,))
 
     def wall_before(self, node: int, peers: Iterable[int]) -> None:
         """These peers cannot copy from the node."""
@@ -278,9 +285,10 @@ class WipedRejoin(Sequence):
     """A follower loses its disk and is back before it was missed: it counts as in sync, and has nothing."""
 
     name = "wiped-rejoin"
-    description = "restarts a follower with an empty disk before it is missed, then kills its leader"
+    description = "restarts a follower with an empty disk before it is missed, then stops its leader in good order"
     needs = frozenset({Capability.PARTITION, Capability.FILES, *CAN_KILL})
     ports = (BROKER,)
+    done = "stop"
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -327,7 +335,7 @@ class WipedRejoin(Sequence):
             )
             return Bite(sentence, follower, victim.topic, victim.partition, seen.leader, seen.leader_epoch)
         if follower in self._brokers_named_by(victim.node):
-            self.kill(victim.node)
+            self.stop(victim.node)
             self.chains.remove()
         return None
 

@@ -235,6 +235,10 @@ class Connection:
         swap: Swap | None = None
         for effect in effects:
             if isinstance(effect, Delay | Hold):
+                if isinstance(effect, Hold) and effect.then != "silence":
+                    self.client.close(
+                        reset=effect.then == "reset"
+                    )  # it goes on without us, and this goes on without it
                 await wait_for(effect)
             elif isinstance(effect, Drop | Close):
                 if isinstance(effect, Close) and effect.after is not None:
