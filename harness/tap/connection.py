@@ -268,6 +268,11 @@ class Connection:
             return
         self._pass_on(slot, frame, second)
 
+    def _let_client_go(self, effect: Delay | Hold) -> None:
+        """Cut the client off from a request that is on its way, if that shall be: it arrives all the same."""
+        if isinstance(effect, Hold) and effect.then != "silence":
+            self.client.close(reset=effect.then == "reset")
+
     def _go_on(self) -> None:
         """With what waited behind a request that was held."""
         while self._queue and not self._busy:
