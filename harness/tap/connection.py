@@ -235,10 +235,7 @@ class Connection:
         swap: Swap | None = None
         for effect in effects:
             if isinstance(effect, Delay | Hold):
-                if isinstance(effect, Hold) and effect.then != "silence":
-                    self.client.close(
-                        reset=effect.then == "reset"
-                    )  # it goes on without us, and this goes on without it
+                self._let_client_go(effect)
                 await wait_for(effect)
             elif isinstance(effect, Drop | Close):
                 if isinstance(effect, Close) and effect.after is not None:
