@@ -6,6 +6,7 @@ taken by `proof`, which is asked again and again, so that they rest on what node
     cut-kill       nobody can copy from a leader for a while; it is killed while the others still count as in sync
     pause-kill     the same, with followers that are frozen
     stale-heir     a leader is killed, and nobody can copy from the node that takes its place
+    double-kill    a leader is killed, then the one that takes its place, before anybody could copy much from it
     last-standing  the only replica in sync loses power, and with it what it had not flushed
     wiped-rejoin   a follower comes back with an empty disk before it was missed, and its leader is stopped
 """
@@ -26,9 +27,11 @@ from nemesis.base import Aim, Bite, Fault, Field
 from nemesis.chains import Chains, Wall, addresses
 from nemesis.disk import batches, last_segment, recovery_points, wipe
 from nemesis.leadership import Felling
+from nemesis.network import Bandwidth
 from nemesis.process import CAN_KILL, bring, start, still
 
 BROKER = "broker"  # the listener that replicas are copied over
+FOLLOWED_S = 1.0  # the time that a follower is given to follow a new leader
 KEPT_PART = 0.5  # of what was not flushed, when power is lost
 
 
@@ -217,6 +220,78 @@ class StaleHeir(Sequence):
         return self.successor()
 
 
+class DoubleKill(Sequence):
+    """A leader and its heir die one after the other; a third that was in sync has all that was acknowledged, and leads.
+
+    The heir sends slowly: whoever threw away what it had, to copy it anew from the heir, does not get it.
+    """
+
+    name = "double-kill"
+    description = (
+        "kills a leader, then the one that takes its place (which sends slowly, at `rate`), so that a third leads"
+    )
+    needs = frozenset({Capability.PARTITION, Capability.SHAPE, *CAN_KILL})
+    options: ClassVar[Mapping[str, Any]] = {"rate": "64KiB"}
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self._slow = Bandwidth(field)
+        self._heir: int | None = None
+        self._led_at_s: float | None = None
+
+    @classmethod
+    def refuse(cls, options: Mapping[str, Any]) -> str:
+        """A rate that is none."""
+        return Bandwidth.refuse(options)
+
+    @property
+    def felled(self) -> frozenset[int]:
+        """Both."""
+        return super().felled | (frozenset() if self._heir is None else {self._heir})
+
+    def aim(self) -> Aim | None:
+        """A leader with two followers in sync."""
+        victim = self.choose()
+        if victim is None or len(victim.heirs) < 2:
+            return None
+        self._heir = next(replica for replica in victim.view.replicas if replica in victim.heirs)
+        return Aim(f"SIGKILL of node {victim.node}, leader of {victim.name}, and then of node {self._heir}", victim)
+
+    def inject(self) -> None:
+        """The heir sends slowly from now on, which matters when it leads; then the first kill."""
+        heir = self.aimed(self._heir)
+        self._slow.limit(heir)
+        self.kill(self.victim.node)
+
+    def proof(self) -> Bite | None:
+        """The third leads."""
+        heir, cluster = self.aimed(self._heir), self.field.cluster
+        if heir in self.killed:
+            seen = self.seen([heir, self.victim.node])
+            bite = self.successor()
+            return bite if seen and bite and bite.leader != heir else None
+        seen = self.seen([self.victim.node])
+        if seen is None or seen.leader != heir:
+            return None
+        if self._led_at_s is None:
+            self._led_at_s = self.field.clock()
+        elif self.field.clock() - self._led_at_s >= FOLLOWED_S:
+            self.kill(heir)
+            self._slow.undo()
+            start([self.victim.node], cluster)
+        return None
+
+    def undo(self) -> None:
+        """Both run, and as fast as before."""
+        with ExitStack() as stack:
+            stack.callback(super().undo)
+            stack.callback(self._slow.undo)
+
+    def healed(self) -> str:
+        """Who is still slow, or down."""
+        return "; ".join(filter(None, [self._slow.healed(), super().healed()]))
+
+
 class LastStanding(Sequence):
     """All others are out of sync, which is not their fault; the last one loses power, and comes back with less."""
 
@@ -352,4 +427,4 @@ class WipedRejoin(Sequence):
             return ()
 
 
-FAULTS: tuple[type[Fault], ...] = (CutKill, PauseKill, StaleHeir, LastStanding, WipedRejoin)
+FAULTS: tuple[type[Fault], ...] = (CutKill, PauseKill, StaleHeir, DoubleKill, LastStanding, WipedRejoin)
