@@ -382,7 +382,8 @@ class WipedRejoin(Sequence):
             return None
         self._follower = victim.heirs[0]
         return Aim(
-            f"node {self._follower} comes back with an empty disk, and node {victim.node}, its leader, dies", victim
+            f"node {self._follower} comes back with an empty disk, then node {victim.node}, its leader, is stopped",
+            victim,
         )
 
     def inject(self) -> None:

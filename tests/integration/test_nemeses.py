@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 KINDS = ("local", "docker")
 CLIENTS = {"client-kill", "client-pause"}  # need a load of worker processes: they are played in whole runs
+PAIRS = {"wiped-rejoin"}  # need partitions with two replicas: they are played in the track record
 # Those that are over in a few seconds are tried at every change, on processes; all of them, and containers, nightly.
 QUICK = {
     "leader-move", "preferred-election", "leader-churn", "pause-all", "replication-cut", "client-cut", "packet-loss",
@@ -54,7 +55,7 @@ def cases() -> Iterator[Any]:
         for name in FAULTS:
             marks = [pytest.mark.docker] if kind == "docker" else []
             marks += [] if kind == "local" and name in QUICK else [pytest.mark.nightly]
-            if name not in CLIENTS:
+            if name not in CLIENTS | PAIRS:
                 yield pytest.param(kind, name, id=f"{kind}-{name}", marks=marks)
 
 
@@ -77,7 +78,7 @@ def test_a_fault_bites_and_heals(
 
 
 def test_each_family_is_tried_at_every_change() -> None:
-    """But for the clocks, which need what is rarely there."""
+    """But for the clocks, which need what is rarely there, and for what takes several faults in a row."""
     assert set(FAULTS) >= QUICK
     for family, faults in FAMILIES.items():
-        assert family == "clocks" or QUICK & {fault.name for fault in faults}, family
+        assert family in {"clocks", "sequences"} or QUICK & {fault.name for fault in faults}, family
