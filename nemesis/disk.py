@@ -211,13 +211,23 @@ class DiskWipe(OnDisk):
     def damage(self, node: int) -> None:
         """Everything but the node's identity and the log of the controllers."""
         bring(node, self.field.cluster, self.field.cluster.kill, (NodeState.DEAD,))
-        self._removed, self._bytes = wipe(self.field.cluster.data_dir(node))
+        rest = self._rest(node)
+        self._removed = sum(path.is_dir() for path in rest)
+        self._bytes = sum(file.stat().st_blocks * 512 for path in rest for file in (path, *path.rglob("*")))
+        for path in rest:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def damage_seen(self, node: int) -> str:
         """What is gone."""
-        if self._removed == 0 or wipeable(self.field.cluster.data_dir(node)):
+        if self._removed == 0 or self._rest(node):
             return ""
         return f"{self._removed} partitions of node {node} are gone ({self._bytes / MEGABYTE:.1f} MB)"
+
+    def _rest(self, node: int) -> list[Path]:
+        return [path for path in self.field.cluster.data_dir(node).iterdir() if path.name not in KEPT]
 
 
 @dataclass(frozen=True)
@@ -366,24 +376,6 @@ def lies_on_its_disk(field: Field, chosen: Chosen) -> bool:
     if chosen.victim is not None:
         return all(chosen.victim.name in names for names in found)
     return all(any(PARTITION_DIR.fullmatch(name) for name in names) for names in found)
-
-
-def wipeable(data: Path) -> list[Path]:
-    """All that a node has, but for who it is and the log of the controllers."""
-    return [path for path in data.iterdir() if path.name not in KEPT]
-
-
-def wipe(data: Path) -> tuple[int, int]:
-    """Remove that; how many partitions it was, and how many bytes."""
-    rest = wipeable(data)
-    removed = sum(path.is_dir() for path in rest)
-    taken = sum(file.stat().st_blocks * 512 for path in rest for file in (path, *path.rglob("*")))
-    for path in rest:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    return removed, taken
 
 
 def recovery_points(data: Path) -> dict[str, int]:

@@ -8,24 +8,21 @@ taken by `proof`, which is asked again and again, so that they rest on what node
     stale-heir     a leader is killed, and nobody can copy from the node that takes its place
     double-kill    a leader is killed, then the one that takes its place, before anybody could copy much from it
     last-standing  the only replica in sync loses power, and with it what it had not flushed
-    wiped-rejoin   a follower comes back with an empty disk before it was missed, and its leader is stopped
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from harness.clusters.base import Capability, NodeState
 from harness.errors import ClusterError
 from harness.observe import NO_LEADER, PartitionView
-from harness.wire import WireError, ask_metadata
 from nemesis.base import Aim, Bite, Fault, Field
 from nemesis.chains import Chains, Wall, addresses
-from nemesis.disk import batches, last_segment, recovery_points, wipe
+from nemesis.disk import batches, last_segment, recovery_points
 from nemesis.leadership import Felling
 from nemesis.network import Bandwidth
 from nemesis.process import CAN_KILL, bring, start, still
@@ -53,16 +50,9 @@ class Sequence(Felling):
 
     def kill(self, node: int) -> None:
         """From now on it is ours to start again."""
-        self._end(node, self.field.cluster.kill)
-
-    def stop(self, node: int) -> None:
-        """The same, in good order."""
-        self._end(node, self.field.cluster.stop_node)
-
-    def _end(self, node: int, how: Callable[[int], None]) -> None:
         self.killed.append(node)
         self._injected_at = self.field.clock()
-        bring(node, self.field.cluster, how, (NodeState.DEAD,))
+        bring(node, self.field.cluster, self.field.cluster.kill, (NodeState.DEAD,))
 
     def wall_before(self, node: int, peers: Iterable[int]) -> None:
         """These peers cannot copy from the node."""
@@ -356,76 +346,4 @@ class LastStanding(Sequence):
             self._restarted = True
 
 
-class WipedRejoin(Sequence):
-    """A follower loses its disk and is back before it was missed: it counts as in sync, and has nothing."""
-
-    name = "wiped-rejoin"
-    description = "restarts a follower with an empty disk before it is missed, then stops its leader in good order"
-    needs = frozenset({Capability.PARTITION, Capability.FILES, *CAN_KILL})
-    ports = (BROKER,)
-    done = "stop"
-
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
-        self._follower: int | None = None
-        self._gone_at_s = 0.0
-
-    @property
-    def felled(self) -> frozenset[int]:
-        """Both."""
-        return super().felled | (frozenset() if self._follower is None else {self._follower})
-
-    def aim(self) -> Aim | None:
-        """A partition with no other replica in sync than the two."""
-        victim = self.choose()
-        if victim is None or len(victim.heirs) != 1:
-            return None
-        self._follower = victim.heirs[0]
-        return Aim(
-            f"node {self._follower} comes back with an empty disk, then node {victim.node}, its leader, is stopped",
-            victim,
-        )
-
-    def inject(self) -> None:
-        """Dead, wiped, walled off from the leader, and started."""
-        cluster, follower = self.field.cluster, self.aimed(self._follower)
-        self._gone_at_s = self.field.clock()
-        self.wall_before(self.victim.node, [follower])
-        self.kill(follower)
-        wipe(cluster.data_dir(follower))
-        start([follower], cluster)
-
-    def proof(self) -> Bite | None:
-        """The follower leads, with nothing; or the others have left it out, as they should."""
-        follower, victim = self.aimed(self._follower), self.victim
-        view = self.field.look_at([victim.topic])
-        if self.field.cluster.state(victim.node) is NodeState.DEAD:
-            return self.successor()
-        seen = view.without([follower]).get(victim.key)
-        if seen is None or follower not in view.answers:
-            return None
-        after_s = self.field.clock() - self._gone_at_s
-        if follower not in seen.isr:
-            sentence = (
-                f"node {follower} came back empty {after_s:.1f} s after the kill, and was left out of those in sync"
-            )
-            return Bite(sentence, follower, victim.topic, victim.partition, seen.leader, seen.leader_epoch)
-        if follower in self._brokers_named_by(victim.node):
-            self.stop(victim.node)
-            self.chains.remove()
-        return None
-
-    def successor(self) -> Bite | None:
-        """With what is wrong about it."""
-        bite = super().successor()
-        return replace(bite, sentence=f"{bite.sentence}; it had been wiped, and counted as in sync") if bite else None
-
-    def _brokers_named_by(self, node: int) -> Iterable[int]:
-        """Those that work, as this node sees it."""
-        try:
-            return ask_metadata(self.field.cluster.node(node).address).brokers
-        except WireError:
-            return ()
-
-
-FAULTS: tuple[type[Fault], ...] = (CutKill, PauseKill, StaleHeir, DoubleKill, LastStanding, WipedRejoin)
+FAULTS: tuple[type[Fault], ...] = (CutKill, PauseKill, StaleHeir, DoubleKill, LastStanding)

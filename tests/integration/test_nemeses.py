@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 KINDS = ("local", "docker")
 CLIENTS = {"client-kill", "client-pause"}  # need a load of worker processes: they are played in whole runs
-PAIRS = {"wiped-rejoin"}  # need partitions with two replicas: they are played in the track record
 # Those that are over in a few seconds are tried at every change, on processes; all of them, and containers, nightly.
 QUICK = {
     "leader-move", "preferred-election", "leader-churn", "pause-all", "replication-cut", "client-cut", "packet-loss",
@@ -55,7 +54,7 @@ def cases() -> Iterator[Any]:
         for name in FAULTS:
             marks = [pytest.mark.docker] if kind == "docker" else []
             marks += [] if kind == "local" and name in QUICK else [pytest.mark.nightly]
-            if name not in CLIENTS | PAIRS:
+            if name not in CLIENTS:
                 yield pytest.param(kind, name, id=f"{kind}-{name}", marks=marks)
 
 

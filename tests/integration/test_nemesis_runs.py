@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 FIRST_S, LASTS_S = 6, 4
 EVERY_S = {"process": 60}  # where all nodes have to start again; 24 for others
 RATE = 300  # of messages per second: enough to feel every fault, and a small machine keeps up while nodes restart
-NEED_OTHER_LOADS = {"hold-end-txn", "wiped-rejoin"}  # transactions; partitions with two replicas
+NEED_TRANSACTIONS = {"hold-end-txn"}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="partitions of local nodes need root")
 
 
@@ -45,7 +45,7 @@ def family_on(kind: str, family: str) -> list[str]:
             refuse_unless_possible(fault, cluster)
         except CannotHere:
             continue
-        found += [fault.name] if fault.name not in NEED_OTHER_LOADS else []
+        found += [fault.name] if fault.name not in NEED_TRANSACTIONS else []
     return found
 
 

@@ -11,12 +11,11 @@ import pytest
 from harness.clusters.base import NodeState
 from harness.errors import ClusterError
 from harness.observe import PartitionView
-from harness.wire import Metadata
-from nemesis import base, sequences
+from nemesis import base
 from nemesis.base import Fault
 from nemesis.disk import batches
 from nemesis.network import Bandwidth
-from nemesis.sequences import FAULTS, CutKill, DoubleKill, LastStanding, PauseKill, StaleHeir, WipedRejoin
+from nemesis.sequences import FAULTS, CutKill, DoubleKill, LastStanding, PauseKill, StaleHeir
 from tests.paper_nodes import CAPABLE, WHOLE, Paper, field_on
 
 T0 = "t", 0
@@ -42,6 +41,7 @@ class Clock:
     now_s = 100.0
 
     def __call__(self) -> float:
+        """The time."""
         return self.now_s
 
 
@@ -110,7 +110,7 @@ def test_followers_that_were_missed_make_no_such_kill(cluster: PaperCluster) -> 
     begun(fault)
     clock.now_s += 4
     cluster.views[T0] = ALONE
-    with pytest.raises(ClusterError, match="left out of the replicas in sync after 4.0 s"):
+    with pytest.raises(ClusterError, match="left out of the replicas in sync after"):
         fault.proof()
     fault.undo()
     assert cluster.state(1) is NodeState.RUNNING
@@ -210,48 +210,6 @@ def test_another_one_may_have_missed_nothing(cluster: PaperCluster) -> None:
     bite = fault.proof()
     assert bite is not None
     assert bite.sentence.endswith("2 leads, which had missed nothing")
-
-
-@pytest.fixture
-def pair(cluster: PaperCluster, monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
-    """Two replicas only; all brokers are named by all."""
-    cluster.views[T0] = PartitionView(1, 4, (1, 2), (1, 2))
-    everybody = dict.fromkeys((1, 2, 3), "h")
-    monkeypatch.setattr(sequences, "ask_metadata", lambda _: Metadata("c", 1, everybody))
-    return cluster
-
-
-def test_an_empty_follower_that_counts_as_in_sync_is_let_lead(pair: PaperCluster) -> None:
-    """It is back at once, with nothing; then its leader is stopped."""
-    fault = WipedRejoin(field_on(pair, WipedRejoin))
-    begun(fault)
-    assert done(pair) == [("kill", 2), ("start", 2)]
-    assert list((pair.data / "2").iterdir()) == []
-    assert fault.felled == {1, 2}
-    assert fault.proof() is None
-    assert done(pair) == [("stop", 1)]
-    pair.views[T0] = PartitionView(2, 5, (1, 2), (2,))
-    bite = fault.proof()
-    assert bite is not None
-    assert bite.sentence.endswith("after the stop; it had been wiped, and counted as in sync")
-    fault.undo()
-    assert (done(pair), fault.healed()) == ([("start", 1)], "")
-
-
-def test_an_empty_follower_may_be_left_out(pair: PaperCluster) -> None:
-    """As it should be: nobody is stopped then."""
-    fault = WipedRejoin(field_on(pair, WipedRejoin))
-    begun(fault)
-    pair.views[T0] = PartitionView(1, 4, (1, 2), (1,))
-    bite = fault.proof()
-    assert bite is not None
-    assert bite.sentence == "node 2 came back empty 0.0 s after the kill, and was left out of those in sync"
-    assert ("stop", 1) not in pair.done
-
-
-def test_a_third_replica_would_take_over(cluster: PaperCluster) -> None:
-    """So there must be none."""
-    assert WipedRejoin(field_on(cluster, WipedRejoin)).aim() is None
 
 
 def test_none_of_them_is_drawn_by_chance() -> None:
