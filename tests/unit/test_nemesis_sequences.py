@@ -160,7 +160,7 @@ def test_the_heir_dies_as_well(cluster: PaperCluster, monkeypatch: pytest.Monkey
     clock = Clock()
     fault = DoubleKill(replace(field_on(cluster, DoubleKill), clock=clock))
     assert begun(fault) == "SIGKILL of node 1, leader of t-0, and then of node 2"
-    assert (slow, fault.felled) == ([2], {1, 2})
+    assert (slow, fault.felled) == ([2], frozenset({1, 2}))
     cluster.views[T0] = LED_BY_2
     assert fault.proof() is None
     assert done(cluster) == [("kill", 1)]
