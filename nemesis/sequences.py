@@ -29,7 +29,6 @@ from nemesis.process import CAN_KILL, bring, start, still
 
 BROKER = "broker"  # the listener that replicas are copied over
 FOLLOWED_S = 1.0  # the time that a follower is given to follow a new leader
-KEPT_PART = 0.5  # of what was not flushed, when power is lost
 
 
 class Sequence(Felling):
@@ -286,7 +285,7 @@ class LastStanding(Sequence):
     """All others are out of sync, which is not their fault; the last one loses power, and comes back with less."""
 
     name = "last-standing"
-    description = "leaves a leader alone in sync, then cuts its power: killed, and part of what was not flushed is lost"
+    description = "leaves a leader alone in sync, then cuts its power: killed, and what was not flushed is lost"
     needs = frozenset({Capability.PARTITION, Capability.FILES, *CAN_KILL})
     ports = (BROKER,)
 
@@ -330,8 +329,7 @@ class LastStanding(Sequence):
         directory = self.field.cluster.data_dir(self.victim.node) / self.victim.name
         flushed = recovery_points(directory.parent).get(directory.name, 0)
         log = last_segment(directory)
-        tails = [tail for offset, tail in batches(log) if offset >= flushed]
-        lost = tails[int(len(tails) * KEPT_PART) :]
+        lost = [tail for offset, tail in batches(log) if offset >= flushed]
         self._lost = sum(tail.records for tail in lost)
         if lost:
             with log.open("r+b") as file:

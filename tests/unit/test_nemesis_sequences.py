@@ -177,7 +177,8 @@ def test_the_heir_dies_as_well(cluster: PaperCluster, monkeypatch: pytest.Monkey
 
 
 def test_the_last_one_in_sync_loses_its_power(cluster: PaperCluster) -> None:
-    """When it is alone, and half of what was not flushed; it comes back when it was missed."""
+    """When it is alone, and with it all that was not flushed; it comes back when it was missed."""
+    (cluster.data / "1/recovery-point-offset-checkpoint").write_text("0\n1\nt 0 20\n")
     fault = LastStanding(field_on(cluster, LastStanding))
     begun(fault)
     assert fault.proof() is None
