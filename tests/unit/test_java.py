@@ -155,7 +155,7 @@ def pip(monkeypatch: pytest.MonkeyPatch, code: int, said: str = "") -> list[list
         return subprocess.CompletedProcess(command, code, "", said)
 
     really = subprocess.run
-    monkeypatch.setattr(java.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     return calls
 
 
