@@ -65,7 +65,9 @@ class Jar:
 
 def locked_versions(name: str) -> list[str]:
     """The versions of a product that we ship a lock for, newest first."""
-    found = (p.name.removeprefix(f"{name}-").removesuffix(".lock") for p in _shipped_locks().glob(f"{name}-*.lock"))
+    found = (
+        p.name.removeprefix(f"{name}-").removesuffix(".lock") for p in _shipped_locks().glob(f"{name}-[0-9]*.lock")
+    )
     return sorted(found, key=lambda v: tuple(int(part) for part in v.split(".")), reverse=True)
 
 

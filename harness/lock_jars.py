@@ -1,7 +1,8 @@
 """Pins the archives of Apache Kafka anew: `python -m harness.lock_jars [VERSION...]`, without versions those we ship.
 
 A release of Kafka does not change, so a lock changes only with the coordinates or exclusions in `targets/kafka.toml`
-or with a new version. Every archive is downloaded and verified against the checksum its repository publishes.
+and `targets/kafka-zookeeper.toml`, which older versions belong to, or with a new version. Every archive is downloaded
+and verified against the checksum its repository publishes.
 """
 
 from __future__ import annotations
@@ -13,26 +14,27 @@ from harness.errors import TidegaugeError, UsageError
 from harness.jars import inputs_line, locked_versions, resolve, write_lock
 from harness.paths import PACKAGE
 
-NAME = "kafka"
+NAME = "kafka"  # versions before its first are those of the other target
 
 
-def lock(version: str) -> int:
-    """Write the lock of one version; returns how many archives it lists."""
-    java = load_target(NAME).java
-    if java is None:
-        raise UsageError(f"the target '{NAME}' has no [java] table", "there is nothing to lock")
-    coordinates = [coordinate.replace("{version}", version) for coordinate in java.jars]
-    jars = resolve(NAME, version, coordinates, java.exclude)
-    path = PACKAGE / "targets" / "locks" / f"{NAME}-{version}.lock"
-    write_lock(path, inputs_line(coordinates, java.exclude), jars)
-    return len(jars)
+def lock(version: str) -> str:
+    """Write the lock of one version; says what it was and how many archives it lists."""
+    target = load_target(NAME, version)
+    if target.java is None:
+        raise UsageError(f"the target '{target.name}' has no [java] table", "there is nothing to lock")
+    coordinates = target.coordinates()
+    jars = resolve(target.name, target.version, coordinates, target.java.exclude)
+    path = PACKAGE / "targets" / "locks" / f"{target.name}-{target.version}.lock"
+    write_lock(path, inputs_line(coordinates, target.java.exclude), jars)
+    return f"{target.name} {target.version}: {len(jars)} archives"
 
 
 def main() -> None:
     """Lock every version given on the command line, or those that have a lock already."""
     try:
-        for version in sys.argv[1:] or locked_versions(NAME):
-            sys.stdout.write(f"{NAME} {version}: {lock(version)} archives\n")
+        shipped = [version for name in (NAME, *load_target(NAME).before.values()) for version in locked_versions(name)]
+        for version in sys.argv[1:] or shipped:
+            sys.stdout.write(f"{lock(version)}\n")
             sys.stdout.flush()
     except TidegaugeError as error:
         sys.stderr.write(f"{error}\n")

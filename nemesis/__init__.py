@@ -8,6 +8,7 @@
     disk         the nodes' data and where it lies
     clocks       the nodes' time
     topics       replicas, partitions and settings of the topics in use
+    sequences    several of these in a row, where one alone does no harm
 
 `FAULTS` names all of them. A fault plan becomes slots (`nemesis.schedule`), and the conductor (`nemesis.conductor`)
 makes a fault for each slot when its time has come.
@@ -25,13 +26,13 @@ from harness.clusters.base import Capability, Cluster
 from harness.config import suggestion
 from harness.errors import CannotHere, UsageError
 from harness.tap.taps import Taps
-from nemesis import client, clocks, disk, leadership, network, partition, process, topics
+from nemesis import client, clocks, disk, leadership, network, partition, process, sequences, topics
 from nemesis.base import Clients, Fault, Field, refuse_unless_possible
 from nemesis.schedule import RANDOM, Plan, Slot, recorded, slots
 
 FAMILIES = {
     module.__name__.rpartition(".")[2]: module.FAULTS
-    for module in (leadership, process, partition, network, client, disk, clocks, topics)
+    for module in (leadership, process, partition, network, client, disk, clocks, topics, sequences)
 }
 FAULTS: dict[str, type[Fault]] = {fault.name: fault for faults in FAMILIES.values() for fault in faults}
 

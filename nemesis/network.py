@@ -135,15 +135,19 @@ class Bandwidth(OnTheWire):
         return f"{chosen.called} send{'s' if chosen.node else ''} {self._rate:,} bytes per second at most"
 
     def inject(self) -> None:
-        """A token bucket in front of what leaves."""
+        """All of them at once."""
         for node in addresses(self.field, self.chosen.nodes):
-            own = self._interface(node)
-            burst = BURST.format(least=self._rate // SLICES_PER_S)
-            limit = f'tc qdisc replace dev "$dev" root tbf rate {self._rate}bps burst "$burst" latency {QUEUE}'
-            shown = 'case "$(tc qdisc show dev "$dev" root)" in'
-            undo = f'set -e\n{own}\n{shown} *" tbf "*) tc qdisc del dev "$dev" root;; esac'
-            self._slow.append(node)
-            self.field.cluster.break_network(node, self.field.tag, f"set -e\n{own}\n{burst}\n{limit}", undo)
+            self.limit(node)
+
+    def limit(self, node: int) -> None:
+        """A token bucket in front of what leaves a node."""
+        own = self._interface(node)
+        burst = BURST.format(least=self._rate // SLICES_PER_S)
+        limit = f'tc qdisc replace dev "$dev" root tbf rate {self._rate}bps burst "$burst" latency {QUEUE}'
+        shown = 'case "$(tc qdisc show dev "$dev" root)" in'
+        undo = f'set -e\n{own}\n{shown} *" tbf "*) tc qdisc del dev "$dev" root;; esac'
+        self._slow.append(node)
+        self.field.cluster.break_network(node, self.field.tag, f"set -e\n{own}\n{burst}\n{limit}", undo)
 
     def proof(self) -> Bite | None:
         """Every one of them that has not died since had to wait, and still sent something."""

@@ -32,12 +32,13 @@ from harness.clusters.base import (
 )
 from harness.clusters.clock import LIBRARY, Clock, find_library, why_no_clocks
 from harness.clusters.disk import Disk, why_no_disks
+from harness.clusters.helper import Helper
 from harness.clusters.netns import Network
 from harness.clusters.networked import NetworkedCluster
 from harness.clusters.target import NodePlan, Target, inside, placeholders, render, write_inside
 from harness.errors import ClusterError, UsageError
 from harness.jars import ensure_jars
-from harness.java import find_java
+from harness.java import ensure_java
 from harness.networks import Place
 from harness.ports import PortLeases
 from harness.processes import TOKEN_VARIABLE
@@ -77,6 +78,7 @@ class LocalCluster(NetworkedCluster):
         self._plans: list[NodePlan] = []
         self._tools: dict[str, str] = {}
         self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._helper: Helper | None = None
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -174,6 +176,7 @@ class LocalCluster(NetworkedCluster):
         self.guard.record(kind="processes", value=self.name)
         self._plans = self._plan()
         self._run_once()
+        self._start_helper()
         self.nodes = tuple(self._node(plan) for plan in self._plans)
         self.progress.step(f"starting {len(self.nodes)} nodes")
         for plan in self._plans:
@@ -237,7 +240,7 @@ class LocalCluster(NetworkedCluster):
         part = self.target.java
         if part is None:
             return {}
-        java = find_java(part.minimum)
+        java = ensure_java(part.minimum, part.maximum, self.progress)
         if java.passed_over:
             self.progress.step(f"using Java {java.major} from {java.origin} ({'; '.join(java.passed_over)})")
         coordinates = self.target.coordinates()
@@ -269,6 +272,7 @@ class LocalCluster(NetworkedCluster):
             "directory_id": new_uuid(),
             "version": self.target.version,
             **self._tools,
+            **(self._helper.placeholders if self._helper else {}),
         }
         return placeholders(self._plans, node_id, extra)
 
@@ -286,6 +290,26 @@ class LocalCluster(NetworkedCluster):
         if self.target.once:
             for name in self.target.once.keep:
                 write_inside(node_dir, name, (once.kept_dir(self.target) / name).read_bytes())
+
+    def _start_helper(self) -> None:
+        """What the nodes need beside themselves, on the host's side of their networks."""
+        if self.target.helper is None:
+            return
+        host = self._network.host_address if self._network else "127.0.0.1"
+        (port,) = self._leases.take(1)
+        part = self.target.helper
+        self._helper = Helper(part, self.directory / part.name, host, port)
+        self.progress.step(f"starting {part.name}")
+        self.guard.keep_supervised()
+        self._helper.start(
+            lambda text, values: render(text, {**self._tools, **values}, f"{self.target.name}: [helper]"),
+            {**os.environ, TOKEN_VARIABLE: self.name},
+        )
+
+    def _fail_if_a_node_died(self) -> None:
+        if self._helper:
+            self._helper.fail_if_dead()
+        super()._fail_if_a_node_died()
 
     def _run_once(self) -> None:
         with tempfile.TemporaryDirectory(dir=self.directory) as scratch:
@@ -352,7 +376,8 @@ class LocalCluster(NetworkedCluster):
         wait_until(lambda: self.state(node_id) is wanted, STOP_TIMEOUT_S, f"node {node_id} is not {wanted}", 0.01)
 
     def _let_go(self) -> None:
-        for child in self._children.values():
+        helpers = [self._helper.child] if self._helper and self._helper.child else []
+        for child in [*self._children.values(), *helpers]:
             child.wait(STOP_TIMEOUT_S)
         self._leases.release()
 

@@ -43,6 +43,11 @@ class Network:
         """The address of a node, on the host as among the nodes."""
         return str(self._subnet[node_id])
 
+    @property
+    def host_address(self) -> str:
+        """The address of the host, as nodes reach it."""
+        return str(self._subnet[HOST_END])
+
     def inside(self, node_id: int, command: list[str]) -> list[str]:
         """The command, run in the node's namespace and in no other: `ip netns exec` would keep copies of all mounts."""
         return [abilities.which("nsenter") or "nsenter", f"--net={self.place(node_id).namespace}", *command]

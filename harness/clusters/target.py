@@ -13,6 +13,7 @@ Text in a target may use placeholders. They are filled per node, and an unknown 
     {nodes.NAME}        the same for all nodes
     {nodes.NAME:csv}    host:port,host:port                 {nodes.NAME:voters}   1@host:port,2@host:port
     {java} {classpath}  when the target has a [java] table
+    {helper.host} {helper.port}   where the process of a [helper] table is reached
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -31,6 +32,7 @@ from harness.errors import UsageError
 from harness.jars import locked_versions
 from harness.paths import PACKAGE
 
+VERSION = r"^[0-9]+(\.[0-9]+){1,3}$"
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_]+(?:\.[a-z0-9_-]+(?::[a-z]+)?)?)\}")
 
 
@@ -55,8 +57,15 @@ class JavaPart(Model):
     """A product that runs on Java: its archives come from a Maven repository."""
 
     minimum: int = 17
+    maximum: int | None = None  # the newest Java that it runs on, where newer ones are too new
     jars: tuple[Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+:[^:\s]+$")], ...] = Field(min_length=1)
     exclude: tuple[Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+$")], ...] = ()
+
+    @model_validator(mode="after")
+    def _some_java(self) -> JavaPart:
+        if self.maximum is not None and self.maximum < self.minimum:
+            raise ValueError(f"no Java is at least {self.minimum} and at most {self.maximum}")
+        return self
 
 
 class OncePart(Model):
@@ -74,6 +83,14 @@ class ProcessPart(Model):
     env: dict[VariableName, Word] = {}
     files: dict[FileName, str] = {}
     data: FileName | None = None  # where it keeps its data, in its directory
+
+
+class HelperPart(Model):
+    """A process that all nodes need and that is none of them, as ZooKeeper is: started before them, on one port."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")
+    command: tuple[Word, ...] = Field(min_length=1)
+    files: dict[FileName, str] = {}
 
 
 class ContainerPart(Model):
@@ -105,9 +122,11 @@ class Target(Model):
     ready_timeout_s: float = Field(default=120, gt=0)
     java: JavaPart | None = None
     once: OncePart | None = None
+    helper: HelperPart | None = None
     process: ProcessPart | None = None
     container: ContainerPart | None = None
     logs: dict[str, str] = {}
+    before: dict[Annotated[str, Field(pattern=VERSION)], str] = {}  # versions before this one are another target's
 
     @field_validator("logs")
     @classmethod
@@ -123,6 +142,8 @@ class Target(Model):
     def _complete(self) -> Target:
         if self.process is None and self.container is None:
             raise ValueError("a target needs a [process] or a [container] table")
+        if self.helper is not None and self.process is None:
+            raise ValueError("a [helper] serves nodes that are processes, and there is no [process] table")
         if self.client_port and self.client_port not in self.ports:
             raise ValueError(f"client_port '{self.client_port}' is not one of the ports {list(self.ports)}")
         return self
@@ -149,24 +170,49 @@ class Target(Model):
 
 def load_target(name_or_file: str, version: str | None = None) -> Target:
     """A target by the name of one that we ship or by the path of a file; `version` overrides its version."""
-    shipped = {path.stem: path for path in (PACKAGE / "targets").glob("*.toml")}
-    if name_or_file in shipped:
-        path = shipped[name_or_file]
-    elif name_or_file.endswith(".toml") or "/" in name_or_file:
-        path = Path(name_or_file)
-    else:
-        raise UsageError(f"there is no target '{name_or_file}'", suggestion(name_or_file, list(shipped)))
-    target = parse(Target, read_toml(path), str(path))
+    path = _file_of(name_or_file)
+    target = parse(Target, _extended(read_toml(path), path), str(path))
     if version is None:
         return target
     if target.java is None:
         raise UsageError(f"--kafka-version does not apply to the target '{target.name}'", "change its file instead")
+    for bound, older in target.before.items():
+        if re.fullmatch(VERSION, version) and _numbers(version) < _numbers(bound):
+            return load_target(older, version)
     return target.model_copy(update={"version": _full_version(target.name, version)})
+
+
+def _file_of(name_or_file: str) -> Path:
+    shipped = {path.stem: path for path in (PACKAGE / "targets").glob("*.toml")}
+    if name_or_file in shipped:
+        return shipped[name_or_file]
+    if name_or_file.endswith(".toml") or "/" in name_or_file:
+        return Path(name_or_file)
+    raise UsageError(f"there is no target '{name_or_file}'", suggestion(name_or_file, list(shipped)))
+
+
+def _extended(data: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A target that extends another one has all of that, but for its own keys and the text it adds to files."""
+    if "extends" not in data:
+        return data
+    below = _file_of(str(data["extends"]))
+    base = _extended(read_toml(below), below)
+    own = {key: value for key, value in data.items() if key not in {"extends", "append"}}
+    files = dict(base.get("process", {}).get("files", {}))
+    for name, text in data.get("append", {}).items():
+        if name not in files:
+            raise UsageError(f"{path}: '{data['extends']}' has no file '{name}'", suggestion(name, list(files)))
+        files[name] = f"{files[name].rstrip()}\n{str(text).strip()}\n"
+    return {**base, "process": {**base.get("process", {}), "files": files}, **own}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def _full_version(name: str, asked: str) -> str:
     """4.1 means the newest 4.1.x we know."""
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+){1,3}", asked):
+    if not re.fullmatch(VERSION, asked):
         examples = locked_versions(name) or ["1.2.3"]
         raise UsageError(f"'{asked}' is not a version", f"write it like {examples[0]}")
     for known in locked_versions(name):

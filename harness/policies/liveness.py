@@ -21,7 +21,7 @@ def _windows(case: Case, names: set[str], after_ns: int = 0) -> list[tuple[int, 
     return sorted(found)
 
 
-def _outside_ns(case: Case, names: set[str], after_ns: int = 0) -> int:
+def outside_ns(case: Case, names: set[str], after_ns: int = 0) -> int:
     """How long it lasted without such a fault."""
     begin, end = case.finding.time_ns or 0, case.finding.until_ns or 0
     left = end - begin
@@ -41,7 +41,7 @@ def _judge_stall(case: Case) -> Mark:
     tags = case.finding.tags
     names = {fault.name for fault in case.facts.faults}
     late = "class 3" in tags
-    if _near(case, names, RECOVERY_NS) and (late or _outside_ns(case, names, RECOVERY_NS) < STALL_NS):
+    if _near(case, names, RECOVERY_NS) and (late or outside_ns(case, names, RECOVERY_NS) < STALL_NS):
         return Mark("allowed", "a fault was there, or had been there not long before")
     if "stood still" in tags:
         return Mark("allowed", "the whole run stood still, and not the broker alone")

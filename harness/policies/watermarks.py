@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from harness.policies.case import Case, Mark, Policy
+from harness.policies.liveness import STALL_NS, outside_ns
 
 _DEPOSED = Mark("allowed", "a leader that a fault had deposed answered before it knew of its successor")
 _NEW = Mark("allowed", "a new leader does not know the high watermark before it has heard from its followers")
@@ -49,11 +50,17 @@ def _judge_behind(case: Case) -> Mark:
     return Mark("illegal")
 
 
+def _kept_from_followers(case: Case) -> bool:
+    """Whether it stood while a fault had changed the leader and need let nothing through to the new one."""
+    names = {fault.name for fault in case.facts.faults if fault.blocks and fault.changes_leaders}
+    return bool(case.came(names)) and outside_ns(case, names) < STALL_NS
+
+
 def _judge_frozen(case: Case) -> Mark:
     tags, changed = case.finding.tags, case.leaders_changed
     if "older epoch" in tags and changed:
         return _DEPOSED
-    if "new leader" in tags:
+    if "new leader" in tags or _kept_from_followers(case):
         return _NEW
     if case.facts.acks in {"0", "1"} and case.came({fault.name for fault in case.facts.faults}):
         return Mark(

@@ -235,6 +235,7 @@ class Connection:
         swap: Swap | None = None
         for effect in effects:
             if isinstance(effect, Delay | Hold):
+                self._let_client_go(effect)
                 await wait_for(effect)
             elif isinstance(effect, Drop | Close):
                 if isinstance(effect, Close) and effect.after is not None:
@@ -263,6 +264,11 @@ class Connection:
             self._overtaken = Overtaken(slot, frame, second, timer)
             return
         self._pass_on(slot, frame, second)
+
+    def _let_client_go(self, effect: Delay | Hold) -> None:
+        """Cut the client off from a request that is on its way, if that shall be: it arrives all the same."""
+        if isinstance(effect, Hold) and effect.then != "silence":
+            self.client.close(reset=effect.then == "reset")
 
     def _go_on(self) -> None:
         """With what waited behind a request that was held."""

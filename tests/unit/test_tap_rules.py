@@ -77,6 +77,7 @@ def refused(**keys: Any) -> str:
         ({"action": "close", "api": "Heartbeat", "partition": 0}, "the request of Heartbeat names no partition"),
         ({"action": "close", "api": "Metadata", "partition": 0}, "the request of Metadata names no partition"),
         ({"action": "drop-response", "api": "EndTxn", "topic": "t"}, "the response of EndTxn names no topic"),
+        ({"action": "hold", "side": "response", "then": "close"}, "'then' of hold is about requests"),
         ({"action": "close", "nth": 2, "every": 2}, "leave one of them out"),
         ({"action": "close", "nth": 2, "times": 3}, "write every = 2"),
         ({"action": "close", "nth": 0}, "'nth' is wrong"),

@@ -12,6 +12,7 @@ from harness.clusters.target import NodePlan, ReadyCheck, Target, load_target, p
 from harness.config import parse
 from harness.errors import UsageError
 from harness.jars import locked_versions
+from harness.paths import PACKAGE
 
 PLANS = [
     NodePlan(n, host=f"h{n}", bind="0.0.0.0", client_host=f"c{n}", ports={"client": 100 + n, "rpc": 200 + n})
@@ -32,15 +33,18 @@ def test_the_shipped_target_loads() -> None:
     assert f"org.apache.kafka:kafka_2.13:{target.version}" in target.coordinates()
 
 
-def test_the_shipped_target_renders() -> None:
-    """Every text of the shipped target can be filled for every node, and nothing is left standing."""
-    target = load_target("kafka")
+@pytest.mark.parametrize("name", sorted(path.stem for path in (PACKAGE / "targets").glob("*.toml")))
+def test_the_shipped_targets_render(name: str) -> None:
+    """Every text of a shipped target can be filled for every node, and nothing is left standing."""
+    target = load_target(name)
     assert target.process
-    extra = dict.fromkeys(("node_dir", "cluster_id", "directory_id", "version", "java", "classpath"), "x")
+    names = ("node_dir", "cluster_id", "directory_id", "version", "java", "classpath", "helper.host", "helper.port")
+    extra = dict.fromkeys(names, "x")
     plans = [NodePlan(n, "h", "b", "c", dict.fromkeys(target.ports, n)) for n in (1, 2, 3)]
     for node_id in (1, 2, 3):
         values = placeholders(plans, node_id, extra)
         texts = [*target.process.files.values(), *target.process.command]
+        texts += [*target.helper.files.values(), *target.helper.command] if target.helper else []
         assert not [text for text in texts if re.search(r"[{}]", render(text, values, "kafka"))]
 
 
@@ -52,6 +56,48 @@ def test_a_version_is_completed(asked: str, full: str) -> None:
     target = load_target("kafka", asked)
     assert target.version == full
     assert all(full in c for c in target.coordinates() if c.startswith("org.apache.kafka"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "full"),
+    [("2.4.1", "kafka-zookeeper", "2.4.1"), ("2.1", "kafka-zookeeper", "2.1.1"), ("3.2.3", "kafka-zookeeper", "3.2.3"),
+     ("3.3.0", "kafka", "3.3.0"), ("3.3", "kafka", "3.3"), ("3.10.0", "kafka", "3.10.0")],
+)  # fmt: skip
+def test_versions_before_the_first_one_are_another_target(asked: str, name: str, full: str) -> None:
+    """By number and not by letter; whoever asks need not know of it."""
+    target = load_target("kafka", asked)
+    assert (target.name, target.version) == (name, full)
+
+
+def test_brokers_of_old_versions_run_on_an_old_java() -> None:
+    """And beside ZooKeeper; versions that we ship are locked."""
+    target = load_target("kafka-zookeeper")
+    assert target.java
+    assert target.helper
+    assert (target.java.minimum, target.java.maximum, target.helper.name) == (11, 11, "zookeeper")
+    assert target.version in locked_versions("kafka-zookeeper")
+    assert not set(locked_versions("kafka")) & set(locked_versions("kafka-zookeeper"))
+
+
+def test_a_target_may_extend_another(tmp_path: Path) -> None:
+    """It has all of that one, its own keys win, and text is added to files; so it has the name and the locks, too."""
+    file = tmp_path / "mine.toml"
+    file.write_text('extends = "kafka"\nnodes = 5\n[append]\n"server.properties" = "num.io.threads=9"\n')
+    target, base = load_target(str(file)), load_target("kafka")
+    assert target.process
+    assert base.process
+    assert (target.name, target.nodes, target.version) == ("kafka", 5, base.version)
+    added = target.process.files["server.properties"]
+    assert added == base.process.files["server.properties"].rstrip() + "\nnum.io.threads=9\n"
+    assert target.process.files["data/meta.properties"] == base.process.files["data/meta.properties"]
+
+
+def test_text_is_added_to_files_that_are_there(tmp_path: Path) -> None:
+    """A misspelled name would else change nothing, in silence."""
+    file = tmp_path / "mine.toml"
+    file.write_text('extends = "kafka"\n[append]\n"server.propertys" = "x=1"\n')
+    with pytest.raises(UsageError, match=r"has no file 'server.propertys': did you mean 'server.properties'"):
+        load_target(str(file))
 
 
 @pytest.mark.parametrize("asked", ["", "four", "4", "4.", "4.1.x", "latest", "../../etc", "4.1 ", "-4.1", "4.1.2\n"])
@@ -87,6 +133,11 @@ def test_a_path_is_not_a_name(path: str) -> None:
     ("changes", "said"),
     [
         ({"process": None}, r"needs a \[process\] or a \[container\]"),
+        ({"java": {"jars": ["a:b:c"], "minimum": 17, "maximum": 11}}, "no Java is at least 17 and at most 11"),
+        (
+            {"process": None, "container": {"image": "b"}, "helper": {"name": "z", "command": ["z"]}},
+            "serves nodes that are processes",
+        ),
         ({"container": {}}, "either 'compose' or 'image'"),
         ({"container": {"compose": "docker-compose.yml", "image": "b"}}, "either 'compose' or 'image'"),
         ({"container": {"compose": "a"}}, r"'container\.compose' is wrong"),

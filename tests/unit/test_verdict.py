@@ -186,6 +186,29 @@ def test_a_fault_that_blocks_need_let_nothing_through_while_it_lasts() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("began_s", "until_s", "planned", "mark"),
+    [
+        (11, 25, PlannedFault("stale-heir", changes_leaders=True, blocks=True), "allowed"),
+        (11, 36, PlannedFault("stale-heir", changes_leaders=True, blocks=True), "illegal"),
+        (1, 9, PlannedFault("stale-heir", changes_leaders=True, blocks=True), "illegal"),
+        (11, 25, PlannedFault("stale-heir", changes_leaders=True), "illegal"),
+        (11, 25, PlannedFault("stale-heir", changes_leaders=False, blocks=True), "illegal"),
+    ],
+)
+def test_a_new_leader_that_a_fault_keeps_from_its_followers_cannot_know_the_mark(
+    began_s: int, until_s: int, planned: PlannedFault, mark: str
+) -> None:
+    """As long as that lasts, and until the cluster was whole again; KIP-207 is about what it tells of the end."""
+    second = 1_000_000_000
+    fault = Fault(1, "stale-heir", injected_ns=10 * second, undone_ns=20 * second, healed_ns=30 * second, bit=True)
+    frozen = replace(finding("watermark-frozen"), time_ns=began_s * second, until_ns=until_s * second)
+    whole = results(coverage=with_fault(fault))
+    whole.anomalies["watermark-frozen"] = Anomaly("watermark-frozen", "", looked_at=9, found=1, findings=[frozen])
+    verdict = decide(whole, replace(FACTS, faults=(planned,)))
+    assert [seen.mark.status for seen in verdict.seen] == [mark]
+
+
 def test_requests_that_a_fault_sends_twice_are_appended_twice() -> None:
     """Without idempotence that is no wonder, however often the client tries; with it the broker has to see it."""
     twice = PlannedFault("duplicate-requests", changes_leaders=False)
