@@ -38,10 +38,14 @@ expect = { anomalies = [["lost-write", "lost-tail"]], cause = "acknowledged-then
 """
 # what a test with the `tap` fixture may look like
 TAPPED = """
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewTopic
 
 def test_taps_see_clients_of_a_test(tap, cluster):
     assert not set(tap.bootstrap.split(",")) & set(cluster.bootstrap.split(","))
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
+    admin.create_topics([NewTopic("my-own-topic", 1, 3)])
+    admin.close()
     tap.bend(name="lost", api="Produce", action="drop-response", then="close", times=1)
     with KafkaProducer(bootstrap_servers=tap.bootstrap.split(","), acks="all", request_timeout_ms=5000) as producer:
         for number in range(20):
