@@ -50,8 +50,8 @@ def test_taps_see_clients_of_a_test(tap, cluster):
     with KafkaProducer(bootstrap_servers=tap.bootstrap.split(","), acks="all", request_timeout_ms=5000) as producer:
         for number in range(20):
             producer.send("my-own-topic", str(number).encode()).get(30)
-    assert tap.taps.resent("lost") == 1
     assert tap.result.anomalies == {}
+    assert tap.taps.resent("lost") == 1
 """
 
 
