@@ -9,9 +9,10 @@ and it is the sends that were not acknowledged. Every experiment then changes on
     same        every run has it, and not much less of it
     undecided   the runs do not agree, or are too few
 
-A symptom *follows* what makes it gone, less or more; what leaves it the same is excluded. Two repetitions of everything
-first; then more where it is undecided, as long as there is time. All decisions are functions of what the runs said; the
-cause is what the diagnosis of the runs names, or else what the experiments alone say.
+A symptom *follows* what makes it gone, less or more; what leaves it the same is excluded. One run of everything first,
+which decides only where one cause is proven in every run on both sides; then a second one of what is undecided, and
+more as long as there is time. All decisions are functions of what the runs said; the cause is what the diagnosis of the
+runs names, or else what the experiments alone say.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from harness.report.compare_stats import ALPHA, Counted, Difference, rate_differ
 from harness.scenario import Scenario
 
 LOSS = "loss"
+CERTAIN = "certain"  # a cause that the evidence proves
 REPETITIONS = 2
 REPETITIONS_AT_MOST = 6
 FAILURES_AT_MOST = 2  # of one experiment
@@ -161,7 +163,8 @@ def next_of(investigation: Investigation) -> Planned | None:
     found = investigation.symptoms
     if not found:
         return None
-    least = min(able, key=lambda each: done[each.name])
+    open_yet = [each for each in able if each is baseline or investigation.effect(each, found[0]) == "undecided"]
+    least = min(open_yet, key=lambda each: done[each.name])
     if done[least.name] < REPETITIONS:
         return least
     undecided = [
@@ -191,8 +194,25 @@ def symptoms(baseline: Sequence[Ran]) -> list[str]:
 def effect(symptom: str, before: Sequence[Ran], after: Sequence[Ran]) -> Effect:
     """What became of a symptom."""
     if min(len(before), len(after)) < REPETITIONS:
-        return "undecided"
+        return "same" if _stands(before, after) and _is_there(symptom, before, after) else "undecided"
     return _of_loss(before, after) if symptom == LOSS else _of_presence(symptom, before, after)
+
+
+def _stands(before: Sequence[Ran], after: Sequence[Ran]) -> bool:
+    """Whether one cause is proven in every run of both sides: then nobody has to count how often."""
+    proven = [
+        {str(cause["name"]) for cause in run.causes if cause.get("confidence") == CERTAIN} for run in (*before, *after)
+    ]
+    return bool(before and after and set.intersection(*proven))
+
+
+def _is_there(symptom: str, before: Sequence[Ran], after: Sequence[Ran]) -> bool:
+    """In every run, and not much less of it."""
+    if symptom != LOSS:
+        seen = _presences(symptom, (*before, *after))
+        return bool(seen) and all(seen)
+    old, new = ([each.loss or 0 for each in runs] for runs in (before, after))
+    return min(new) > 0 and min(new) >= MATTERS * sum(old) / len(old)
 
 
 def _of_loss(before: Sequence[Ran], after: Sequence[Ran]) -> Effect:

@@ -409,3 +409,36 @@ def test_a_report_says_it_all_in_every_form() -> None:
     assert data["sentence"] == end.sentence
     assert data["symptoms"] == [LOSS]
     assert len(data["runs"][BASELINE]) == 2
+
+
+PROVEN: dict[str, Any] = {"causes": ({"name": "incomplete-metadata", "confidence": "certain"},)}
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        (ran(1700, **PROVEN), "same"),
+        (ran(1700), "undecided"),
+        (ran(1700, causes=({"name": "incomplete-metadata", "confidence": "likely"},)), "undecided"),
+        (ran(4000, **PROVEN), "undecided"),
+        (ran(5000, **PROVEN), "undecided"),
+    ],
+)
+def test_one_run_decides_only_that_a_proven_cause_still_does_the_same(after: Ran, expected: str) -> None:
+    """Nothing is gone, less or more after one run, nor the same because somebody thinks so."""
+    baseline = [ran(1667, **PROVEN), ran(1666, **PROVEN)]
+    assert effect("loss", baseline, [after]) == expected
+    assert effect("loss", baseline, []) == "undecided"
+
+
+def test_what_one_run_has_decided_is_not_run_again() -> None:
+    """So that time is left for what is open."""
+    investigation = Investigation(scenario(), plan(scenario()))
+    investigation.ran[BASELINE] = [ran(1667, **PROVEN), ran(1666, **PROVEN)]
+    for each in investigation.planned[1:]:
+        investigation.ran[each.name] = [ran(1700, **PROVEN)]
+    assert next_of(investigation) is None
+    investigation.ran["acks"] = [ran(5000)]
+    wanted = next_of(investigation)
+    assert wanted is not None
+    assert wanted.name in {"acks", "idempotence"}
