@@ -1,11 +1,15 @@
-"""How a run is stopped by its user."""
+"""How a run is stopped by its user, or because it takes too long."""
 
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+TICK_S = 0.2
 
 
 class Stop:
@@ -39,3 +43,35 @@ class Stop:
         if self.asked > 1 or not self.may_wait:
             self.ignore()
             raise KeyboardInterrupt
+
+
+class StopInTime(Stop):
+    """A stop that asks for the end of the load by itself, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out_of_time = False
+        self._over = threading.Event()
+
+    @contextmanager
+    def within(self, limit_s: float) -> Iterator[None]:
+        """Ask for the end when this has lasted so long; before anything can be checked, it waits for that."""
+        deadline_s = time.monotonic() + limit_s
+
+        def watch() -> None:
+            while not self._over.wait(TICK_S):
+                if time.monotonic() > deadline_s and self.may_wait:
+                    self.end()
+                    return
+
+        threading.Thread(target=watch, name="time limit", daemon=True).start()
+        try:
+            yield
+        finally:
+            self._over.set()
+
+    def end(self) -> None:
+        """Time is up, unless the user has asked before, or the load has ended by itself."""
+        if not self.asked and not self.load_is_over:
+            self.out_of_time = True
+            self.asked = 1

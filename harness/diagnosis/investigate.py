@@ -44,6 +44,10 @@ Effect = Literal["gone", "less", "more", "same", "undecided"]
 FOLLOWING: tuple[Effect, ...] = ("gone", "less", "more")
 
 
+class TookTooLong(TidegaugeError):
+    """A run that was ended because it would have taken all the time; another try would do the same."""
+
+
 @dataclass(frozen=True)
 class Ran:
     """What one run said."""
@@ -133,6 +137,10 @@ def investigate(
         except (Interrupted, KeyboardInterrupt):
             _interrupt(investigation)
             break
+        except TookTooLong as error:
+            investigation.failures[planned.name] = [str(error)] * FAILURES_AT_MOST
+            tell(f"{planned.name}: {error}")
+            continue
         except TidegaugeError as error:
             investigation.failures.setdefault(planned.name, []).append(str(error))
             tell(f"{planned.name} failed: {error}")

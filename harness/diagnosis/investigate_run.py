@@ -14,12 +14,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.diagnosis.investigate import Ran, ran_of
+from harness.diagnosis.investigate import Ran, TookTooLong, ran_of
 from harness.lent import lending
 from harness.live import viewed_on
 from harness.runner import run_scenario
 from harness.scenario import Scenario
 from harness.spark_place import Place
+from harness.stop import StopInTime
+
+LONGEST_S = 60.0  # of a run up to the end of its load; one that takes longer says nothing, and keeps others from theirs
 
 
 @contextmanager
@@ -32,8 +35,15 @@ def runs_on(
 
         def run(each: Scenario) -> Ran:
             began_s = time.monotonic()
-            with viewed_on(console) as view:
-                checked = run_scenario(each, store, command_line, view, lambda _: None, place=place, lent=lent)
+            stop = StopInTime()
+            with viewed_on(console) as view, stop.within(LONGEST_S):
+                checked = run_scenario(
+                    each, store, command_line, view, lambda _: None, place=place, lent=lent, stop=stop
+                )
+            if stop.out_of_time:
+                raise TookTooLong(
+                    f"the load was not over after {LONGEST_S:.0f} s", f"what it did is in {checked.run.path}"
+                )
             name = "/".join(Path(checked.run.path).parts[-2:])
             return ran_of(name, checked.as_json(), checked.facts, time.monotonic() - began_s)
 

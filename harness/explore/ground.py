@@ -7,7 +7,6 @@ what is broken is undone, and what was recorded is checked. Reports are made whe
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -26,42 +25,8 @@ from harness.live import viewed_on
 from harness.runner import run_scenario
 from harness.scenario import Scenario
 from harness.spark_place import Place
-from harness.stop import Stop
+from harness.stop import StopInTime
 from harness.suite.keeper import Keeper
-
-TICK_S = 0.2
-
-
-class StopInTime(Stop):
-    """A stop that asks for the end of the load by itself, once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.out_of_time = False
-        self._over = threading.Event()
-
-    @contextmanager
-    def within(self, limit_s: float) -> Iterator[None]:
-        """Ask for the end when this has lasted so long; before anything can be checked, it waits for that."""
-        deadline_s = time.monotonic() + limit_s
-
-        def watch() -> None:
-            while not self._over.wait(TICK_S):
-                if time.monotonic() > deadline_s and self.may_wait:
-                    self.end()
-                    return
-
-        threading.Thread(target=watch, name="time limit", daemon=True).start()
-        try:
-            yield
-        finally:
-            self._over.set()
-
-    def end(self) -> None:
-        """Time is up, unless the user has asked before, or the load has ended by itself."""
-        if not self.asked and not self.load_is_over:
-            self.out_of_time = True
-            self.asked = 1
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from harness.diagnosis.investigate import (
     REPETITIONS_AT_MOST,
     Investigation,
     Ran,
+    TookTooLong,
     effect,
     investigate,
     next_of,
@@ -411,7 +412,9 @@ def test_a_report_says_it_all_in_every_form() -> None:
     assert len(data["runs"][BASELINE]) == 2
 
 
-PROVEN: dict[str, Any] = {"causes": ({"name": "incomplete-metadata", "confidence": "certain"},)}
+PROVEN: dict[str, Any] = {
+    "causes": ({"name": "incomplete-metadata", "sentence": "nodes are left out", "confidence": "certain"},)
+}
 
 
 @pytest.mark.parametrize(
@@ -442,3 +445,19 @@ def test_what_one_run_has_decided_is_not_run_again() -> None:
     wanted = next_of(investigation)
     assert wanted is not None
     assert wanted.name in {"acks", "idempotence"}
+
+
+def test_what_takes_too_long_is_tried_once() -> None:
+    """It says so, and the others get their time."""
+    asked: list[str] = []
+
+    def run(each: Scenario) -> Ran:
+        asked.append(each.title)
+        if each.title.endswith("idempotence"):
+            raise TookTooLong("the load was not over after 60 s", "look at the run")
+        return ran(1667, **PROVEN)
+
+    done = investigate(Investigation(scenario(), plan(scenario())), run, 1e9, lambda _: None)
+    assert asked.count("large-batch+idempotence") == 1
+    (step,) = [each for each in conclude(done).steps if each.experiment == "idempotence"]
+    assert step.answer == "not tried: the load was not over after 60 s"

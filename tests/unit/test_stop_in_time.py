@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from harness.explore import ground
-from harness.explore.ground import StopInTime
+from harness import stop as stopping
+from harness.stop import StopInTime
 
 
 def ended(stop: StopInTime) -> bool:
@@ -18,7 +18,7 @@ def ended(stop: StopInTime) -> bool:
 
 def test_the_end_is_asked_for_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """As its user would, once."""
-    monkeypatch.setattr(ground, "TICK_S", 0.001)
+    monkeypatch.setattr(stopping, "TICK_S", 0.001)
     stop = StopInTime()
     stop.may_wait = True
     with stop.within(0):
@@ -28,7 +28,7 @@ def test_the_end_is_asked_for_when_the_time_is_over(monkeypatch: pytest.MonkeyPa
 
 def test_before_anything_can_be_checked_the_end_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would throw away what has begun."""
-    monkeypatch.setattr(ground, "TICK_S", 0.001)
+    monkeypatch.setattr(stopping, "TICK_S", 0.001)
     stop = StopInTime()
     with stop.within(0):
         pass
