@@ -460,4 +460,4 @@ def test_what_takes_too_long_is_tried_once() -> None:
     done = investigate(Investigation(scenario(), plan(scenario())), run, 1e9, lambda _: None)
     assert asked.count("large-batch+idempotence") == 1
     (step,) = [each for each in conclude(done).steps if each.experiment == "idempotence"]
-    assert step.answer == "not tried: the load was not over after 60 s"
+    assert step.answer.startswith("not tried: the load was not over after 60 s")
