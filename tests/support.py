@@ -80,13 +80,14 @@ def docker_or_skip() -> None:
         pytest.skip(str(error))
 
 
-def traces() -> set[str]:
-    """Every process and every container of any Tidegauge cluster that exists now."""
+def traces(state_home: Path) -> set[str]:
+    """Every process of a cluster with this state directory, which others have not, and every container of any cluster."""
     found = set()
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if token := process.environ().get(TOKEN_VARIABLE):
-                found.add(f"process {process.pid} of {token}")
+            told = process.environ()
+            if TOKEN_VARIABLE in told and told.get("XDG_STATE_HOME") == str(state_home):
+                found.add(f"process {process.pid} of {told[TOKEN_VARIABLE]}")
     with suppress(CannotHere):
         client = connect(timeout_s=5)
         containers = client.containers.list(all=True, filters={"label": COMPOSE_PROJECT_LABEL}, ignore_removed=True)

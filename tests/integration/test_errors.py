@@ -18,11 +18,11 @@ pytestmark = pytest.mark.usefixtures("state_home")
 
 
 @pytest.fixture(autouse=True)
-def _nothing_new() -> Iterator[None]:
+def _nothing_new(state_home: Path) -> Iterator[None]:
     """Whatever is refused leaves no process and no container."""
-    before = traces()
+    before = traces(state_home)
     yield
-    assert traces() <= before
+    assert traces(state_home) <= before
 
 
 def refused(ran: subprocess.CompletedProcess[str], state_home: Path, code: int, *words: str) -> None:
