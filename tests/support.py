@@ -81,7 +81,7 @@ def docker_or_skip() -> None:
 
 
 def traces(state_home: Path) -> set[str]:
-    """Every process of a cluster with this state directory, which others have not, and every container of any cluster."""
+    """Every process of ours with this state directory, which no other test has, and every container of any cluster."""
     found = set()
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):

@@ -74,7 +74,7 @@ def strangers() -> Iterator[None]:
 
 def left(state_home: Path) -> set[str]:
     """Processes, containers, namespaces, links, mounts, loop devices and files of ours."""
-    found = set(traces())
+    found = set(traces(state_home))
     for place in (Path("/run/netns"), Path("/sys/class/net")):
         found |= {str(path) for path in place.glob("tg*")}
     found |= {line for line in Path("/proc/mounts").read_text().splitlines() if str(state_home) in line}
