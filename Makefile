@@ -48,7 +48,7 @@ demo:
 
 test:
 	@$(BOOTSTRAP)
-	@.venv/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	@.venv/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder $(ARGS)
 
 lint:
 	@$(BOOTSTRAP)

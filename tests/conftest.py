@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,8 @@ from tests.support import docker_or_skip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+CLUSTERS = "tests/integration/"
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -55,17 +57,21 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say for pytest-xdist what stays together.
+    """Begin with clusters, whose tests wait most of the time."""
+    items.sort(key=lambda item: CLUSTERS not in item.nodeid)
 
-    Tests with clusters wait most of the time: they begin first and run one after the other, beside all others, which go
-    module by module.
-    """
-    items.sort(key=lambda item: "integration" not in item.path.parts)
-    for item in items:
-        beside = item.path.name if "integration" not in item.path.parts else "clusters"
-        item.add_marker(pytest.mark.xdist_group(beside))
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests with clusters run one after the other, beside all others, which go module by module."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Beside(LoadScopeScheduling):  # type: ignore[misc] - without annotations it is anything
+        def _split_scope(self, nodeid: str) -> str:
+            return CLUSTERS if CLUSTERS in nodeid else nodeid.split("::", 1)[0]
+
+    return Beside(config, log)
 
 
 @pytest.fixture(autouse=True)
