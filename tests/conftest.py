@@ -67,7 +67,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Tests with clusters run one after the other, beside all others, which go module by module."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Beside(LoadScopeScheduling):  # type: ignore[misc] - without annotations it is anything
+    class Beside(LoadScopeScheduling):  # type: ignore[misc]  # it has no annotations
         def _split_scope(self, nodeid: str) -> str:
             return CLUSTERS if CLUSTERS in nodeid else nodeid.split("::", 1)[0]
 
