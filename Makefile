@@ -5,7 +5,7 @@ ARGS ?=
 
 BOOTSTRAP = $(PYTHON) harness/bootstrap.py
 
-.PHONY: help demo test lint bench bench-record bench-tap bench-import bench-check detection lock schema clean
+.PHONY: help demo test lint bench bench-record bench-tap bench-import bench-check bench-report detection lock schema clean
 .DEFAULT_GOAL := help
 
 define HELP
@@ -25,6 +25,8 @@ Tidegauge finds out whether a Kafka-protocol broker keeps its promises while thi
   make bench-check
                 what checks cost, for histories of up to 50 million events, beside DuckDB (an hour)
                   make bench-check ARGS="--sizes 100k,1M"
+  make bench-report
+                what the report of 10 million events costs: seconds, and bytes of the page
   make detection
                 whether each check finds the bug it is for: every broken broker, and correct ones (an hour or two)
                   make detection ARGS=--again        check the stored runs anew
@@ -75,6 +77,10 @@ bench-import:
 bench-check:
 	@$(BOOTSTRAP)
 	@.venv/bin/python -m bench.check $(ARGS)
+
+bench-report:
+	@$(BOOTSTRAP)
+	@.venv/bin/python -m bench.report $(ARGS)
 
 detection:
 	@$(BOOTSTRAP)
