@@ -257,6 +257,7 @@ ON_STREAM = (  # faults that one client's stream goes through
     "recreate-topic",
     "min-isr",
 )
+SEQUENCES = ("cut-kill", "pause-kill", "stale-heir", "double-kill", "last-standing")  # these take their time
 
 CLEAN = (
     *(clean(workload, client, "", 20 if workload in LONG else 12) for workload in WORKLOADS for client in CLIENTS),
@@ -280,5 +281,6 @@ CLEAN = (
     clean("stream", KAFKA_PYTHON, "duplicate-requests", 18),
     clean("stream", KAFKA_PYTHON, "drop-responses", 18),
     *(clean("stream", CONFLUENT, fault, 26) for fault in ON_STREAM),
+    *(clean("stream", CONFLUENT, fault, 45) for fault in SEQUENCES),
 )
 MATRIX: tuple[Case, ...] = (*(case for bug in BUGS for case in bug.cases()), *CLEAN)

@@ -44,7 +44,7 @@ Effect = Literal["gone", "less", "more", "same", "undecided"]
 FOLLOWING: tuple[Effect, ...] = ("gone", "less", "more")
 
 
-class TookTooLong(TidegaugeError):
+class TookTooLong(Exception):
     """A run that was ended because it would have taken all the time; another try would do the same."""
 
 

@@ -42,7 +42,7 @@ def runs_on(
                 )
             if stop.out_of_time:
                 raise TookTooLong(
-                    f"the load was not over after {LONGEST_S:.0f} s", f"what it did is in {checked.run.path}"
+                    f"the load was not over after {LONGEST_S:.0f} s: what it did is in {checked.run.path}"
                 )
             name = "/".join(Path(checked.run.path).parts[-2:])
             return ran_of(name, checked.as_json(), checked.facts, time.monotonic() - began_s)

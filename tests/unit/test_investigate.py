@@ -454,10 +454,10 @@ def test_what_takes_too_long_is_tried_once() -> None:
     def run(each: Scenario) -> Ran:
         asked.append(each.title)
         if each.title.endswith("idempotence"):
-            raise TookTooLong("the load was not over after 60 s", "look at the run")
+            raise TookTooLong("the load was not over after 60 s")
         return ran(1667, **PROVEN)
 
     done = investigate(Investigation(scenario(), plan(scenario())), run, 1e9, lambda _: None)
     assert asked.count("large-batch+idempotence") == 1
     (step,) = [each for each in conclude(done).steps if each.experiment == "idempotence"]
-    assert step.answer.startswith("not tried: the load was not over after 60 s")
+    assert step.answer == "not tried: the load was not over after 60 s"
