@@ -23,14 +23,16 @@ from harness.cli_compare import compare, investigate
 from harness.cli_explore import explore
 from harness.cli_history import export_history, import_history
 from harness.cli_options import (
-    CLUSTER_HELP,
-    TARGET_HELP,
-    VERSION_HELP,
+    BootstrapOption,
+    BrokenOption,
     BudgetOption,
     CheckersOption,
     ImageOption,
     JsonFlag,
     JunitOption,
+    RunsOnOption,
+    RunsTargetOption,
+    RunsVersionOption,
     SparkConfOption,
     SparkMasterOption,
     StoreOption,
@@ -41,6 +43,7 @@ from harness.cli_options import (
     VersionOption,
     asked,
     clean_up,
+    cluster_of,
     consent,
     err,
     out,
@@ -48,7 +51,6 @@ from harness.cli_options import (
 )
 from harness.cli_report import report
 from harness.cli_suite import suite
-from harness.clusters.spec import Kind
 from harness.config import parse
 from harness.errors import Exit, Interrupted, TidegaugeError, UsageError, from_os_error, unexpected
 from harness.listing import What, listing
@@ -137,17 +139,10 @@ def run(
             help="Repeat a recorded run (its directory, or latest) with exactly its faults; other flags win over it.",
         ),
     ] = None,
-    cluster: Annotated[
-        Kind | None, typer.Option("--cluster", envvar="TIDEGAUGE_CLUSTER", help=CLUSTER_HELP, show_default="local")
-    ] = None,
-    kafka_version: Annotated[
-        str | None, typer.Option("--kafka-version", envvar="TIDEGAUGE_KAFKA_VERSION", help=VERSION_HELP)
-    ] = None,
-    target: Annotated[str | None, typer.Option(envvar="TIDEGAUGE_TARGET", help=TARGET_HELP)] = None,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(envvar="TIDEGAUGE_BOOTSTRAP", metavar="HOST:PORT,...", help="Addresses of an external cluster."),
-    ] = None,
+    cluster: RunsOnOption = None,
+    kafka_version: RunsVersionOption = None,
+    target: RunsTargetOption = None,
+    bootstrap: BootstrapOption = None,
     time: Annotated[
         str | None,
         typer.Option(
@@ -168,16 +163,7 @@ def run(
             "(cluster.netns=true); may be repeated, TIDEGAUGE_SET may hold some; see `tidegauge list workloads`.",
         ),
     ] = None,
-    broken: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--broken",
-            "-b",
-            metavar="NAME",
-            envvar="TIDEGAUGE_BROKEN",
-            help="A bug that the taps play, so that correct brokers misbehave (`tidegauge list broken`).",
-        ),
-    ] = None,
+    broken: BrokenOption = None,
     tap: Annotated[
         bool | None,
         typer.Option(
@@ -216,17 +202,7 @@ def run(
         {
             "workload": workload,
             "nemesis": nemesis or None,
-            "cluster": {
-                key: value
-                for key, value in {
-                    "kind": cluster,
-                    "version": kafka_version,
-                    "target": target,
-                    "bootstrap": parts(bootstrap) if bootstrap else None,
-                }.items()
-                if value is not None
-            }
-            or None,
+            "cluster": cluster_of(cluster, kafka_version, target, bootstrap),
             "tap": {key: value for key, value in (("on", tap), ("broken", broken)) if value not in (None, [])} or None,
             "time": time,
             "seed": seed,

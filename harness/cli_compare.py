@@ -10,24 +10,25 @@ import typer
 
 from harness import scenario as scenarios
 from harness.cli_options import (
-    CLUSTER_HELP,
-    TARGET_HELP,
-    VERSION_HELP,
+    BootstrapOption,
+    BrokenOption,
     ImageOption,
     JsonFlag,
+    RunsOnOption,
+    RunsTargetOption,
+    RunsVersionOption,
     SparkConfOption,
     SparkMasterOption,
     StoreOption,
     asked,
     clean_up,
+    cluster_of,
     consent,
+    duration,
     err,
     out,
-    parts,
 )
-from harness.clusters.spec import Kind
-from harness.durations import HOW_TO_WRITE, seconds
-from harness.errors import Exit, UsageError, from_os_error
+from harness.errors import Exit, from_os_error
 from harness.live import viewed_on
 from harness.show import as_json_text, line
 from harness.store import store_dir
@@ -82,20 +83,15 @@ def investigate(
         str,
         typer.Option("--time", "-t", help="How long it may take in all: 90s, 10m; what is undecided then stays so."),
     ] = "9m",
-    broken: Annotated[
-        list[str] | None,
-        typer.Option("--broken", "-b", metavar="NAME", help="A bug that the taps play (`tidegauge list broken`)."),
-    ] = None,
+    broken: BrokenOption = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting, as for `run`; may be repeated."),
     ] = None,
-    cluster: Annotated[Kind | None, typer.Option("--cluster", help=CLUSTER_HELP, show_default="local")] = None,
-    kafka_version: Annotated[str | None, typer.Option("--kafka-version", help=VERSION_HELP)] = None,
-    target: Annotated[str | None, typer.Option(help=TARGET_HELP)] = None,
-    bootstrap: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT,...", help="Addresses of an external cluster.")
-    ] = None,
+    cluster: RunsOnOption = None,
+    kafka_version: RunsVersionOption = None,
+    target: RunsTargetOption = None,
+    bootstrap: BootstrapOption = None,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Repeats the choices of the runs; new unless given.")
     ] = None,
@@ -119,21 +115,15 @@ def investigate(
     from harness.diagnosis import investigate as investigating
     from harness.diagnosis.experiments import plan
 
-    try:
-        budget_s = seconds(time)
-    except ValueError as error:
-        raise UsageError(f"--time: {error}", HOW_TO_WRITE) from None
+    budget_s = duration("--time", time)
     clean_up()
-    flags = {
-        "kind": cluster,
-        "version": kafka_version,
-        "target": target,
-        "bootstrap": parts(bootstrap) if bootstrap else None,
-    }
-    wanted = {key: value for key, value in flags.items() if value is not None}
     given = scenarios.load(
         scenarios.find(scenario) if scenario else None,
-        {"cluster": wanted or None, "tap": {"broken": broken} if broken else None, "seed": seed},
+        {
+            "cluster": cluster_of(cluster, kafka_version, target, bootstrap),
+            "tap": {"broken": broken} if broken else None,
+            "seed": seed,
+        },
         settings or [],
     )
     with viewed_on(err) as view:

@@ -11,24 +11,26 @@ import typer
 
 from harness import scenario as scenarios
 from harness.cli_options import (
-    CLUSTER_HELP,
-    TARGET_HELP,
-    VERSION_HELP,
+    BootstrapOption,
+    BrokenOption,
     ImageOption,
     JsonFlag,
+    RunsOnOption,
+    RunsTargetOption,
+    RunsVersionOption,
     SparkConfOption,
     SparkMasterOption,
     StoreOption,
     asked,
     clean_up,
+    cluster_of,
     consent,
+    duration,
     err,
     out,
     parts,
 )
-from harness.clusters.spec import Kind, make_cluster
-from harness.durations import HOW_TO_WRITE, seconds
-from harness.errors import UsageError
+from harness.clusters.spec import make_cluster
 from harness.live import viewed_on
 from harness.progress import Silent
 from harness.show import as_json_text, line
@@ -68,16 +70,11 @@ def explore(
             help="The same in every try (acks=all, client=kafka-python), as for `run`.",
         ),
     ] = None,
-    broken: Annotated[
-        list[str] | None,
-        typer.Option("--broken", "-b", metavar="NAME", help="A bug that the taps play (`tidegauge list broken`)."),
-    ] = None,
-    cluster: Annotated[Kind, typer.Option("--cluster", help=CLUSTER_HELP)] = "local",
-    kafka_version: Annotated[str | None, typer.Option("--kafka-version", help=VERSION_HELP)] = None,
-    target: Annotated[str | None, typer.Option(help=TARGET_HELP)] = None,
-    bootstrap: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT,...", help="Addresses of an external cluster.")
-    ] = None,
+    broken: BrokenOption = None,
+    cluster: RunsOnOption = None,
+    kafka_version: RunsVersionOption = None,
+    target: RunsTargetOption = None,
+    bootstrap: BootstrapOption = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Draws the same again; new unless given.")] = None,
     out_file: Annotated[
         Path | None,
@@ -108,22 +105,12 @@ def explore(
     """
     from harness.explore import drawing, ground, search, sought, told
 
-    try:
-        budget_s = seconds(budget)
-    except ValueError as error:
-        raise UsageError(f"--budget: {error}", HOW_TO_WRITE) from None
+    budget_s = duration("--budget", budget)
     looked_for = sought.sought_of(parts(find))
     seed = secrets.randbits(31) if seed is None else seed
     clean_up()
     name = f"explore-{seed}"
-    told_of_cluster = {
-        "kind": cluster,
-        "version": kafka_version,
-        "target": target,
-        "bootstrap": parts(bootstrap) if bootstrap else None,
-    }
-    wanted = {key: value for key, value in told_of_cluster.items() if value is not None}
-    spec = scenarios.load(None, {"cluster": wanted}).cluster
+    spec = scenarios.load(None, {"cluster": cluster_of(cluster, kafka_version, target, bootstrap)}).cluster
     with viewed_on(err) as view:
         spec = spec.with_image(consent(build_image), view)
     flags = {

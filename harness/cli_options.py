@@ -37,6 +37,33 @@ TARGET_HELP = "The product: a name we ship, or a target file (docs/targets.md)."
 KindOption = Annotated[Kind, typer.Option("--cluster", help=CLUSTER_HELP)]
 VersionOption = Annotated[str | None, typer.Option("--kafka-version", help=VERSION_HELP)]
 TargetOption = Annotated[str, typer.Option(help=TARGET_HELP)]
+# Of commands that bring a cluster up for runs; what they do not say, the scenario says.
+RunsOnOption = Annotated[
+    Kind | None, typer.Option("--cluster", envvar="TIDEGAUGE_CLUSTER", help=CLUSTER_HELP, show_default="local")
+]
+RunsVersionOption = Annotated[
+    str | None, typer.Option("--kafka-version", envvar="TIDEGAUGE_KAFKA_VERSION", help=VERSION_HELP)
+]
+RunsTargetOption = Annotated[str | None, typer.Option("--target", envvar="TIDEGAUGE_TARGET", help=TARGET_HELP)]
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        envvar="TIDEGAUGE_BOOTSTRAP",
+        metavar="HOST:PORT,...",
+        help="Addresses of an external cluster.",
+    ),
+]
+BrokenOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--broken",
+        "-b",
+        metavar="NAME",
+        envvar="TIDEGAUGE_BROKEN",
+        help="A bug that the taps play, so that correct brokers misbehave (`tidegauge list broken`).",
+    ),
+]
 StoreOption = Annotated[
     Path | None, typer.Option(help="Where runs are kept.", envvar=STORE_VARIABLE, show_default="./store")
 ]
@@ -101,13 +128,18 @@ def asked(master: str | None, conf: list[str] | None, checkers: str = "", budget
     known = anomalies_of()
     if unknown := [name for name in only if name not in known]:
         raise UsageError(f"there is no checker {', '.join(unknown)}", f"choose from {', '.join(sorted(known))}")
-    try:
-        budget_s = seconds(budget) if budget else BUDGET_S
-    except ValueError as error:
-        raise UsageError(f"--budget: {error}", HOW_TO_WRITE) from None
+    budget_s = duration("--budget", budget) if budget else BUDGET_S
     if not budget_s:
         raise UsageError("--budget leaves no time at all", HOW_TO_WRITE)
     return Asked(place(master, conf or ()), tuple(only), budget_s)
+
+
+def duration(flag: str, text: str) -> float:
+    """In seconds, what a flag says as people write it."""
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}", HOW_TO_WRITE) from None
 
 
 def parts(text: str) -> list[str]:
@@ -138,3 +170,11 @@ def clean_up() -> None:
     """Remove what a killed harness left behind."""
     for sentence in sweep():
         show.line(err, ("a killed harness left this behind, and it cannot be removed:", "yellow"), f" {sentence}")
+
+
+def cluster_of(
+    kind: Kind | None, version: str | None, target: str | None, bootstrap: str | None
+) -> dict[str, object] | None:
+    """What flags say of the cluster, as a scenario file would; None if they say nothing."""
+    said = {"kind": kind, "version": version, "target": target, "bootstrap": parts(bootstrap) if bootstrap else None}
+    return {key: value for key, value in said.items() if value is not None} or None

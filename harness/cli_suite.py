@@ -9,22 +9,22 @@ import typer
 
 from harness import show
 from harness.cli_options import (
-    CLUSTER_HELP,
-    TARGET_HELP,
-    VERSION_HELP,
+    BootstrapOption,
     ImageOption,
     JsonFlag,
+    RunsOnOption,
+    RunsTargetOption,
+    RunsVersionOption,
     SparkConfOption,
     SparkMasterOption,
     StoreOption,
     asked,
     clean_up,
+    cluster_of,
     consent,
     err,
     out,
-    parts,
 )
-from harness.clusters.spec import Kind
 from harness.store import store_dir
 
 
@@ -35,17 +35,10 @@ def suite(
             metavar="NAME|FILE.toml", help="One that we ship (ci, nightly, seeds, track-record), or a file."
         ),
     ],
-    cluster: Annotated[
-        Kind | None, typer.Option("--cluster", envvar="TIDEGAUGE_CLUSTER", help=CLUSTER_HELP, show_default="local")
-    ] = None,
-    kafka_version: Annotated[
-        str | None, typer.Option("--kafka-version", envvar="TIDEGAUGE_KAFKA_VERSION", help=VERSION_HELP)
-    ] = None,
-    target: Annotated[str | None, typer.Option(envvar="TIDEGAUGE_TARGET", help=TARGET_HELP)] = None,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(envvar="TIDEGAUGE_BOOTSTRAP", metavar="HOST:PORT,...", help="Addresses of an external cluster."),
-    ] = None,
+    cluster: RunsOnOption = None,
+    kafka_version: RunsVersionOption = None,
+    target: RunsTargetOption = None,
+    bootstrap: BootstrapOption = None,
     expression: Annotated[
         str, typer.Option("-k", metavar="EXPRESSION", help="Cases whose names hold this: leader and not kafka-python.")
     ] = "",
@@ -89,16 +82,10 @@ def suite(
     from harness.suite.outcome import exit_code
     from harness.suite.spec import find_suite
 
-    flags = {
-        "kind": cluster,
-        "version": kafka_version,
-        "target": target,
-        "bootstrap": parts(bootstrap) if bootstrap else None,
-    }
     wanted = command.Wanted(
         find_suite(named),
         store_dir(store),
-        {key: value for key, value in flags.items() if value is not None},
+        cluster_of(cluster, kafka_version, target, bootstrap) or {},
         expression,
         tuple(only or ()),
         seed,

@@ -49,7 +49,8 @@ CUE_DELAY_NS = 300_000_000  # after a fault was announced, so that it is there w
 AFTER_FAULTS_S = 5.0
 CLIENTS_START_S = 30.0  # for clients to begin with their work, on a machine that may be busy
 GRACE_S = 240.0  # for a load that ends by itself, beyond its time and its consumers' patience
-FINISH_TIMEOUT_S = 150.0  # for workers to flush: longer than clients try to deliver
+FINISH_TIMEOUT_S = 150.0  # for workers to flush: longer than clients try to deliver, unless they were told how long
+FINISH_GRACE_S = 30.0  # beyond what they were told
 LEADERS_SHOWN = 6
 
 
@@ -169,7 +170,9 @@ class Load:
         self.clients.close()
         for role in (KEEPER, PRODUCER, CONSUMER):
             self.fleet.tell({"stop": True}, role)
-        deadline_s = time.monotonic() + FINISH_TIMEOUT_S
+        told_ms = self.scenario.settings.delivery_timeout_ms
+        patience_s = min(FINISH_TIMEOUT_S, told_ms / 1000 + FINISH_GRACE_S) if told_ms else FINISH_TIMEOUT_S
+        deadline_s = time.monotonic() + patience_s
         while stop.asked < 2 and time.monotonic() < deadline_s and not self._nobody_gets_through:
             self._tick(conductor, view)
             if all(self.fleet.over(role) for role in (KEEPER, PRODUCER, CONSUMER)):
