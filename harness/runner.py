@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from checkers.warm_up import warm_up
 from harness import facts
 from harness.checking import Checked, check_run
-from harness.clusters.base import Capability, Cluster
+from harness.clusters.base import Cluster
 from harness.clusters.spec import make_cluster
-from harness.errors import Exit, Interrupted, TidegaugeError, UsageError
+from harness.errors import Exit, Interrupted, TidegaugeError
 from harness.front import front_of, taps_before
 from harness.guard import Guard
 from harness.history import NEMESIS_PROCESS, RUNNER_PROCESS, SCHEMA_VERSION, FaultStage, Kind, Recorder
@@ -31,6 +31,7 @@ from harness.live import View
 from harness.load import Load
 from harness.observe import observe
 from harness.paths import clusters_dir
+from harness.planning import equip, plan_of
 from harness.processes import TOKEN_VARIABLE
 from harness.replay import Replay
 from harness.report.making import report_checked
@@ -41,7 +42,7 @@ from harness.spark import Session
 from harness.spark_place import Place
 from harness.stop import Stop
 from harness.store import SCENARIO_FILE, Run, create, without_secrets
-from nemesis import FAULTS, check_plans, check_sense, check_slots, faults_on, needs_of, resolve, schedule
+from nemesis import FAULTS, check_sense, faults_on, needs_of
 from nemesis.conductor import Conductor, Outcome
 from nemesis.schedule import Slot
 from workloads import find_workload
@@ -78,7 +79,7 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
     cluster = lent.cluster or make_cluster(scenario.cluster, view)
     plan = plan_of(scenario, cluster, replay)
     if lent.cluster is None:
-        _equip(cluster, needs_of(plan), view)
+        equip(cluster, needs_of(plan), view)
     if replay:
         view.happened(f"the {len(plan)} faults of {replay.run} again")
     stop = stop or Stop()
@@ -96,39 +97,10 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
                 "stopped by the user", f"everything was undone; what was recorded is in {run.path}"
             ) from None
         except BaseException as error:
-            if (
-                run.facts.get("state") == "running"
-            ):  # what was recorded can be checked again, whatever happened after it
+            # what was recorded can be checked again, whatever happened after it
+            if run.facts.get("state") == "running":
                 run.update(state="failed", error=str(error))
             raise
-
-
-def plan_of(scenario: Scenario, cluster: Cluster, replay: Replay | None = None) -> list[Slot]:
-    """Which fault comes when; an error for what this cluster, which is not up yet, cannot have."""
-    workload = find_workload(scenario.workload)
-    if workload.tap_rules(scenario.settings) and not scenario.tap.on:
-        raise UsageError(
-            f"what '{scenario.workload}' does to its clients happens at the taps, and there are none",
-            "leave --no-tap out, or choose another workload",
-        )
-    stages = workload.stages(scenario.settings, len(scenario.nemesis))
-    endless = not all(role.finite for stage in stages for role in stage)
-    if replay:
-        plan = replay.within(scenario.time)
-    else:
-        plans = resolve(scenario.nemesis, cluster, taps=scenario.tap.on, endless=endless)
-        check_plans(plans, cluster, taps=scenario.tap.on, endless=endless)
-        plan = schedule(plans, scenario.time, scenario.seed)
-    check_slots(plan, cluster, taps=scenario.tap.on, endless=endless)
-    return plan
-
-
-def _equip(cluster: Cluster, needs: Collection[Capability], view: View) -> None:
-    """Give the nodes what the faults are made with, and say what that is."""
-    had = cluster.capabilities
-    cluster.equip(needs)
-    if gained := sorted(cluster.capabilities - had):
-        view.happened(f"the faults need it: each node is given what it takes for {', '.join(gained)}")
 
 
 def _describe(run: Run, scenario: Scenario, plan: Sequence[Slot], command_line: list[str]) -> None:

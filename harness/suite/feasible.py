@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from harness.clusters.base import Capability
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import CannotHere, UsageError
+from harness.planning import plan_of
 from harness.progress import Silent
-from harness.runner import plan_of
 from harness.suite.spec import Case
 from nemesis import check_sense, fault_named, needs_of
 

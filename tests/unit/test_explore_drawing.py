@@ -10,8 +10,8 @@ from harness.clusters.base import Capability, Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import CannotHere, UsageError
 from harness.explore.drawing import Draw, Space, Turn, draws, plainest, space_on
+from harness.planning import plan_of
 from harness.progress import Silent
-from harness.runner import plan_of
 from nemesis import FAULTS
 from workloads import WORKLOADS
 

@@ -8,8 +8,8 @@ import pytest
 
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import UsageError
+from harness.planning import plan_of
 from harness.progress import Silent
-from harness.runner import plan_of
 from harness.scenario import Scenario, load
 from workloads.base import CONSUMER, PRODUCER, Role
 from workloads.retries import DROPPED, LATE, OF_PRODUCERS, Retries, RetriesSettings
