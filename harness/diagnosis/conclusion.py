@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from harness.diagnosis.cause import counted
 from harness.diagnosis.experiments import BASELINE, Planned
 from harness.diagnosis.investigate import FOLLOWING, REPETITIONS, Effect, Investigation, Ran
 from harness.errors import Exit
@@ -102,7 +103,7 @@ def _step(investigation: Investigation, planned: Planned, symptom: str) -> Step:
             "less": f"{symptom}: less with {planned.change}",
             "more": f"{symptom}: more with {planned.change}",
             "same": f"{symptom}: the same with {planned.change}",
-            "undecided": f"undecided after {len(runs)} runs",
+            "undecided": f"undecided after {counted(len(runs), 'run')}",
         }[effect]
         if planned.against != BASELINE:
             answer += f" (compared with '{planned.against}')"
@@ -178,7 +179,7 @@ def _notes(investigation: Investigation) -> Iterator[str]:
     if investigation.stopped:
         yield investigation.stopped
     for name, sentences in investigation.failures.items():
-        yield f"{name}: {len(sentences)} runs failed: {sentences[0]}"
+        yield f"{name}: {counted(len(sentences), 'run')} failed: {sentences[0]}"
     if investigation.of(BASELINE) and not any(run.causes or run.excluded for run in investigation.of(BASELINE)):
         yield "the runs have no diagnosis that names anything: the cause is what the experiments alone say"
 

@@ -76,6 +76,7 @@ class Investigation:
     planned: list[Planned]
     ran: dict[str, list[Ran]] = field(default_factory=dict)
     failures: dict[str, list[str]] = field(default_factory=dict)
+    hopeless: set[str] = field(default_factory=set)  # experiments that would take too long again
     stopped: str = ""  # why it ended before everything was decided
     interrupted: bool = False  # by the user
 
@@ -138,7 +139,8 @@ def investigate(
             _interrupt(investigation)
             break
         except TookTooLong as error:
-            investigation.failures[planned.name] = [str(error)] * FAILURES_AT_MOST
+            investigation.failures.setdefault(planned.name, []).append(str(error))
+            investigation.hopeless.add(planned.name)
             tell(f"{planned.name}: {error}")
             continue
         except TidegaugeError as error:
@@ -162,7 +164,9 @@ def next_of(investigation: Investigation) -> Planned | None:
     able = [
         each
         for each in investigation.planned
-        if each.scenario is not None and len(investigation.failures.get(each.name, [])) < FAILURES_AT_MOST
+        if each.scenario is not None
+        and each.name not in investigation.hopeless
+        and len(investigation.failures.get(each.name, [])) < FAILURES_AT_MOST
     ]
     baseline = next((each for each in able if each.name == BASELINE), None)
     done = {each.name: len(investigation.of(each.name)) for each in able}

@@ -461,3 +461,4 @@ def test_what_takes_too_long_is_tried_once() -> None:
     assert asked.count("large-batch+idempotence") == 1
     (step,) = [each for each in conclude(done).steps if each.experiment == "idempotence"]
     assert step.answer == "not tried: the load was not over after 60 s"
+    assert "idempotence: 1 run failed: the load was not over after 60 s" in conclude(done).notes
