@@ -64,12 +64,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests with clusters run one after the other, beside all others, which go module by module."""
-    from xdist.scheduler import LoadScopeScheduling
+    """Module by module: the first worker takes those with clusters as long as there are any, the others leave them."""
+    from xdist.scheduler import LoadFileScheduling
 
-    class Beside(LoadScopeScheduling):  # type: ignore[misc]  # it has no annotations
-        def _split_scope(self, nodeid: str) -> str:
-            return CLUSTERS if CLUSTERS in nodeid else nodeid.split("::", 1)[0]
+    class Beside(LoadFileScheduling):  # type: ignore[misc]  # it has no annotations
+        def _assign_work_unit(self, node: Any) -> None:
+            wants_clusters = node is self.nodes[0]
+            for module in self.workqueue:
+                if (CLUSTERS in module) == wants_clusters:
+                    self.workqueue.move_to_end(module, last=False)
+                    break
+            super()._assign_work_unit(node)
 
     return Beside(config, log)
 
