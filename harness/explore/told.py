@@ -137,6 +137,11 @@ def _nothing(console: Console, exploration: Exploration) -> None:
     for title, counts in covered(exploration.tries).items():
         told = " · ".join(f"{name} ×{times}" for name, times in counts.items())
         _row(console, title, told or "none")
+    shown_by = [{(found.anomaly, found.status) for found in each.ran.found} for each in exploration.tries]
+    if seen := Counter(each for found in shown_by for each in found):
+        told = " · ".join(f"{anomaly} ({status}) in {count}" for (anomaly, status), count in seen.most_common())
+        _row(console, "seen", told)
+        _row(console, "", "which is not what was sought; --find NAME looks for it too")
     _row(console, "", "that says nothing about what was not tried; another seed tries something else")
 
 

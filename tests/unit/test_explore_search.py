@@ -1,6 +1,7 @@
 """The search with runs that are made up: budget, findings, failures, Ctrl-C, and what is said at the end."""
 
 import io
+import re
 import tomllib
 from collections.abc import Callable
 from itertools import islice
@@ -213,6 +214,9 @@ def test_nothing_found_says_what_was_looked_at_and_never_valid_alone(space: Spac
     assert "15 in 300 s" in text
     assert "stream ×15" in text
     assert "faults    " in text
+    assert re.search(
+        r"seen +duplicate \(.+\) in 15 · lost-write \(allowed\) in \d+\n", text
+    )  # nobody is to think that all was fine
     assert "VALID" not in text
 
 
