@@ -19,6 +19,7 @@ from harness.config import Model, suggestion
 from harness.diagnosis.rules import NAMES
 
 Verdict = Literal["valid", "invalid", "unknown"]
+REASONS = 3  # of a verdict that are told
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Found:
     anomalies: Mapping[str, str]  # by name, the gravest mark
     causes: tuple[str, ...] = ()  # names, the surest first
     allowed_causes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()  # for anything but valid
 
     @classmethod
     def of(cls, checked: Checked) -> Self:
@@ -38,6 +40,7 @@ class Found:
             {seen.anomaly: seen.mark.status for seen in checked.verdict.seen},
             tuple(cause.name for cause in checked.diagnosis.causes),
             tuple(cause.name for cause in checked.diagnosis.allowed),
+            checked.verdict.reasons,
         )
 
 
@@ -80,7 +83,8 @@ class Expectation(Model):
     def unmet(self, found: Found) -> Iterator[str]:
         """A sentence for each thing that is not as it had to be."""
         if found.verdict != self.outcome:
-            yield f"the verdict is {found.verdict} instead of {self.outcome}"
+            why = f": {'; '.join(found.reasons[:REASONS])}" if found.reasons else ""
+            yield f"the verdict is {found.verdict} instead of {self.outcome}{why}"
         for each in self.anomalies:
             names = (each,) if isinstance(each, str) else each
             if not any(found.anomalies.get(name, "allowed") != "allowed" for name in names):

@@ -34,7 +34,7 @@ def cases(console: Console, planned: Sequence[Planned]) -> None:
         told = f"skipped: {each.skipped}" if each.skipped else f"{each.cluster.kind} · {each.case.expect}{tries}"
         line(console, f"  {each.case.name:<{width}}   {told}")
     clusters = len({each.cluster for each in planned if not each.skipped})
-    line(console, f"{len(planned)} cases, {clusters} kinds of cluster")
+    line(console, f"{len(planned)} cases, {clusters} kind{'s' if clusters != 1 else ''} of cluster")
 
 
 def case_as_json(planned: Planned) -> dict[str, Any]:

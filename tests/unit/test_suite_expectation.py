@@ -21,6 +21,14 @@ def found(verdict: str = "invalid", causes: tuple[str, ...] = (), allowed: tuple
     return Found(verdict, {name.replace("_", "-"): mark for name, mark in marks.items()}, causes, allowed)
 
 
+def test_another_verdict_says_why() -> None:
+    """The first of its reasons are enough to know where to look."""
+    told = Found("unknown", {}, reasons=("no send was acknowledged", "b", "c", "d"))
+    assert list(expectation().unmet(told)) == [
+        "the verdict is unknown instead of valid: no send was acknowledged; b; c"
+    ]
+
+
 def test_keys_imply_the_verdict() -> None:
     """Unless it is given."""
     assert expectation().outcome == "valid"
