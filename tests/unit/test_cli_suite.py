@@ -44,7 +44,7 @@ def test_a_suite_ends_with_a_table_and_the_code_of_its_worst_case(tmp_path: Path
     (row,) = (line for line in text.splitlines() if "isolate" in line)
     for cell in ("✗", "valid", "invalid", "acknowledged-then-lost", "/store/x/y"):
         assert cell in row
-    assert "the verdict is invalid instead of valid" in text
+    assert "the verdict is invalid instead of valid: lost-write ×1" in text
     assert "2 passed · 1 failed · seed 7" in text
 
 

@@ -50,7 +50,7 @@ def test_a_finding_is_never_tried_again(tmp_path: Path) -> None:
     assert (statuses(ended), paper.ran) == (["passed", "failed", "passed"], ["a", "b", "c"])
     assert exit_code(ended.outcomes) is Exit.INVALID
     (one,) = ended.outcome("b").tries
-    assert (one.unmet, one.cause) == (("the verdict is invalid instead of valid",), "acknowledged-then-lost")
+    assert (one.unmet, one.cause) == (("the verdict is invalid instead of valid: lost-write ×1",), "acknowledged-then-lost")
 
 
 def test_trouble_of_ours_is_tried_again_on_a_fresh_cluster_and_told(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_failure_tells_the_cause_and_the_report(tmp_path: Path) -> None:
     telling = Telling(tmp_path, junit, {})
     play(suite(tmp_path, STREAM), Paper(stream=[checked("invalid")]), tell=telling.tell)
     (failure,) = ET.fromstring(junit.read_bytes()).iter("failure")
-    assert failure.get("message") == "the verdict is invalid instead of valid"
+    assert failure.get("message") == "the verdict is invalid instead of valid: lost-write ×1"
     for said in ("cause: ", "lost-write ×1", "/store/x/y"):
         assert said in (failure.text or "")
 
