@@ -108,7 +108,7 @@ def test_kafka_keeps_its_promises(tmp_path: Path, kind: str, family: str, client
 )
 def test_with_acks_1_an_isolated_leader_loses_what_it_acknowledged(tmp_path: Path, kind: str) -> None:
     """Allowed, and seen: already a plain count of acknowledged against finally read tells."""
-    chosen = ["acks=1", "idempotence=false", "client=confluent-kafka", f"rate={RATE}"]
+    chosen = ["acks=1", "idempotence=false", "client=confluent-kafka", "rate=100", "partitions=1", "probe_rate=2"]
     chosen += ["nemesis.after=2s", "nemesis.for=12s", "nemesis.times=1", "final_read_timeout_s=8"]  # for a tail in vain
     settings = [word for setting in chosen for word in ("--set", setting)]
     arguments = ["--workload", "stream", "--nemesis", "isolate", "--cluster", kind, "--time", "15s", "--seed", "7"]

@@ -127,7 +127,7 @@ def test_ctrl_c_while_the_cluster_starts(state_home: Path, kind: tuple[str, ...]
     assert remains(name, state_home) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONTAINERS_AT_NIGHT)
 def test_sigkill_of_both_commands_while_the_cluster_stops(state_home: Path, kind: tuple[str, ...]) -> None:
     """`down` and the harness that obeys it are killed in the middle: the supervisor finishes."""
     cluster = up(*kind)

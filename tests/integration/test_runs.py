@@ -159,6 +159,7 @@ def test_a_damaged_history_is_never_valid(variants: dict[str, dict[str, Any]], n
     assert results["coverage"]["operations"]["send"]["ok"] == 5000
 
 
+@pytest.mark.nightly
 def test_a_leader_killed_under_load_loses_nothing(state_home: Path, tmp_path: Path) -> None:
     """The notes' test with acks=all: the leader dies in the middle, and everything acknowledged arrives."""
     results = run(tmp_path, "--nemesis", "leader-kill", "--time", "16", "--set", "acks=all")
