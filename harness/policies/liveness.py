@@ -54,6 +54,8 @@ def _judge_waiting(case: Case) -> Mark:
     blocking = {fault.name for fault in case.facts.faults if fault.blocks or fault.name in MAY_BLOCK}
     if _near(case, blocking, RECOVERY_NS):
         return Mark("allowed", "a fault was there that may keep everything from getting through")
+    if case.facts.dead_workers:  # one that hung until it was killed, perhaps: nobody can let through what is not sent
+        return Mark("unproven", f"perhaps it was not sent: {case.facts.dead_workers[0]}")
     return Mark("illegal")
 
 

@@ -314,7 +314,17 @@ def test_a_stall_that_outlasts_a_fault_and_its_recovery_is_the_brokers() -> None
     assert _judged("stall", "class 1", KILL, (60, 80)) == "illegal"
 
 
-def _judged(anomaly: str, tag: str, fault: PlannedFault | None, span_s: tuple[int, int]) -> str:
+@pytest.mark.parametrize("anomaly", ["slow-recovery", "no-progress-in-fault"])
+def test_what_a_client_that_hung_did_not_send_is_nobody_elses_fault(anomaly: str) -> None:
+    """It was killed when it should long have given up; what is allowed stays so."""
+    hung = ("worker 5 (producer) ended with SIGKILL",)
+    assert _judged(anomaly, "leader-kill", KILL, (80, 90), hung) == "unproven"
+    assert _judged(anomaly, "cut", CUT, (80, 90), hung) == "allowed"
+
+
+def _judged(
+    anomaly: str, tag: str, fault: PlannedFault | None, span_s: tuple[int, int], dead: tuple[str, ...] = ()
+) -> str:
     """Of a fault from 75 to 90 s."""
     time, until = (each * SECOND_NS for each in span_s)
     results = CheckResults()
@@ -322,7 +332,7 @@ def _judged(anomaly: str, tag: str, fault: PlannedFault | None, span_s: tuple[in
         came = Fault(1, fault.name, injected_ns=75 * SECOND_NS, undone_ns=90 * SECOND_NS, bit=True)
         results.coverage.faults.append(FaultCoverage(came, None, None, None))
     finding = Finding(anomaly, "t0", 0, 1, (), (), (), time, until, (), (tag,), "")
-    return judge(finding, results, RunFacts(faults=(fault,) if fault else ())).status
+    return judge(finding, results, RunFacts(faults=(fault,) if fault else (), dead_workers=dead)).status
 
 
 def test_limits_are_never_shorter_than_the_time_outs_of_the_run() -> None:
