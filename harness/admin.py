@@ -8,7 +8,7 @@ from kafka import KafkaAdminClient
 
 
 class Admin(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
-    """One that leaves neither its thread nor its sockets behind when it does not get a connection."""
+    """One that leaves neither its thread nor its sockets behind, also when it does not get a connection."""
 
     _closed = False  # what `close` goes by, and what the constructor sets only at its end
 
@@ -18,3 +18,9 @@ class Admin(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no type
         except BaseException:
             self.close()
             raise
+
+    def close(self) -> None:
+        """Also the sockets that its thread was woken by, which kafka-python leaves to the garbage collector."""
+        super().close()
+        if net := getattr(self, "_net", None):
+            net.close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from harness.admin import Admin
 from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Cluster, Missing, Node, NodeState
 from harness.clusters.target import ReadyCheck
 from harness.errors import CannotHere, ClusterError, UsageError
@@ -58,7 +58,7 @@ class ExternalCluster(Cluster):
     def _bring_up(self) -> None:
         self.progress.step(f"connecting to {','.join(self._addresses)} ({self.security.protocol})")
         try:
-            admin = KafkaAdminClient(
+            admin = Admin(
                 bootstrap_servers=list(self._addresses),
                 client_id="tidegauge",
                 request_timeout_ms=CONNECT_TIMEOUT_MS,
