@@ -92,6 +92,8 @@ class CaseItem(pytest.Item):
     def __init__(self, *, planned: Planned, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.planned = planned
+        # docker-py and kafka-python leave some sockets to the garbage collector; a broker cannot help that
+        self.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
     def runtest(self) -> None:
         """Run it on a cluster that it shares with the cases around it."""
