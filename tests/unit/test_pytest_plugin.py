@@ -16,6 +16,7 @@ LOADED = under_pytest.__name__  # once, here, and not by each of the tests
 
 # Runs that come out by their names, on nothing.
 PAPER = """
+import socket
 import pytest
 
 patch = pytest.MonkeyPatch()
@@ -27,6 +28,8 @@ def pytest_sessionstart():
 
     def run(scenario, *_, **__):
         print("ran", scenario.title, scenario.seed)
+        if "leaky" in scenario.title:
+            socket.socket()
         return checked("invalid" if "bad" in scenario.title else "valid")
 
     patch.setattr(under_pytest, "run_scenario", run)
@@ -69,6 +72,12 @@ def test_a_suite_that_is_named_is_collected_and_its_failures_are_told(paper: pyt
     assert "Traceback" not in result.stdout.str()
     junit = ET.parse(paper.path / "junit.xml")
     assert {each.get("value") for each in junit.iter("property")} == {"/store/x/y"}
+
+
+def test_a_socket_that_a_library_left_open_fails_no_case(paper: pytest.Pytester) -> None:
+    """Not even where all warnings are errors."""
+    suite_file(paper.path, STREAM.replace('"stream"', '"leaky"', 1))
+    ran(paper, "mine.toml").assert_outcomes(passed=1)
 
 
 def test_cases_can_be_chosen_and_the_first_failure_can_be_the_end(paper: pytest.Pytester) -> None:
