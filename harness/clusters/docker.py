@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Collection
@@ -55,6 +56,7 @@ DATA = frozenset({Capability.FILES, Capability.DISK})
 COMPOSE_PORTS = {"client": 9092, "broker": 9093, "controller": 9094}  # in docker-compose.yml
 NO_COMMAND, GET_COMMAND = "the command `docker` is missing", "install the Docker command line with its compose plugin"
 PING_TIMEOUT_S = 5
+UNIX = "unix://"
 STOP_TIMEOUT_S = 30
 PAUSE_TIMEOUT_S = 10
 INTERNAL_ERROR = 500
@@ -78,6 +80,7 @@ def connect(timeout_s: int = 60) -> docker.DockerClient:
     where = "unknown"
     try:
         where = endpoint()
+        _knock(where)
         docker.from_env(timeout=PING_TIMEOUT_S, environment={**os.environ, "DOCKER_HOST": where}).close()
         client = docker.from_env(timeout=timeout_s, environment={**os.environ, "DOCKER_HOST": where})
         client.ping()
@@ -89,6 +92,14 @@ def connect(timeout_s: int = 60) -> docker.DockerClient:
             f"{get}, set DOCKER_HOST, or use --cluster local, which needs no Docker",
         ) from error
     return client
+
+
+def _knock(where: str) -> None:
+    """Fail where nobody listens: the SDK would leave its socket to the garbage collector."""
+    if where.startswith(UNIX):
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(PING_TIMEOUT_S)
+            probe.connect(where.removeprefix(UNIX))
 
 
 def compose_version() -> str:
