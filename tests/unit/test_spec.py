@@ -168,7 +168,7 @@ def test_addresses_of_an_external_cluster_can_be_used(monkeypatch: pytest.Monkey
         def close(self) -> None:
             """Nothing to close."""
 
-    monkeypatch.setattr("harness.clusters.external.KafkaAdminClient", Admin)
+    monkeypatch.setattr("harness.clusters.external.Admin", Admin)
     cluster = make_cluster(spec(kind="external", bootstrap=["h:1"]), Silent())
     cluster._bring_up()
     assert cluster.cluster_id == "theirs"
