@@ -30,7 +30,7 @@ from harness.seal import Sealed
 
 TRACE_FILE = "trace.json"
 SLICES_AT_MOST = 100_000
-OPERATIONS_AT_MOST = 200_000  # these are gone through one by one
+OPERATIONS_AT_MOST = 500_000  # these are gone through one by one
 COUNTS_AT_MOST = 100_000
 POINTS = 2_000  # of one line, beside its falls
 LANES_AT_MOST = 64  # of one process
@@ -302,7 +302,8 @@ def _points(
         return
     keys = np.zeros(len(time_ns), np.int64)
     for part in places:  # one number for each line is far quicker to sort by than several
-        keys = (keys << 20) + part
+        there, codes = np.unique(part, return_inverse=True)
+        keys = keys * len(there) + codes
     _, firsts, line_of = np.unique(keys, return_index=True, return_inverse=True)
     for number, first in enumerate(firsts):
         mine = line_of == number

@@ -667,7 +667,6 @@ def test_every_anomaly_is_found_by_its_function_alone(batch: tuple[History, Chec
         assert find(history).count() == results.anomalies[name].found, name
 
 
-@pytest.mark.nightly
 def test_many_tasks_find_what_one_finds(
     batch: tuple[History, CheckResults], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

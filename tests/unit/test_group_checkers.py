@@ -331,7 +331,6 @@ def test_the_tally_counts_what_is_behind_the_findings(history: History, found: l
     assert all(row["looked"] >= row["hits"] for row in rows)
 
 
-@pytest.mark.nightly
 def test_many_tasks_and_chunks_find_what_one_finds(
     spark: SparkSession, sealed: Sealed, found: list[Finding], monkeypatch: pytest.MonkeyPatch
 ) -> None:

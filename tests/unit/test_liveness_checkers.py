@@ -262,7 +262,6 @@ def test_the_tally_counts_the_findings_and_tells_how_long_sends_took(history: Hi
     assert after["availability"] == pytest.approx(10 / 12)
 
 
-@pytest.mark.nightly
 def test_many_tasks_find_what_one_finds(
     history: History, found: list[Finding], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,7 +141,7 @@ def test_what_is_left_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert data["otherData"]["cut"] == cut
     assert [event["name"] for event in of(data, "i")] == cut
     assert len(of(data, "C")) == 3
-    assert "operations that ended after 0.061 s are left out: the limit is 200,000, drawn as 2 slices" in cut
+    assert "operations that ended after 0.061 s are left out: the limit is 500,000, drawn as 2 slices" in cut
     assert any(sentence.startswith("watermarks after") for sentence in cut)
 
 

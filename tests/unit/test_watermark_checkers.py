@@ -314,7 +314,6 @@ def test_functions_find_what_the_check_finds(batch: tuple[History, CheckResults]
         assert len(rows) == results.anomalies[name].found > 0, name
 
 
-@pytest.mark.nightly
 def test_stretches_and_many_tasks_find_the_same(
     batch: tuple[History, CheckResults], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
