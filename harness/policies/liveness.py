@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from checkers.coverage import Fault
 from harness.policies.case import Case, Mark, Policy
+from workloads.base import CONSUMER, FINAL, PROBE, RAW
 
 RECOVERY_NS = 30_000_000_000  # after a fault was undone, for consumers and groups to find their way
 STALL_NS = 5_000_000_000
+DO_NOT_SEND = (CONSUMER, PROBE, FINAL, RAW)  # workers, by their roles
 MAY_BLOCK = frozenset({"bridge", "flapping", "packet-loss"})  # beside those that are said to
 
 
@@ -54,8 +56,9 @@ def _judge_waiting(case: Case) -> Mark:
     blocking = {fault.name for fault in case.facts.faults if fault.blocks or fault.name in MAY_BLOCK}
     if _near(case, blocking, RECOVERY_NS):
         return Mark("allowed", "a fault was there that may keep everything from getting through")
-    if case.facts.dead_workers:  # one that hung until it was killed, perhaps: nobody can let through what is not sent
-        return Mark("unproven", f"perhaps it was not sent: {case.facts.dead_workers[0]}")
+    for death in case.facts.dead_workers:  # hung until it was killed, perhaps: what is not sent nobody lets through
+        if not any(f"({role}" in death for role in DO_NOT_SEND):
+            return Mark("unproven", f"perhaps it was not sent: {death}")
     return Mark("illegal")
 
 

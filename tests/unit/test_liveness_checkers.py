@@ -319,6 +319,7 @@ def test_what_a_client_that_hung_did_not_send_is_nobody_elses_fault(anomaly: str
     hung = ("worker 5 (producer) ended with SIGKILL",)
     assert _judged(anomaly, "leader-kill", KILL, (80, 90), hung) == "unproven"
     assert _judged(anomaly, "cut", CUT, (80, 90), hung) == "allowed"
+    assert _judged(anomaly, "leader-kill", KILL, (80, 90), ("worker 3 (consumer) ended with SIGKILL",)) == "illegal"
 
 
 def _judged(
