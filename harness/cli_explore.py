@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -103,7 +104,7 @@ def explore(
     [dim]tidegauge explore --budget 30m --set acks=all[/]
     [dim]tidegauge explore --find lost-write --seed 7[/]
     """
-    from harness.explore import drawing, ground, search, sought, told
+    from harness.explore import drawing, ground, leaning, search, sought, told
 
     budget_s = duration("--budget", budget)
     looked_for = sought.sought_of(parts(find))
@@ -118,7 +119,8 @@ def explore(
         "cluster": spec.model_dump(exclude_defaults=True),
         "tap": {"broken": broken} if broken else None,
     }
-    space = drawing.space_on(make_cluster(spec, Silent()), workload or (), nemesis or (), settings or (), flags)
+    everything = drawing.space_on(make_cluster(spec, Silent()), workload or (), nemesis or (), settings or (), flags)
+    space = replace(everything, lean=leaning.lean_to(looked_for))
     known = search.Exploration(space, looked_for, seed, budget_s)
     line(err, (f"looking for {looked_for} · seed {seed} · {budget} at most", "bold"))
     place = asked(spark_master, spark_conf).place

@@ -2,6 +2,7 @@
 
     drawing   what can be drawn, and the draws of a seed, by hypothesis
     sought    which anomalies of a run count as a finding
+    leaning   what is drawn more often when those are named
     search    try after try within a time budget, until one has a finding
     shrink    the smallest load and the shortest schedule that still show it
     ground    the real runs, on a cluster that is lent to them

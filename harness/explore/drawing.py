@@ -4,7 +4,7 @@ A draw says in what it differs from the *plainest* load: the workload's defaults
 everything, and clients that wait as little as those of an investigation. So a draw without differences and faults is
 the smallest there is, and shrinking takes differences away.
 
-Chances are uneven, so that much is met soon. Nothing depends on what is sought:
+Chances are uneven, so that much is met soon, and lean to what is sought by name (`leaning`):
 
     workload    the stream four times as often as each other one: it takes all settings, and any fault
     settings    acks and the number of partitions always, and up to three others; acks=1 as often as acks=all
@@ -35,6 +35,7 @@ from pydantic import ValidationError
 from harness.clusters.base import Capability, Cluster
 from harness.diagnosis.experiments import IMPATIENT
 from harness.errors import UsageError
+from harness.explore.leaning import Lean
 from harness.paths import cache_dir
 from harness.scenario import Scenario, derived_seed
 from harness.scenario import load as load_scenario
@@ -54,7 +55,6 @@ GAPS_S = (0.0, 1.0, 2.0, 4.0)  # from one beginning to the next
 LASTING_S = (1.0, 3.0, 6.0)
 TURNS = (1, 2, 2, 3)
 OTHERS_AT_MOST = 3
-ACKS = ("all", "all", "all", "1", "1", "1", "0")
 PARTITIONS = (1, 2, 3, 6)
 PLAIN: Mapping[str, Any] = {
     "acks": "all",
@@ -133,6 +133,7 @@ class Space:
     faults: Mapping[str, Mapping[str, tuple[str, ...]]]  # by workload and name: the roles that it may be aimed at
     fixed: tuple[str, ...] = ()  # settings as `--set` has them
     flags: Mapping[str, Any] = field(default_factory=dict)  # of every scenario
+    lean: Lean = field(default_factory=Lean)
 
     def scenario(self, draw: Draw, seed: int) -> Scenario:
         """What a draw is run as; UsageError for settings that do not go together."""
@@ -234,18 +235,21 @@ def _drawn(space: Space, seed: int) -> Draw:
 @st.composite
 def _any(draw: st.DrawFn, space: Space) -> Draw:
     """A draw that can be run."""
-    names = [name for name in space.faults for _ in range(STREAM_SHARE if name == STREAM else 1)]
+    lean = space.lean
+    names = [
+        name for name in space.faults for _ in range((STREAM_SHARE if name == STREAM else 1) * lean.workload(name))
+    ]
     workload = draw(st.sampled_from(names))
-    found = Draw(workload, draw(_settings(workload)), draw(_turns(space.faults[workload])))
+    found = Draw(workload, draw(_settings(workload, lean)), draw(_turns(space.faults[workload], lean)))
     hypothesis.assume(space.allows(found))
     return found
 
 
 @st.composite
-def _settings(draw: st.DrawFn, workload: str) -> tuple[tuple[str, Any], ...]:
+def _settings(draw: st.DrawFn, workload: str, lean: Lean) -> tuple[tuple[str, Any], ...]:
     """The differences, in order of their names."""
     model, plain = find_workload(workload).model, plainest(workload)
-    told = {"acks": draw(st.sampled_from(ACKS)), "partitions": draw(st.sampled_from(PARTITIONS))}
+    told = {"acks": draw(st.sampled_from(lean.acks)), "partitions": draw(st.sampled_from(PARTITIONS))}
     others = sorted(set(OTHERS) & set(model.model_fields))
     for key in draw(st.lists(st.sampled_from(others), max_size=OTHERS_AT_MOST, unique=True)):
         told[key] = draw(st.sampled_from(OTHERS[key]))
@@ -254,15 +258,14 @@ def _settings(draw: st.DrawFn, workload: str) -> tuple[tuple[str, Any], ...]:
 
 
 @st.composite
-def _turns(draw: st.DrawFn, faults: Mapping[str, tuple[str, ...]]) -> tuple[Turn, ...]:
+def _turns(draw: st.DrawFn, faults: Mapping[str, tuple[str, ...]], lean: Lean) -> tuple[Turn, ...]:
     """Different faults, in order of their beginning."""
-    names = [name for name in faults for _ in range(_share(FAULTS[name]))]
+    names = [name for name in faults for _ in range(_share(FAULTS[name]) * lean.fault(FAULTS[name]))]
     wanted = min(draw(st.sampled_from(TURNS)), len(faults))
     turns: list[Turn] = []
     at_s = draw(st.sampled_from(FIRST_S))
     for name in draw(st.lists(st.sampled_from(names), min_size=wanted, max_size=wanted, unique=True)):
-        roles = faults[name]
-        target = draw(st.sampled_from((roles[0],) * (len(roles) - 1) + roles))
+        target = draw(st.sampled_from(lean.victims(faults[name])))
         turns.append(Turn(name, target, at_s, draw(st.sampled_from(LASTING_S))))
         at_s += draw(st.sampled_from(GAPS_S))
     return tuple(turns)

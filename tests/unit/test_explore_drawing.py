@@ -1,5 +1,6 @@
 """What is drawn can be run: every draw loads, and its faults are possible on the cluster that it was drawn for."""
 
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from harness.clusters.base import Capability, Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import CannotHere, UsageError
 from harness.explore.drawing import Draw, Space, Turn, draws, plainest, space_on
+from harness.explore.leaning import lean_to
+from harness.explore.sought import sought_of
 from harness.planning import plan_of
 from harness.progress import Silent
 from nemesis import FAULTS
@@ -62,6 +65,43 @@ def test_the_same_seed_draws_the_same_and_another_one_something_else(space: Spac
     """In the same order."""
     assert list(islice(draws(space, 7), 5)) == drawn[:5]
     assert list(islice(draws(space, 8), 5)) != drawn[:5]
+
+
+def test_who_looks_for_losses_gets_draws_that_may_lose(space: Space, drawn: list[Draw]) -> None:
+    """Mostly acks=1, the stream, and leaders that are cut off; and yet also others."""
+    leaning = list(islice(draws(replace(space, lean=lean_to(sought_of(["lost-write"]))), 7), SOME))
+
+    def weak(of: list[Draw]) -> int:
+        return sum(dict(draw.settings).get("acks") == "1" for draw in of)
+
+    def streams(of: list[Draw]) -> int:
+        return sum(draw.workload == "stream" for draw in of)
+
+    def at_leaders(of: list[Draw]) -> int:
+        return sum(any(turn.target == "leader" for turn in draw.turns) for draw in of)
+
+    assert SOME > weak(leaning) > max(SOME // 2, weak(drawn))
+    assert SOME > streams(leaning) > max(SOME // 2, streams(drawn))
+    assert SOME > at_leaders(leaning) > max(SOME // 2, at_leaders(drawn))
+
+
+@pytest.mark.parametrize(
+    ("sought", "workloads"),
+    [
+        ("illegal", frozenset()),
+        ("any", frozenset()),
+        ("duplicate", frozenset()),
+        ("lost-tail", {"stream"}),
+        ("aborted-read", {"transactions", "exactly-once"}),
+        ("G1c", {"transactions", "exactly-once"}),
+        ("rebalance-loss", {"groups", "exactly-once"}),
+    ],
+)
+def test_draws_lean_to_workloads_that_can_show_what_is_sought(sought: str, workloads: set[str]) -> None:
+    """And to none where all can."""
+    lean = lean_to(sought_of([sought]))
+    assert lean.workloads == workloads
+    assert lean.leaders == (sought == "lost-tail")
 
 
 def test_no_draw_comes_twice(drawn: list[Draw]) -> None:
