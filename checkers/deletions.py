@@ -11,8 +11,10 @@ over, certainly read what is there. Deletions are few: they are read before the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from checkers.few import few_rows
@@ -40,26 +42,34 @@ class Deletions:
 
     def until(self) -> str:
         """SQL: what began before this may be gone; null in a topic that nobody deleted."""
-        return self._by_topic({topic: f"{windows[-1][1]}L" for topic, windows in self.windows.items()}, "null")
+        return self._of_topic([windows[-1][1] for windows in self.windows.values()], "bigint")
 
     def era(self, began: str, ended: str) -> str:
         """SQL: the era in which something happened that lasted from one column to the other."""
-        eras = {}
-        for topic, windows in self.windows.items():
-            bounds = [instant for window in windows for instant in window]
-            first, last = segment(bounds, column=began), segment(bounds, column=ended)
-            eras[topic] = f"if(({first}) = ({last}) and ({first}) % 2 = 0, ({first}) div 2, {UNSURE})"
-        return f"cast({self._by_topic(eras, '0')} as int)"
+        if not self.windows:
+            return "0"
+        bounds = self._of_topic([list(chain(*windows)) for windows in self.windows.values()], "array<bigint>")
+        first, last = (f"size(mine_) - size(filter(mine_, bound_ -> bound_ > {column}))" for column in (began, ended))
+        era = f"if({first} = {last} and ({first}) % 2 = 0, ({first}) div 2, {UNSURE})"
+        return f"cast(transform(array({bounds}), mine_ -> if(mine_ is null, 0, {era}))[0] as int)"
 
     def untouched(self) -> str:
         """SQL: a topic that nobody deleted."""
-        return f"topic not in ({', '.join(map(str, self.windows))})" if self.windows else "true"
+        return f"{self._place} = 0" if self.windows else "true"
 
-    def _by_topic(self, expressions: Mapping[int, str], otherwise: str) -> str:
-        if not expressions:
-            return otherwise
-        cases = " ".join(f"when {topic} then {expression}" for topic, expression in expressions.items())
-        return f"case topic {cases} else {otherwise} end"
+    @property
+    def _place(self) -> str:
+        """SQL: which of the deleted topics it is, from 1 on."""
+        return f"array_position({_constant(list(self.windows), 'int')}, topic)"
+
+    def _of_topic(self, values: Sequence[Any], kind: str) -> str:
+        """SQL: the value of the topic, null if it has none."""
+        return f"get({_constant(values, kind)}, cast({self._place} as int) - 1)" if values else "null"
+
+
+def _constant(values: Sequence[Any], kind: str) -> str:
+    """SQL: an array as one node of a plan, however many values it has: the optimizer visits every node many times."""
+    return f"from_json('{json.dumps(values, separators=(',', ':'))}', 'array<{kind}>')"
 
 
 def segment(bounds_ns: list[int], first: int = 0, column: str = "time") -> str:
