@@ -186,7 +186,7 @@ class _Runner:
             )
             undo.callback(conductor.stop)
             self.stop.may_wait = True
-            failure = self._driven(conductor, session)
+            failure = self._driven(conductor)
             with self._phase("seal"):
                 fleet.stop(FINISH_TIMEOUT_S)
                 if self.taps:
@@ -214,27 +214,23 @@ class _Runner:
         if self.lent.reports:
             report_checked(checked, sealed, spark, self.view)
 
-    def _driven(self, conductor: Conductor, session: Session) -> Exception | None:
+    def _driven(self, conductor: Conductor) -> Exception | None:
         """Drive it; a failure of ours ends the load, and what was recorded until then is still healed and judged."""
         try:
-            self._drive(conductor, session)
+            self._drive(conductor)
         except Exception as error:  # noqa: BLE001 - told, kept, and raised again after the verdict
             self.view.happened(f"the run failed, and what was recorded is checked: {error}")
-            session.expect()
             self._heal(conductor)
             return error
         return None
 
-    def _drive(self, conductor: Conductor, session: Session) -> None:
+    def _drive(self, conductor: Conductor) -> None:
         """The load with its faults, and what makes its end: a healed cluster, and a read of everything."""
         if self.load.no_probes and self.scenario.settings.probes:
             self.view.happened(f"no probes: {self.load.no_probes}")
-        if self.load.ends_by_itself and not self.plan:
-            session.expect()  # such a load is over before another warm-up would be
         with self._phase("load", self.load.limit_s):
             self.load.run(conductor, self.stop, self.view)
         self.stop.load_is_over = True
-        session.expect()
         self._heal(conductor)
         self._recover(conductor)
         self._final_read(conductor)

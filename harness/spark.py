@@ -34,7 +34,7 @@ __all__ = ["Session", "Size"]
 LOG_FILE = "spark.log"
 START_TIMEOUT_S = 180.0
 WARM_UP_TIMEOUT_S = 10.0
-WARM_UPS = 4  # each is quicker than the one before it
+WARM_UP_VARIABLE = "TIDEGAUGE_WARM_UP"
 END_TIMEOUT_S = 10.0
 ARCHIVE_TIMEOUT_S = 120.0
 
@@ -85,22 +85,18 @@ class Session:
         """Begin to bring it up and return at once; what it writes lies in the scratch directory.
 
         When nobody waits for it, `warm_up` gets the session and a directory first, to do what will be done later; not
-        on a cluster, which has others to serve and need not see that directory.
+        on a cluster, which has others to serve and need not see that directory, and not where somebody said no.
         """
         assert not _sessions, "PySpark can have one session in a process"
         session = cls(scratch.absolute(), size, place or Place(), token)
-        session._warm_up = warm_up if session._place.is_local else None
+        session._warm_up = warm_up if session._place.is_local and os.environ.get(WARM_UP_VARIABLE) != "no" else None
         _sessions.add(session)
         session._thread.start()
         return session
 
-    def expect(self) -> None:
-        """It will be needed soon: no further warm-up is begun."""
-        self._wanted.set()
-
     def get(self) -> SparkSession:
         """Wait until it is up."""
-        self.expect()
+        self._wanted.set()
         if not self._up.wait(START_TIMEOUT_S):
             raise TidegaugeError(f"Spark did not start within {START_TIMEOUT_S:.0f} s", "try again", self._log())
         self._thread.join(START_TIMEOUT_S)  # a warm-up that has begun is as useful as what comes after it
@@ -157,9 +153,7 @@ class Session:
         if self._spark is not None and self._warm_up is not None and not self._wanted.is_set():
             with suppress(Exception):  # what stops this will stop the first real job too, which can say so
                 assert self._directory is not None
-                for _ in range(WARM_UPS):
-                    if not self._wanted.is_set():
-                        self._warm_up(self._spark, self._directory)
+                self._warm_up(self._spark, self._directory)
 
     def _bring_up(self) -> None:
         self._place.check()

@@ -117,6 +117,7 @@ def options(size: Size, directory: Path) -> list[str]:
         # room for classes and plans from the start, so that a short life has few collections
         Size.SMALL: [
             "-XX:TieredStopAtLevel=1",
+            "-XX:ReservedCodeCacheSize=240m",  # with 48, the default of this compiler, code is thrown away
             "-XX:+UseSerialGC",
             "-XX:MetaspaceSize=256m",
             "-XX:InitialRAMPercentage=6",

@@ -19,7 +19,7 @@ from harness.errors import CannotHere
 from harness.java import Java, find_java
 from harness.paths import cache_dir
 from harness.processes import marked
-from harness.spark import LOG_FILE, Session, Size
+from harness.spark import LOG_FILE, WARM_UP_VARIABLE, Session, Size
 from harness.spark_place import Place
 from tests.support import REPOSITORY, end, eventually, unique
 
@@ -86,8 +86,13 @@ def test_reads_parquet_of_an_absolute_path_and_runs_python(tmp_path: Path) -> No
     assert children() == before
 
 
-def test_warms_up_when_nobody_waits(tmp_path: Path) -> None:
-    """With the session and a directory of its own, before anybody gets the session; an error there does no harm."""
+@pytest.mark.parametrize("wanted", [True, False])
+def test_warms_up_when_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, wanted: bool) -> None:
+    """With the session and a directory of its own, before anybody gets the session; an error there does no harm.
+
+    Not where somebody said no.
+    """
+    monkeypatch.setenv(WARM_UP_VARIABLE, "yes" if wanted else "no")
     counted: list[int] = []
 
     def warm_up(spark: SparkSession, directory: Path) -> None:
@@ -97,7 +102,7 @@ def test_warms_up_when_nobody_waits(tmp_path: Path) -> None:
 
     with Session.start(tmp_path, warm_up=warm_up) as session:
         session._thread.join()
-        assert counted == [3]
+        assert counted == ([3] if wanted else [])
         assert session.get().range(4).count() == 4
 
 
