@@ -64,6 +64,15 @@ def end(processes: list[subprocess.Popen[str]]) -> None:
         process.communicate()
 
 
+def kill_tree(process: subprocess.Popen[str]) -> None:
+    """SIGKILL to a process and everything below it, whatever of that has ended by itself meanwhile."""
+    with suppress(psutil.NoSuchProcess):
+        root = psutil.Process(process.pid)
+        for victim in [*root.children(recursive=True), root]:
+            with suppress(psutil.NoSuchProcess):
+                victim.kill()
+
+
 def unique(prefix: str) -> str:
     """A name nobody else uses."""
     return f"{prefix}-{uuid.uuid4().hex[:8]}"

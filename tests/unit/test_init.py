@@ -14,7 +14,7 @@ import pytest
 
 from harness.clusters import init
 from harness.processes import TOKEN_VARIABLE, Identity, kill_marked, marked
-from tests.support import eventually, unique
+from tests.support import eventually, kill_tree, unique
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to an ancestor that asks")
 
@@ -61,9 +61,7 @@ def start() -> Iterator[Start]:
 
     yield run
     for process in started:
-        for below in descendants(process):
-            below.kill()
-        process.kill()
+        kill_tree(process)
         process.wait()
         if process.stdout:
             process.stdout.close()
@@ -152,6 +150,7 @@ def test_sigterm_reaches_a_daemon(start: Start, tmp_path: Path) -> None:
     """A node in the background is stopped in good order, too; the command itself had ended well."""
     process, daemon = daemonised(start, tmp_path)
     eventually(lambda: without_token(daemon), "the daemon is itself")
+    eventually(lambda: len(descendants(process)) == 1, "only the daemon is left")
     process.terminate()
     assert process.wait(30) == 0
     assert not daemon.alive()
