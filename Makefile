@@ -50,7 +50,7 @@ demo:
 
 test:
 	@$(BOOTSTRAP)
-	@.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@unset PYTHONDONTWRITEBYTECODE; .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint:
 	@$(BOOTSTRAP)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.spark import WARM_UP_VARIABLE
 from tests.histories import end_spark_session, spark_session
 from tests.support import docker_or_skip
 
@@ -16,16 +17,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CLUSTERS = "tests/integration/"
+LONGEST = ("test_pages.py", "test_runs.py", "test_suites.py")  # a worker that got one of these last would be waited for
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Clusters of the tests never mix with those of the user; downloads are shared."""
+    """Clusters of the tests never mix with those of the user; downloads are shared; nobody warms up."""
     with pytest.MonkeyPatch.context() as patch:
         if home := os.environ.get("TIDEGAUGE_HOME"):
             patch.setenv("XDG_CACHE_HOME", home)
             patch.delenv("TIDEGAUGE_HOME")
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv(WARM_UP_VARIABLE, "no")
         yield
 
 
@@ -58,8 +61,8 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with clusters, whose tests wait most of the time."""
-    items.sort(key=lambda item: CLUSTERS not in item.nodeid)
+    """Begin with clusters, whose tests wait most of the time, and of those with what takes longest."""
+    items.sort(key=lambda item: (CLUSTERS not in item.nodeid, item.path.name not in LONGEST))
 
 
 @pytest.hookimpl(optionalhook=True)

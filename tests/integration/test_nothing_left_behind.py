@@ -22,7 +22,7 @@ from harness.processes import TOKEN_VARIABLE, marked
 from harness.supervisor import IDENTITY_FILE
 from harness.undo import of_project
 from tests.integration.traffic import EXPECTED, confluent_round_trip, kafka_python_round_trip
-from tests.support import cli, command, eventually, remains, unique, up
+from tests.support import cli, command, eventually, kill_tree, remains, unique, up
 
 pytestmark = pytest.mark.cluster
 
@@ -148,9 +148,7 @@ def test_sigkill_of_both_commands_while_the_cluster_stops(state_home: Path, kind
 def test_sigkill_of_the_whole_process_tree(state_home: Path) -> None:
     """The supervisor is not in the tree, so it is there to clean up."""
     process, name = start_in_foreground()
-    root = psutil.Process(process.pid)
-    for child in [*root.children(recursive=True), root]:
-        child.kill()
+    kill_tree(process)
     process.communicate()
     gone(name, state_home)
 

@@ -20,7 +20,7 @@ from harness.clusters.target import load_target
 from harness.clusters.which_image import ensure_image
 from harness.errors import CannotHere, ClusterError
 from harness.jars import locked_versions
-from harness.paths import PACKAGE, cache_dir
+from harness.paths import cache_dir
 from harness.processes import marked
 from harness.progress import Silent
 from harness.security import Security, SecuritySpec, from_environment
@@ -67,21 +67,6 @@ def test_versions_of_kafka_with_zookeeper(state_home: Path, version: str) -> Non
     assert remains(cluster["name"], state_home) == []
 
 
-def test_the_demonstration(state_home: Path, tmp_path: Path) -> None:
-    """Real Kafka is valid, brokers that list only themselves are not, and the cause is named; without Java on PATH."""
-    shown = cli("demo", "--store", str(tmp_path / "store"), PATH=str(tmp_path), JAVA_HOME="")
-    assert shown.returncode == 0, shown.stderr
-    valid, invalid = (part.splitlines() for part in shown.stdout.split("\n  repeat")[0].split("leader-move/", 1))
-    assert any("5,000 of 5,000" in line for line in valid)
-    assert any(line.startswith("  VALID") for line in valid)
-    assert any(line.startswith("  INVALID") for line in invalid)
-    assert any("cause     clients cannot find leaders" in line for line in invalid)
-    assert max(len(valid), len(invalid)) <= 25
-    reports = [line.split()[1] for line in shown.stdout.splitlines() if line.startswith("  report")]
-    assert [Path(report).is_file() for report in reports] == [True, True]
-    assert remains("local-none", state_home) == []
-
-
 def test_a_damaged_cache_mends_itself(state_home: Path, tmp_path: Path) -> None:
     """A truncated archive and a truncated checkpoint are made anew instead of failing inside a broker."""
     target = load_target("kafka")
@@ -98,23 +83,9 @@ def test_a_damaged_cache_mends_itself(state_home: Path, tmp_path: Path) -> None:
     assert remains(cluster["name"], state_home) == []
 
 
-def test_another_product_as_processes(state_home: Path, tmp_path: Path) -> None:
-    """A target file alone brings up three processes; here the product is Kafka under another name and layout."""
-    text = (PACKAGE / "targets" / "kafka.toml").read_text()
-    text = text.replace('name        = "kafka"', 'name = "my-broker"').replace("client_port = ", "client_port = ")
-    file = tmp_path / "my-broker.toml"
-    file.write_text(text.replace("server.properties", "conf/node.properties"))
-    cluster = up("--target", str(file))
-    assert cluster["product"] == "my-broker"
-    assert (Path(cluster["directory"]) / "node-2" / "conf" / "node.properties").exists()
-    assert kafka_python_round_trip(cluster["bootstrap"]) == EXPECTED
-    assert cli("cluster", "down").returncode == 0
-    assert remains(cluster["name"], state_home) == []
-
-
 @pytest.mark.docker
 def test_another_product_as_containers(state_home: Path, tmp_path: Path) -> None:
-    """A target that names an image and its settings needs no compose file of its own."""
+    """A target that names an image and its settings needs no compose file of its own (processes: your-broker.md)."""
     image = ensure_image(load_target("kafka"), lambda _: True, Silent())
     file = tmp_path / "my-broker.toml"
     file.write_text(f"""

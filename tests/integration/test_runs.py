@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pyarrow.compute as pc
@@ -22,12 +23,16 @@ import pytest
 from harness.errors import Exit
 from harness.history import FIRST_TAP, F, Kind, Type
 from harness.seal import Sealed, open_history
+from harness.sources import segment_path
+from harness.spark import WARM_UP_VARIABLE
 from tests.integration.tapped import exchanges
-from tests.support import REPOSITORY, cli, command, end, eventually, remains
+from tests.support import REPOSITORY, cli, command, end, eventually, kill_tree, remains
 
 pytestmark = pytest.mark.cluster
 
 RECORDS = Path("history", "kind=record", "part-00000.parquet")
+PROBES = Path("history", "kind=probe", "part-00000.parquet")
+SOME_BYTES = 20_000
 
 
 def run(store: Path, *arguments: str) -> dict[str, Any]:
@@ -39,21 +44,39 @@ def run(store: Path, *arguments: str) -> dict[str, Any]:
     return results
 
 
-def check(path: Path | str, store: Path) -> dict[str, Any]:
-    """`tidegauge check --json`: the results."""
-    ran = cli("check", str(path), "--store", str(store), "--json")
-    assert ran.stdout, ran.stderr
-    results: dict[str, Any] = json.loads(ran.stdout)
-    assert ran.returncode == results["exit_code"], ran.stderr
-    return results
+@pytest.fixture(scope="module")
+def demonstrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path, list[str]]:
+    """The demonstration, once, without Java on PATH: what it said, its store, and what was left afterwards."""
+    place = tmp_path_factory.mktemp("demo")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(place / "state"))
+        patch.delenv(WARM_UP_VARIABLE)
+        shown = cli("demo", "--store", str(place / "store"), PATH=str(place), JAVA_HOME="")
+        return shown, place / "store", remains("demo", place / "state")
+
+
+def test_the_demonstration(demonstrated: tuple[subprocess.CompletedProcess[str], Path, list[str]]) -> None:
+    """Real Kafka is valid, brokers that list only themselves are not, and the cause is named; nothing is left."""
+    shown, _, left = demonstrated
+    assert shown.returncode == 0, shown.stderr
+    valid, invalid = (part.splitlines() for part in shown.stdout.split("\n  repeat")[0].split("leader-move/", 1))
+    assert any("5,000 of 5,000" in line for line in valid)
+    assert any(line.startswith("  VALID") for line in valid)
+    assert any(line.startswith("  INVALID") for line in invalid)
+    assert any("cause     clients cannot find leaders" in line for line in invalid)
+    assert max(len(valid), len(invalid)) <= 25
+    reports = [line.split()[1] for line in shown.stdout.splitlines() if line.startswith("  report")]
+    assert [Path(report).is_file() for report in reports] == [True, True]
+    assert left == []
 
 
 @pytest.fixture(scope="module")
-def notes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The notes' test on a local cluster, once: the run's directory and its results."""
-    store = tmp_path_factory.mktemp("store")
-    results = run(store, "--seed", "7")
-    return Path(results["run"]), results
+def notes(
+    demonstrated: tuple[subprocess.CompletedProcess[str], Path, list[str]],
+) -> tuple[Path, dict[str, Any]]:
+    """The notes' test while a leader moves, as the demonstration has it first: the run's directory and its results."""
+    path = (demonstrated[1] / "large-batch+leader-move" / "latest").resolve()
+    return path, json.loads((path / "results.json").read_text())
 
 
 def test_the_notes_test_is_valid_on_kafka(notes: tuple[Path, dict[str, Any]]) -> None:
@@ -71,92 +94,12 @@ def test_the_notes_test_is_valid_on_kafka(notes: tuple[Path, dict[str, Any]]) ->
     assert {"monotonic_ns", "wall_ns"} <= set(facts["anchor"])
     assert (path / "scenario.toml").exists()
     assert all((path / "logs" / str(node) / "broker.log").stat().st_size for node in (1, 2, 3))
-    assert (path.parent / "latest").resolve() == (path.parent.parent / "latest").resolve() == path
+    assert (path.parent / "latest").resolve() == path
 
 
 def test_the_history_of_a_run_is_sound(notes: tuple[Path, dict[str, Any]]) -> None:
     """Each event once, each invocation completed once and not before it began, in the order of time."""
     assert contradictions(open_history(notes[0])) == []
-
-
-@pytest.fixture(scope="module")
-def variants(notes: tuple[Path, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """The run as it is and in several changed copies, all checked by one command: the results of each."""
-    place = tmp_path_factory.mktemp("variants")
-    changes = {
-        "as it was": lambda _: None,
-        "removed": remove_a_record,
-        "emptied": empty,
-        "cut": cut,
-        "foreign": add_file,
-    }
-    for name, change in changes.items():
-        change(Path(shutil.copytree(notes[0], place / name)))
-    (place / "bare" / "segments").mkdir(parents=True)
-    names = [*changes, "bare"]
-    ran = cli("check", *(str(place / name) for name in names), "--store", str(place), "--json")
-    assert ran.returncode == Exit.INVALID, ran.stderr
-    return dict(zip(names, json.loads(ran.stdout), strict=True))
-
-
-def remove_a_record(run: Path) -> None:
-    """Take one record out of everything that was read."""
-    file = run / RECORDS
-    table = pq.read_table(file)
-    victim = table["value"][1234]
-    pq.write_table(table.filter(pc.not_equal(table["value"], victim)), file)
-
-
-def empty(run: Path) -> None:
-    """Take all events out."""
-    for file in (run / "history").rglob("*.parquet"):
-        pq.write_table(pq.read_table(file).slice(0, 0), file)
-
-
-def cut(run: Path) -> None:
-    """Cut a file short."""
-    os.truncate(run / RECORDS, (run / RECORDS).stat().st_size // 2)
-
-
-def add_file(run: Path) -> None:
-    """Put a file there that is not ours."""
-    (run / RECORDS).with_name("someone-elses.parquet").write_bytes(b"PAR1")
-
-
-def test_a_stored_run_can_be_checked_again(
-    notes: tuple[Path, dict[str, Any]], variants: dict[str, dict[str, Any]]
-) -> None:
-    """With the same outcome."""
-    assert variants["as it was"]["verdict"] == "valid"
-    assert variants["as it was"]["figures"]["table"] == notes[1]["figures"]["table"]
-    listed = json.loads(cli("list", "runs", "--store", str(notes[0].parent.parent), "--json").stdout)
-    assert [row["verdict"] for row in listed] == ["valid"]
-
-
-def test_a_record_removed_by_hand_is_found(
-    notes: tuple[Path, dict[str, Any]], variants: dict[str, dict[str, Any]]
-) -> None:
-    """One acknowledged record that nobody read any more makes the run invalid, and is named."""
-    victim = pq.read_table(notes[0] / RECORDS).slice(1234, 1).to_pylist()[0]
-    assert variants["removed"]["verdict"] == "invalid"
-    (finding,) = variants["removed"]["anomalies"]["lost-write"]["findings"]
-    assert (finding["values"], finding["offset"]) == ([victim["value"]], victim["offset"])
-    assert finding["partition"] == victim["partition"]
-
-
-@pytest.mark.parametrize("name", ["emptied", "bare"])
-def test_a_history_without_events_is_unknown(variants: dict[str, dict[str, Any]], name: str) -> None:
-    """Nothing to look at is no reason to call it valid."""
-    assert variants[name]["verdict"] == "unknown"
-
-
-@pytest.mark.parametrize("name", ["cut", "foreign"])
-def test_a_damaged_history_is_never_valid(variants: dict[str, dict[str, Any]], name: str) -> None:
-    """The damage is named, the rest is read."""
-    results = variants[name]
-    assert results["verdict"] == "unknown"
-    assert any(".parquet" in reason for reason in results["reasons"])
-    assert results["coverage"]["operations"]["send"]["ok"] == 5000
 
 
 @pytest.mark.nightly
@@ -185,11 +128,19 @@ def test_leaders_moved_under_a_stream_in_containers(state_home: Path, tmp_path: 
     assert remains("docker-none", state_home) == []
 
 
-def test_an_interrupted_run_still_gets_a_verdict(state_home: Path, tmp_path: Path) -> None:
-    """Ctrl-C once: the load ends, the history is sealed and checked; it is not valid, and nothing is left."""
+def test_neither_killed_processes_nor_an_interruption_cost_a_verdict(state_home: Path, tmp_path: Path) -> None:
+    """A worker and the tap are killed, and clients find the next tap in its place; then Ctrl-C once ends the load.
+
+    The history is sound and checked; the verdict names all three, there is a report, and nothing is left.
+    """
     process = started(tmp_path, "--workload", "stream", "--time", "600")
     try:
         await_load(tmp_path)
+        random.Random(os.getpid()).choice(processes_of(process, "workloads.worker")).kill()
+        (tap,) = processes_of(process, "harness.tap.process")
+        tap.kill()
+        second = segment_path((tmp_path / "latest").resolve(), FIRST_TAP + 1)
+        eventually(lambda: second.exists() and second.stat().st_size > SOME_BYTES, "the next tap has seen something")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=180)
     finally:
@@ -197,7 +148,12 @@ def test_an_interrupted_run_still_gets_a_verdict(state_home: Path, tmp_path: Pat
     assert process.returncode == Exit.UNKNOWN, err
     results = json.loads(out)
     assert "the run was interrupted" in results["reasons"]
+    assert any("worker" in reason and "SIGKILL" in reason for reason in results["reasons"])
+    assert any("the tap ended with SIGKILL" in reason for reason in results["reasons"])
     assert results["coverage"]["operations"]["send"]["ok"]
+    sealed = open_history(Path(results["run"]))
+    assert contradictions(sealed) == []
+    assert {row["process"] for row in exchanges(sealed.directory.parent)} == {FIRST_TAP, FIRST_TAP + 1}
     assert {"report.html", "trace.json", "series.json"} <= {each.name for each in Path(results["run"]).iterdir()}
     assert remains("run", state_home) == []
 
@@ -236,58 +192,148 @@ def test_a_harness_that_fails_still_gives_a_verdict_and_a_report(state_home: Pat
     assert remains("run", state_home) == []
 
 
-def test_a_run_interrupted_twice_leaves_at_once(state_home: Path, tmp_path: Path) -> None:
-    """Ctrl-C twice: everything is undone, exit code 2; what was recorded can still be checked."""
-    process = started(tmp_path, "--workload", "stream", "--time", "600")
-    try:
-        await_load(tmp_path)
+class Left(NamedTuple):
+    """A run that did not come to its end."""
+
+    run: Path
+    code: int
+    said: tuple[str, str]
+    state_home: Path
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
+    """By Ctrl-C, twice."""
+
+    def twice(process: subprocess.Popen[str]) -> None:
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=180)
-    finally:
-        end([process])
-    assert (process.returncode, out) == (Exit.INTERRUPTED, ""), err
-    assert remains("run", state_home) == []
-    assert check("latest", tmp_path)["verdict"] == "unknown"
+
+    return ended_by(twice, tmp_path_factory.mktemp("left"))
 
 
-def test_processes_that_are_killed_do_not_take_the_run_with_them(state_home: Path, tmp_path: Path) -> None:
-    """A worker and the tap: the run goes on to a verdict, which names both; clients find the next tap in its place."""
-    process = started(tmp_path, "--workload", "stream", "--time", "8")
-    try:
-        await_load(tmp_path)
-        random.Random(os.getpid()).choice(processes_of(process, "workloads.worker")).kill()
-        (tap,) = processes_of(process, "harness.tap.process")
-        tap.kill()
-        out, err = process.communicate(timeout=180)
-    finally:
-        end([process])
-    assert process.returncode == Exit.UNKNOWN, err
-    results = json.loads(out)
-    assert any("worker" in reason and "SIGKILL" in reason for reason in results["reasons"])
-    assert any("the tap ended with SIGKILL" in reason for reason in results["reasons"])
-    sealed = open_history(Path(results["run"]))
-    assert contradictions(sealed) == []
-    assert {row["process"] for row in exchanges(sealed.directory.parent)} == {FIRST_TAP, FIRST_TAP + 1}
-    assert remains("run", state_home) == []
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Left:
+    """By SIGKILL of the whole tree, while as much is written as goes."""
+
+    return ended_by(kill_tree, tmp_path_factory.mktemp("killed"), "--set", "rate=0")
 
 
-def test_a_run_that_is_killed_leaves_a_history_and_nothing_else(state_home: Path, tmp_path: Path) -> None:
-    """SIGKILL of the whole tree under load: supervisors clean up, and what was recorded holds no contradiction."""
-    process = started(tmp_path, "--workload", "stream", "--time", "600", "--set", "rate=0")
-    try:
-        await_load(tmp_path)
-        for victim in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
-            victim.kill()
-    finally:
-        end([process])
-    eventually(lambda: remains("run", state_home) == [], "nothing is left")
-    path = (tmp_path / "latest").resolve()
-    results = check(path, tmp_path)
+def ended_by(how: Callable[[subprocess.Popen[str]], None], place: Path, *arguments: str) -> Left:
+    """A run that gets this done to it under load."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(place / "state"))
+        process = started(place, "--workload", "stream", "--time", "600", *arguments)
+        try:
+            await_load(place)
+            how(process)
+            said = process.communicate(timeout=180)
+        finally:
+            end([process])
+    return Left((place / "latest").resolve(), process.returncode, said, place / "state")
+
+
+def test_a_run_interrupted_twice_leaves_at_once(left: Left) -> None:
+    """Ctrl-C twice: everything is undone, exit code 2."""
+    assert (left.code, left.said[0]) == (Exit.INTERRUPTED, ""), left.said[1]
+    assert remains("run", left.state_home) == []
+
+
+def test_a_run_that_is_killed_leaves_nothing_behind(killed: Left) -> None:
+    """Its supervisors clean up."""
+    eventually(lambda: remains("run", killed.state_home) == [], "nothing is left")
+
+
+@pytest.fixture(scope="module")
+def variants(
+    notes: tuple[Path, dict[str, Any]], left: Left, killed: Left, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
+    """The run as it is, several changed copies and two that did not end, all checked by one command: the results."""
+    place = tmp_path_factory.mktemp("variants")
+    changes = {
+        "as it was": lambda _: None,
+        "removed": remove_a_record,
+        "emptied": empty,
+        "damaged": damage,
+    }
+    for name, change in changes.items():
+        change(Path(shutil.copytree(notes[0], place / name)))
+    (place / "bare" / "segments").mkdir(parents=True)
+    paths = {name: place / name for name in (*changes, "bare")} | {"left": left.run, "killed": killed.run}
+    ran = cli("check", *map(str, paths.values()), "--store", str(place), "--json")
+    assert ran.returncode == Exit.INVALID, ran.stderr
+    return dict(zip(paths, json.loads(ran.stdout), strict=True))
+
+
+def remove_a_record(run: Path) -> None:
+    """Take one record out of everything that was read."""
+    file = run / RECORDS
+    table = pq.read_table(file)
+    victim = table["value"][1234]
+    pq.write_table(table.filter(pc.not_equal(table["value"], victim)), file)
+
+
+def empty(run: Path) -> None:
+    """Take all events out."""
+    for file in (run / "history").rglob("*.parquet"):
+        pq.write_table(pq.read_table(file).slice(0, 0), file)
+
+
+def damage(run: Path) -> None:
+    """Cut a file short, and put one there that is not ours."""
+    os.truncate(run / RECORDS, (run / RECORDS).stat().st_size // 2)
+    (run / PROBES).with_name("someone-elses.parquet").write_bytes(b"PAR1")
+
+
+def test_a_stored_run_can_be_checked_again(
+    notes: tuple[Path, dict[str, Any]], variants: dict[str, dict[str, Any]]
+) -> None:
+    """With the same outcome."""
+    assert variants["as it was"]["verdict"] == "valid"
+    assert variants["as it was"]["figures"]["table"] == notes[1]["figures"]["table"]
+    listed = json.loads(cli("list", "runs", "--store", str(notes[0].parent.parent), "--json").stdout)
+    assert sorted(row["verdict"] for row in listed) == ["invalid", "valid"]
+
+
+def test_a_record_removed_by_hand_is_found(
+    notes: tuple[Path, dict[str, Any]], variants: dict[str, dict[str, Any]]
+) -> None:
+    """One acknowledged record that nobody read any more makes the run invalid, and is named."""
+    victim = pq.read_table(notes[0] / RECORDS).slice(1234, 1).to_pylist()[0]
+    assert variants["removed"]["verdict"] == "invalid"
+    (finding,) = variants["removed"]["anomalies"]["lost-write"]["findings"]
+    assert (finding["values"], finding["offset"]) == ([victim["value"]], victim["offset"])
+    assert finding["partition"] == victim["partition"]
+
+
+@pytest.mark.parametrize("name", ["emptied", "bare"])
+def test_a_history_without_events_is_unknown(variants: dict[str, dict[str, Any]], name: str) -> None:
+    """Nothing to look at is no reason to call it valid."""
+    assert variants[name]["verdict"] == "unknown"
+
+
+def test_a_damaged_history_is_never_valid(variants: dict[str, dict[str, Any]]) -> None:
+    """Each damage is named, the rest is read."""
+    results = variants["damaged"]
     assert results["verdict"] == "unknown"
-    assert any("killed" in reason for reason in results["reasons"])
-    sealed = open_history(path)
+    for name in (RECORDS.name, "someone-elses.parquet"):
+        assert any(name in reason for reason in results["reasons"]), name
+    assert results["coverage"]["operations"]["send"]["ok"] == 5000
+
+
+def test_what_an_interrupted_run_recorded_can_be_checked(left: Left, variants: dict[str, dict[str, Any]]) -> None:
+    """It is not valid, and its history is sound."""
+    assert variants["left"]["verdict"] == "unknown"
+    assert variants["left"]["coverage"]["operations"]["send"]["ok"]
+    assert contradictions(open_history(left.run)) == []
+
+
+def test_what_a_killed_run_recorded_can_be_checked(killed: Left, variants: dict[str, dict[str, Any]]) -> None:
+    """It is not valid, for that reason, and holds no contradiction."""
+    assert variants["killed"]["verdict"] == "unknown"
+    assert any("killed" in reason for reason in variants["killed"]["reasons"])
+    sealed = open_history(killed.run)
     assert sealed.rows[Kind.INVOKE] > 0
     assert contradictions(sealed) == []
 

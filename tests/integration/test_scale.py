@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("spark_of_its_own")
 
 CORE = Setting(only=(*QUESTIONS, "int-nonmonotonic-poll"))
 SEVERAL = 1_000  # findings are kept
-FILE_ROWS = 40_000  # several files of a kind, several row groups and tasks of a file
+FILE_ROWS = 20_000  # several files of a kind, several row groups and tasks of a file
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_flaws_where_files_are_cut(session: Session, tmp_path: Path, monkeypatch
     monkeypatch.setattr(seal, "FILE_ROWS", FILE_ROWS)
     monkeypatch.setattr(seal, "ROW_GROUP_ROWS", FILE_ROWS // 4)
     monkeypatch.setattr("checkers.engine.History", partial(History, chunk_rows=FILE_ROWS))
-    _checked(session, 600_000, 3, tmp_path)
+    _checked(session, 300_000, 3, tmp_path)
 
 
 @pytest.mark.nightly

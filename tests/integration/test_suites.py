@@ -28,7 +28,6 @@ title = "as little as possible"
 workload = { name = "large-batch", messages = 300, probe_rate = 5 }
 [[scenario]]
 name = "tiny"
-matrix = { client = ["kafka-python", "confluent-kafka"] }
 [[scenario]]
 name = "broken"
 time = "6s"
@@ -72,18 +71,18 @@ def test_a_suite_that_is_killed_half_way_goes_on_where_it_was(state_home: Path, 
         wait_until(lambda: [case["status"] for case in told(store)][:1] == ["passed"], RUN_S, "the first case is over")
     finally:
         end([process])  # with SIGKILL
-    (first,) = (store / "tiny+kafka-python").glob("2*")
+    (first,) = (store / "tiny").glob("2*")
     eventually(lambda: not list(cluster_dirs()), "the supervisors have removed everything")
 
     junit = tmp_path / "junit.xml"
     resumed = cli("suite", str(file), "--store", str(store), "--resume", "--junit", str(junit))
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-    assert [case["status"] for case in told(store)] == ["passed"] * 3
-    assert [case["tries"][0]["cause"] for case in told(store)] == ["", "", "acknowledged-then-lost"]
-    assert list((store / "tiny+kafka-python").glob("2*")) == [first]
-    assert len(list(ET.parse(junit).iter("testcase"))) == 3
+    assert [case["status"] for case in told(store)] == ["passed"] * 2
+    assert [case["tries"][0]["cause"] for case in told(store)] == ["", "acknowledged-then-lost"]
+    assert list((store / "tiny").glob("2*")) == [first]
+    assert len(list(ET.parse(junit).iter("testcase"))) == 2
     assert resumed.stderr.count("waiting for 3 nodes") == 1, "all that was left was run on one cluster"
-    assert "3 passed" in resumed.stdout
+    assert "2 passed" in resumed.stdout
     assert not list(cluster_dirs())
 
 
