@@ -133,7 +133,11 @@ class BrokerEnd(End):
     def __init__(self, broker: Broker) -> None:
         super().__init__()
         self.broker = broker
-        broker.ends.append(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Only now there is something to write to."""
+        super().connection_made(transport)
+        self.broker.ends.append(self)
 
     def came(self, frame: bytes) -> None:
         """Answer as the test says."""

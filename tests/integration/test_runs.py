@@ -216,7 +216,6 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Left:
     """By SIGKILL of the whole tree, while as much is written as goes."""
-
     return ended_by(kill_tree, tmp_path_factory.mktemp("killed"), "--set", "rate=0")
 
 
