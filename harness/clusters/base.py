@@ -13,6 +13,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -287,10 +288,10 @@ class Cluster(ABC):
         """Remove the cluster and all it made."""
         guard, self._guard = self._guard, None
         if guard is not None:
-            try:
-                guard.release()
-            finally:
-                self._let_go()
+            with ExitStack() as undo:
+                undo.callback(self._let_go)
+                undo.callback(guard.release)
+                self._take_leave()
 
     def restart(self, node_id: int) -> None:
         """Stop a node in good order and start it again."""
@@ -399,6 +400,9 @@ class Cluster(ABC):
                     "its last log lines are below",
                     log_tail=tuple(self.log_tail(node.id)),
                 )
+
+    def _take_leave(self) -> None:  # noqa: B027 - as below
+        """Do what needs the nodes once more before they are removed."""
 
     def _let_go(self) -> None:  # noqa: B027 - most kinds have something, none has to
         """Give back what belongs to this process alone, when the rest is gone."""

@@ -14,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import psutil
 
+from harness import class_archive
+from harness.class_archive import Archive
 from harness.clusters import abilities, init, once
 from harness.clusters.base import (
     LOG_TAIL_LINES,
@@ -38,7 +40,7 @@ from harness.clusters.networked import NetworkedCluster
 from harness.clusters.target import NodePlan, Target, inside, placeholders, render, write_inside
 from harness.errors import ClusterError, UsageError
 from harness.jars import ensure_jars
-from harness.java import ensure_java
+from harness.java import Java, ensure_java
 from harness.networks import Place
 from harness.ports import PortLeases
 from harness.processes import TOKEN_VARIABLE
@@ -46,6 +48,8 @@ from harness.progress import Progress
 
 STOP_TIMEOUT_S = 30.0
 LOG_FILE = "log"
+CLASS_ARCHIVE = "{class_archive}"
+RECORDER = 1  # the node that writes an archive of its classes, where there is none
 
 
 class LocalCluster(NetworkedCluster):
@@ -77,6 +81,7 @@ class LocalCluster(NetworkedCluster):
         self._needs: frozenset[Capability] = frozenset()
         self._plans: list[NodePlan] = []
         self._tools: dict[str, str] = {}
+        self._archive = Archive()
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._helper: Helper | None = None
 
@@ -245,7 +250,16 @@ class LocalCluster(NetworkedCluster):
             self.progress.step(f"using Java {java.major} from {java.origin} ({'; '.join(java.passed_over)})")
         coordinates = self.target.coordinates()
         classpath = ensure_jars(self.target.name, self.target.version, coordinates, part.exclude, self.progress)
+        self._archive = self._classes(java, classpath)
         return {"java": str(java.path), "classpath": os.pathsep.join(map(str, classpath))}
+
+    def _classes(self, java: Java, jars: Sequence[Path]) -> Archive:
+        """For a target that asks for it; not where nodes have clocks of their own, to which files look younger."""
+        if CLASS_ARCHIVE not in self._process.command or Capability.CLOCK in self._needs:
+            return Archive()
+        options = [word for word in self._process.command if word.startswith("-XX:")]
+        found = class_archive.find(java, jars, options)
+        return found or class_archive.record(java, jars, options, self.directory, os.environ)
 
     def _plan(self) -> list[NodePlan]:
         """An address and ports for every node."""
@@ -328,7 +342,15 @@ class LocalCluster(NetworkedCluster):
     def _spawn(self, node_id: int) -> None:
         node_dir = self.node_dir(node_id)
         values = self._values(node_id, node_dir)
-        command = [render(word, values, f"{self.target.name}: command") for word in self._process.command]
+        command = [
+            word
+            for given in self._process.command
+            for word in (
+                self._class_options(node_id)
+                if given == CLASS_ARCHIVE and self.target.java
+                else [render(given, values, f"{self.target.name}: command")]
+            )
+        ]
         program = node_dir / command[0] if os.sep in command[0] else command[0]
         if shutil.which(program) is None:
             raise ClusterError(
@@ -353,6 +375,26 @@ class LocalCluster(NetworkedCluster):
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def _class_options(self, node_id: int) -> Sequence[str]:
+        return self._archive.options if self._archive.written is None or node_id == RECORDER else ()
+
+    def _take_leave(self) -> None:
+        """Have a node write its classes as it ends, if there is no archive yet and all of them run."""
+        if self._archive.written is None:
+            return
+        try:
+            if len(self._children) == self.target.nodes and all(
+                self.state(node.id) is NodeState.RUNNING for node in self.nodes
+            ):
+                self.progress.step("keeping the classes of a node, so that others start faster (once)")
+                self._child(RECORDER).terminate()
+                self._child(RECORDER).wait(STOP_TIMEOUT_S)
+                self._archive.keep()
+        except subprocess.TimeoutExpired:
+            self.progress.step("it took too long: another cluster will do it")
+        finally:
+            self._archive.discard(unless_finished=True)
 
     def _child(self, node_id: int) -> subprocess.Popen[bytes]:
         self.node(node_id)

@@ -13,6 +13,7 @@ Text in a target may use placeholders. They are filled per node, and an unknown 
     {nodes.NAME}        the same for all nodes
     {nodes.NAME:csv}    host:port,host:port                 {nodes.NAME:voters}   1@host:port,2@host:port
     {java} {classpath}  when the target has a [java] table
+    {class_archive}     the same, a word of its own in the command of [process]: options for a faster start, or nothing
     {helper.host} {helper.port}   where the process of a [helper] table is reached
 """
 

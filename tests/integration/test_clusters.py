@@ -10,6 +10,7 @@ from kafka import KafkaAdminClient
 
 from harness import wire
 from harness.clusters.base import Capability, Cluster, NodeState
+from harness.clusters.local import LocalCluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import UsageError
 from harness.progress import Silent
@@ -70,6 +71,15 @@ def test_a_new_cluster_has_the_features_of_its_version(cluster: Cluster) -> None
     admin.close()
     for name in ("transaction.version", "group.version", "eligible.leader.replicas.version"):
         assert features[name]["finalized"] == features[name]["supported"][1:] * 2, name
+
+
+def test_a_jvm_takes_the_archive_of_its_classes(cluster: Cluster) -> None:
+    """The one of an earlier cluster, or the order to write one: without a word of refusal."""
+    if not isinstance(cluster, LocalCluster):
+        pytest.skip("only processes have one")
+    (_, node) = cluster._tree(cluster._child(1))[::-1]
+    assert any("Archive" in word for word in node.cmdline())
+    assert not [line for line in cluster.log_tail(1, 10_000) if "[cds" in line]
 
 
 def test_a_killed_node_is_dead_and_comes_back_with_its_data(cluster: Cluster) -> None:

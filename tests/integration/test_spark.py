@@ -175,7 +175,7 @@ def test_a_damaged_archive_breaks_no_start(
         original = archive_of(find_java())
     assert original is not None
     monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "home"))
-    archive = cache_dir() / "spark" / original.name
+    archive = cache_dir() / "classes" / original.name
     shutil.copytree(original, archive, ignore=shutil.ignore_patterns(CLASSES))
     whole = (original / CLASSES).read_bytes()
     (archive / CLASSES).write_bytes(whole[: len(whole) // 2] if content is None else content)

@@ -32,7 +32,7 @@ NEIGHBOUR = Place("spark://127.0.0.1:7077")  # a cluster on this machine
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of archives in a cache of this test alone."""
     monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "home"))
-    return tmp_path / "home" / "cache" / "spark"
+    return tmp_path / "home" / "cache" / "classes"
 
 
 def script(path: Path, content: str) -> Path:

@@ -38,7 +38,17 @@ def test_the_shipped_targets_render(name: str) -> None:
     """Every text of a shipped target can be filled for every node, and nothing is left standing."""
     target = load_target(name)
     assert target.process
-    names = ("node_dir", "cluster_id", "directory_id", "version", "java", "classpath", "helper.host", "helper.port")
+    names = (
+        "node_dir",
+        "cluster_id",
+        "directory_id",
+        "version",
+        "java",
+        "classpath",
+        "class_archive",
+        "helper.host",
+        "helper.port",
+    )
     extra = dict.fromkeys(names, "x")
     plans = [NodePlan(n, "h", "b", "c", dict.fromkeys(target.ports, n)) for n in (1, 2, 3)]
     for node_id in (1, 2, 3):
