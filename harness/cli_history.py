@@ -7,11 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from harness import show_foreign, show_run
 from harness import store as stored
-from harness.checking import check_again
 from harness.cli_options import JsonFlag, StoreOption, err, out
-from harness.foreign import exporting, importing
 from harness.live import viewed_on
 from harness.store import store_dir
 
@@ -44,6 +41,10 @@ def import_history(
 
     [dim]tidegauge import history.edn --set acks=all --set idempotence=true --check[/]
     """
+    from harness import show_foreign, show_run
+    from harness.checking import check_again
+    from harness.foreign import importing
+
     with viewed_on(err) as view:
         taken = importing.import_history(
             file, store_dir(store), view, form=form, name=name, settings=tuple(settings or ())
@@ -63,6 +64,9 @@ def export_history(
     as_json: JsonFlag = False,
 ) -> None:
     """Write the history of a run into one file that other programs can read (docs/history.md)."""
+    from harness import show_foreign
+    from harness.foreign import exporting
+
     found = stored.find(store_dir(store), run)
     with viewed_on(err) as view:
         written = exporting.export_run(found, file, form, view)

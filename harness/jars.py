@@ -17,14 +17,17 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import requests
 import truststore
-from jgo.maven import Artifact, Component, Dependency, MavenContext, PythonResolver
 
 from harness.errors import CannotHere, TidegaugeError, UsageError
 from harness.paths import PACKAGE, cache_dir
 from harness.progress import Progress
+
+if TYPE_CHECKING:
+    from jgo.maven import Artifact, Component, MavenContext
 
 DOWNLOADS_AT_ONCE = 8
 ATTEMPTS = 3
@@ -101,6 +104,8 @@ def resolve(name: str, version: str, coordinates: Iterable[str], exclude: Iterab
 
     Done in a scratch directory: half a file that an earlier attempt left must not decide what is resolved.
     """
+    from jgo.maven import Dependency
+
     cache_dir().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_dir()) as scratch, _trusting_this_machine():
         context = _context(Path(scratch))
@@ -159,6 +164,8 @@ def _repository() -> Path:
 
 
 def _context(repository: Path) -> MavenContext:
+    from jgo.maven import MavenContext, PythonResolver
+
     mirror = os.environ.get("TIDEGAUGE_MAVEN_REPOSITORY")
     return MavenContext(
         resolver=PythonResolver(),
