@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from harness.checking import Checked, check_again
+from harness.checking import Checked, check_run
+from harness.spark import Session
 from tests.foreign import QUIET, take
 from tests.support import REPOSITORY
 
@@ -27,10 +28,14 @@ def names() -> list[str]:
     return sorted(path.name.removesuffix(SUFFIX) for path in GOLDEN.glob(f"*{SUFFIX}"))
 
 
-def summaries(store: Path) -> dict[str, Any]:
+def summaries(store: Path, session: Session) -> dict[str, Any]:
     """Import all of them and check them with one session: a summary of each."""
-    runs = [take(GOLDEN / f"{name}{SUFFIX}", store, name=name).run for name in names()]
-    return {name: summary(checked) for name, checked in zip(names(), check_again(runs, QUIET), strict=True)}
+    runs = {name: take(GOLDEN / f"{name}{SUFFIX}", store, name=name).run for name in names()}
+    return {name: summary(check_run(run, session, QUIET, "", _nothing, lent=True)) for name, run in runs.items()}
+
+
+def _nothing(*_: object) -> None:
+    """No report."""
 
 
 def summary(checked: Checked) -> dict[str, Any]:
@@ -57,7 +62,9 @@ def expected() -> dict[str, Any]:
 def main() -> None:
     """Write expected.json."""
     with tempfile.TemporaryDirectory() as store:
-        EXPECTED.write_text(json.dumps(summaries(Path(store)), indent=2) + "\n", encoding="utf-8")
+        with Session.start(Path(store, "spark")) as session:
+            found = summaries(Path(store), session)
+        EXPECTED.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     sys.stdout.write(f"{EXPECTED.relative_to(REPOSITORY)}: {len(names())} histories\n")
 
 

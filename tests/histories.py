@@ -80,12 +80,17 @@ _MARKS = {"!": Status.CORRUPT, "?": Status.FOREIGN}
 _shared: list[Session] = []
 
 
-@contextmanager
-def spark_session() -> Iterator[SparkSession]:
+def shared_session() -> Session:
     """The session of all modules that ask for one: the first checks of a session are its slowest."""
     if not _shared:
         _shared.append(Session.start(Path(tempfile.mkdtemp(prefix="tidegauge-tests-"))))
-    yield _shared[0].get()
+    return _shared[0]
+
+
+@contextmanager
+def spark_session() -> Iterator[SparkSession]:
+    """What it is asked through."""
+    yield shared_session().get()
 
 
 def end_spark_session() -> None:

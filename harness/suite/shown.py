@@ -34,7 +34,7 @@ def cases(console: Console, planned: Sequence[Planned]) -> None:
         told = f"skipped: {each.skipped}" if each.skipped else f"{each.cluster.kind} · {each.case.expect}{tries}"
         line(console, f"  {each.case.name:<{width}}   {told}")
     clusters = len({each.cluster for each in planned if not each.skipped})
-    line(console, f"{len(planned)} cases, {clusters} kind{'s' if clusters != 1 else ''} of cluster")
+    line(console, f"{_counted(len(planned), 'case')}, {_counted(clusters, 'kind')} of cluster")
 
 
 def case_as_json(planned: Planned) -> dict[str, Any]:
@@ -99,3 +99,7 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
 def _short(path: str) -> str:
     """Relative to here, where that is shorter."""
     return min(path, os.path.relpath(path), key=len) if path else ""
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"

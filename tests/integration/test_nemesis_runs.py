@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
-from checkers.frame import REPLICA_ROLE
 from harness.clusters.spec import make_cluster
 from harness.errors import CannotHere
-from harness.history import F, Kind, Type
 from harness.progress import Silent
 from harness.scenario import to_toml
-from harness.seal import open_history
 from nemesis import FAMILIES
 from nemesis.base import refuse_unless_possible
 from tests.integration.stage import spec_of
+from tests.integration.worked import every_loss_is_seen
 from tests.support import cli, docker_or_skip
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -30,7 +25,6 @@ FIRST_S, LASTS_S = 6, 4
 EVERY_S = {"process": 60}  # where all nodes have to start again; 24 for others
 RATE = 300  # of messages per second: enough to feel every fault, and a small machine keeps up while nodes restart
 NEED_TRANSACTIONS = {"hold-end-txn"}
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="partitions of local nodes need root")
 
 
 def run(store: Path, *arguments: str) -> dict[str, Any]:
@@ -99,37 +93,17 @@ def test_kafka_keeps_its_promises(tmp_path: Path, kind: str, family: str, client
     assert [(fault["fault"], fault["bit"]) for fault in facts["faults"]] == [(fault, True) for fault in faults]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param("local", id="local", marks=needs_root),
-        pytest.param("docker", id="docker", marks=[pytest.mark.docker, pytest.mark.nightly]),
-    ],
-)
-def test_with_acks_1_an_isolated_leader_loses_what_it_acknowledged(tmp_path: Path, kind: str) -> None:
-    """Allowed, and seen: already a plain count of acknowledged against finally read tells."""
+@pytest.mark.nightly
+@pytest.mark.docker
+def test_with_acks_1_an_isolated_leader_loses_what_it_acknowledged(tmp_path: Path) -> None:
+    """In containers; test_suites.py has it as processes."""
     chosen = ["acks=1", "idempotence=false", "client=confluent-kafka", "rate=100", "partitions=1", "probe_rate=2"]
     chosen += ["nemesis.after=2s", "nemesis.for=12s", "nemesis.times=1", "final_read_timeout_s=8"]  # for a tail in vain
     settings = [word for setting in chosen for word in ("--set", setting)]
-    arguments = ["--workload", "stream", "--nemesis", "isolate", "--cluster", kind, "--time", "15s", "--seed", "7"]
+    arguments = ["--workload", "stream", "--nemesis", "isolate", "--cluster", "docker", "--time", "15s", "--seed", "7"]
     results = run(tmp_path / "store", *arguments, *settings)
-    missing = len(_acknowledged_and_never_read(Path(results["run"])))
-    assert missing > 0
-    lost = [seen for seen in results["seen"] if seen["anomaly"] in {"lost-write", "lost-tail"}]  # the last log decides
-    assert sum(seen["found"] for seen in lost) >= missing
-    assert all(seen["mark"].startswith("allowed") for seen in lost)
+    every_loss_is_seen(Path(results["run"]))
     assert results["verdict"] == "valid"
-
-
-def _acknowledged_and_never_read(run_directory: Path) -> set[int]:
-    """By anybody: the load's consumers are stopped with it, and the final read comes after them."""
-    history = open_history(run_directory)
-    ended = pq.read_table(history.files[Kind.COMPLETE], columns=["f", "type", "value"])
-    sent = ended.filter((pc.field("f") == int(F.SEND)) & (pc.field("type") == int(Type.OK)))["value"]
-    records = pq.read_table(history.files[Kind.RECORD], columns=["process", "value"])
-    replicas = [number for number, about in history.processes.items() if about.get("role") == REPLICA_ROLE]
-    read = records.filter(~pc.field("process").isin(replicas))["value"]
-    return set(sent.to_pylist()) - set(read.to_pylist())
 
 
 @pytest.mark.nightly

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from checkers.frame import REPLICA_ROLE
 from harness.clusters.base import Cluster
-from harness.history import F, Kind, now
-from harness.seal import OPEN, Sealed
+from harness.history import F, Kind, Type, now
+from harness.seal import OPEN, Sealed, open_history
 from tests.integration.tapped import Tapped
 from tests.sessions import RUN, rows
 from tests.support import eventually, unique
@@ -28,6 +31,26 @@ def left_open(history: Sealed, killed: Collection[int] = ()) -> list[tuple[int, 
     columns = ["process", "f", "detail"]
     rows = pq.read_table(history.files[Kind.COMPLETE], columns=columns, filters=[("detail", "=", OPEN)]).to_pylist()
     return [(row["process"], F(row["f"]).name) for row in rows if row["process"] not in killed]
+
+
+def every_loss_is_seen(run_directory: Path) -> None:
+    """Already a plain count of acknowledged against read tells that something is gone; the check has all of it."""
+    missing = len(_acknowledged_and_never_read(open_history(run_directory)))
+    assert missing > 0
+    seen = json.loads((run_directory / "results.json").read_text())["seen"]
+    lost = [each for each in seen if each["anomaly"] in {"lost-write", "lost-tail"}]  # the last log decides which
+    assert sum(each["found"] for each in lost) >= missing
+    assert all(each["mark"].startswith("allowed") for each in lost)
+
+
+def _acknowledged_and_never_read(history: Sealed) -> set[int]:
+    """By anybody: the load's consumers are stopped with it, and the final read comes after them."""
+    ended = pq.read_table(history.files[Kind.COMPLETE], columns=["f", "type", "value"])
+    sent = ended.filter((pc.field("f") == int(F.SEND)) & (pc.field("type") == int(Type.OK)))["value"]
+    records = pq.read_table(history.files[Kind.RECORD], columns=["process", "value"])
+    replicas = [number for number, about in history.processes.items() if about.get("role") == REPLICA_ROLE]
+    read = records.filter(~pc.field("process").isin(replicas))["value"]
+    return set(sent.to_pylist()) - set(read.to_pylist())
 
 
 class Run:

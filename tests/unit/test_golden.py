@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.golden_histories import GOLDEN, SUFFIX, expected, names, summaries
-
-pytestmark = pytest.mark.usefixtures("spark_of_its_own")
+from tests.histories import shared_session
 
 AT_MOST_BYTES = 1_500_000
 
@@ -17,7 +16,7 @@ AT_MOST_BYTES = 1_500_000
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All of them, imported and checked with one session."""
-    return summaries(tmp_path_factory.mktemp("store"))
+    return summaries(tmp_path_factory.mktemp("store"), shared_session())
 
 
 def test_each_history_is_expected() -> None:
