@@ -18,12 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CLUSTERS = "tests/integration/"
-LONGEST = (
-    "test_nothing_left_behind.py",
-    "test_pages.py",
-    "test_runs.py",
-    "test_suites.py",
-)  # one of these last would be waited for
+# a worker that got one of these last would be waited for
+LONGEST = ("test_nothing_left_behind.py", "test_pages.py", "test_runs.py", "test_suites.py")
 
 
 @pytest.fixture(autouse=True, scope="session")
