@@ -97,7 +97,7 @@ def end_spark_session() -> None:
     """For whoever needs one of another kind, and when all is over."""
     while _shared:
         session = _shared.pop()
-        session.close()
+        session._close(in_order=False)  # at once: commands write the archive of Spark's classes soon enough
         shutil.rmtree(session.scratch, ignore_errors=True)
 
 
