@@ -9,6 +9,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from harness import wire
+from harness.class_archive import CLASSES
 from harness.clusters.base import Capability, Cluster, NodeState
 from harness.clusters.local import LocalCluster
 from harness.clusters.spec import ClusterSpec, make_cluster
@@ -74,11 +75,14 @@ def test_a_new_cluster_has_the_features_of_its_version(cluster: Cluster) -> None
 
 
 def test_a_jvm_takes_the_archive_of_its_classes(cluster: Cluster) -> None:
-    """The one of an earlier cluster, or the order to write one: without a word of refusal."""
+    """The one of an earlier cluster, which is in its memory then, or the order to write one."""
     if not isinstance(cluster, LocalCluster):
         pytest.skip("only processes have one")
     (_, node) = cluster._tree(cluster._child(1))[::-1]
-    assert any("Archive" in word for word in node.cmdline())
+    (option,) = (word for word in node.cmdline() if CLASSES in word)
+    how, _, file = option.partition("=")
+    mapped = {part.path for part in node.memory_maps()}
+    assert how == "-XX:ArchiveClassesAtExit" or file.split(":")[-1] in mapped
     assert not [line for line in cluster.log_tail(1, 10_000) if "[cds" in line]
 
 

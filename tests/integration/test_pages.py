@@ -33,5 +33,5 @@ def test_a_newcomer_gets_through(state_home: Path, tmp_path: Path, name: str) ->
         )
         assert ran.returncode == step.code, f"{' '.join(step.arguments)}\n{ran.stdout}\n{ran.stderr}"
         typed += 1
-    assert typed >= 4
+    assert typed >= 5
     assert remains("local-none", state_home) == []

@@ -32,7 +32,8 @@ def test_a_scenario_bends_nothing_that_a_network_would_not(file: Path) -> None:
     """No broken broker is played: what is found is the broker's own doing."""
     scenario = load(file, {})
     assert scenario.tap.broken == ()
-    assert {rule.action for rule in scenario.tap.rule} <= {"hold", "delay"}
+    slow = {"delay"} if file.stem == "unclean-election" else set()  # its readers
+    assert {rule.action for rule in scenario.tap.rule} <= {"hold"} | slow
 
 
 def test_the_suite_has_all_of_them() -> None:
