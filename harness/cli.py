@@ -50,6 +50,7 @@ from harness.cli_options import (
     parts,
 )
 from harness.cli_report import report
+from harness.cli_spark import spark
 from harness.cli_suite import suite
 from harness.config import parse
 from harness.errors import Exit, Interrupted, TidegaugeError, UsageError, from_os_error, unexpected
@@ -326,6 +327,7 @@ app.command()(compare)
 app.command()(investigate)
 app.command()(explore)
 app.command()(report)
+app.command()(spark)
 app.command()(suite)
 
 

@@ -1,7 +1,8 @@
 """A Spark session that is up when it is needed: started in the background, warm, and gone when we are.
 
 `Session.start` returns at once, `get` waits for the session, `close` ends it with everything it made. The JVM behind it
-(`spark_jvm`) works in a directory of its own: give Spark absolute paths. With a Spark Connect server there is none.
+(`spark_jvm`) works in a directory of its own: give Spark absolute paths. It is one of our own, or one that stands by
+(`spark_standby`), which only the session is taken from. With a Spark Connect server there is none.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from harness import class_archive, spark_connect, spark_jvm
+from harness import class_archive, spark_connect, spark_jvm, spark_standby
 from harness.class_archive import Archive
 from harness.errors import TidegaugeError, from_os_error
 from harness.java import Java, find_java
 from harness.spark_jvm import Jvm, Size
 from harness.spark_place import Place
+from harness.spark_standby import LOG_FILE, Borrowed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Session", "Size"]
 
-LOG_FILE = "spark.log"
 START_TIMEOUT_S = 180.0
 WARM_UP_TIMEOUT_S = 10.0
 WARM_UP_VARIABLE = "TIDEGAUGE_WARM_UP"
@@ -64,6 +65,7 @@ class Session:
         self._warm_up: WarmUp | None = None
         self._directory: Path | None = None
         self._jvm: Jvm | None = None
+        self._borrowed: Borrowed | None = None
         self._archive = Archive()
         self._gateway: Any = None
         self._spark: SparkSession | None = None
@@ -150,7 +152,7 @@ class Session:
                 f"Spark did not start ({type(error).__name__}: {said})", "see the end of its log below", self._log()
             )
         self._up.set()
-        if self._spark is not None and self._warm_up is not None and not self._wanted.is_set():
+        if self._spark is not None and self._warm_up is not None and not self._wanted.is_set() and not self._borrowed:
             with suppress(Exception):  # what stops this will stop the first real job too, which can say so
                 assert self._directory is not None
                 self._warm_up(self._spark, self._directory)
@@ -164,6 +166,8 @@ class Session:
         jars = spark_jvm.jars(self._place)
         self._scratch.mkdir(parents=True, exist_ok=True)
         self._directory = directory = Path(tempfile.mkdtemp(prefix="spark-", dir=self._scratch))
+        if self._found_one_that_stands_by(jars):
+            return
         environment = spark_jvm.environment(self._place, directory, self._token)
         if not spark_jvm.class_path_of(self._place):  # an archive knows nothing of directories, nor of strange jars
             found = class_archive.find(java, jars, spark_jvm.OPTIONS)
@@ -183,17 +187,22 @@ class Session:
             blamed.discard()  # without it the JVM starts
         self._spark = self._connect(port, secret)
 
+    def _found_one_that_stands_by(self, jars: list[Path]) -> bool:
+        self._borrowed = spark_standby.borrow(self._size, self._place, jars)
+        if self._borrowed is None:
+            return False
+        from py4j.protocol import Py4JError
+
+        try:
+            self._spark = self._connect(self._borrowed.port, self._borrowed.secret)
+        except (Py4JError, OSError):  # it is ending; one of our own will do
+            self._leave(in_order=False)
+        return self._spark is not None
+
     def _launch(self, java: Java, jars: list[Path], environment: Mapping[str, str]) -> Jvm:
         assert self._directory is not None
-        command: list[str | Path] = [
-            java.path,
-            *spark_jvm.options(self._size, self._directory),
-            *spark_jvm.options_of(self._place),
-            *self._archive.options,
-            "-cp",
-            os.pathsep.join([*spark_jvm.class_path_of(self._place), *map(str, jars)]),
-            spark_jvm.MAIN_CLASS,
-        ]
+        options = [*spark_jvm.options(self._size, self._directory), *self._archive.options]
+        command = spark_jvm.command(java, jars, self._place, options)
         with self._lock:
             if self._closed.is_set():
                 raise TidegaugeError("the Spark session was closed while it started", "start another one")
@@ -217,6 +226,8 @@ class Session:
         gateway.proc = None
         for name in _IMPORTS:
             java_gateway.java_import(gateway.jvm, name)
+        if self._borrowed is not None:
+            spark_standby.tidy(gateway)
         assert self._directory is not None
         conf = SparkConf(loadDefaults=False)
         for name, value in {**spark_jvm.settings(self._size, self._place, self._directory), **self._place.conf}.items():
@@ -241,7 +252,7 @@ class Session:
                 self._archive.keep()
         finally:
             self._kill()
-            self._thread.join()
+            self._thread.join(None if self._borrowed is None else END_TIMEOUT_S)
             self._archive.discard(unless_finished=True)
             self._forget()
             self._error = TidegaugeError("the Spark session is closed", "start another one")
@@ -251,34 +262,42 @@ class Session:
         """Free PySpark of a JVM that is gone, so that it can have another one, and remove what that one left."""
         if self._place.is_connect:
             spark_connect.disconnect(self._spark)
-        if self._gateway is not None:
-            from pyspark import SparkContext
-            from pyspark.sql import SparkSession
-
-            if (context := SparkContext._active_spark_context) is not None:
-                context._jsc = None  # else it would try to tell the JVM
-                context.stop()
-            self._gateway.shutdown()
-            SparkContext._gateway = SparkContext._jvm = None
-            SparkSession._instantiatedSession = SparkSession._activeSession = None
+        self._leave(in_order=True)
         if self._directory is not None:
             sys.path[:] = [place for place in sys.path if not place.startswith(str(self._directory))]
             shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _leave(self, *, in_order: bool) -> None:
+        if self._gateway is None:
+            return
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        if (context := SparkContext._active_spark_context) is not None:
+            if self._borrowed is not None and in_order:
+                # from a thread of its own: a call of ours that was interrupted may still wait for its answer
+                ending = threading.Thread(target=context._jsc.stop, daemon=True)
+                ending.start()
+                ending.join(END_TIMEOUT_S)
+            context._jsc = None  # else it would try to tell the JVM
+            context.stop()
+        if self._borrowed is None:
+            self._gateway.shutdown()
+        else:
+            self._gateway.close()
+            self._borrowed.give_back()
+            self._borrowed = None
+        SparkContext._gateway = SparkContext._jvm = self._gateway = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
 
     def _kill(self) -> None:
         if self._jvm is not None:
             self._jvm.kill()
 
     def _log(self) -> tuple[str, ...]:
+        if self._borrowed is not None:
+            return spark_jvm.last_lines(self._borrowed.log)
         return self._jvm.last_lines() if self._jvm is not None else ()
 
 
-def _let_go_in_a_forked_child() -> None:
-    """A child without exec holds copies of our pipes: as long as it lives, our end would not be seen."""
-    for session in list(_sessions):
-        if session._jvm is not None:
-            session._jvm.let_go()
-
-
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_let_go_in_a_forked_child)

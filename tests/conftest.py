@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.spark import WARM_UP_VARIABLE
+from harness.spark_standby import VARIABLE as STANDBY_VARIABLE
+from harness.spark_standby import standing_by
 from tests.histories import end_spark_session, spark_session
 from tests.support import docker_or_skip
 
@@ -52,6 +54,21 @@ def spark() -> Iterator[SparkSession]:
 def spark_of_its_own() -> None:
     """For modules that start sessions themselves: PySpark can have one in a process."""
     end_spark_session()
+
+
+@pytest.fixture(scope="session")
+def standby(_own_state: None) -> Iterator[Path]:
+    """A JVM that stands by for commands."""
+    with standing_by() as kept:
+        yield kept.directory
+
+
+@pytest.fixture(scope="module")
+def spark_stands_by(standby: Path) -> Iterator[None]:
+    """For modules whose commands check a lot: they find a JVM that is warm."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(STANDBY_VARIABLE, str(standby))
+        yield
 
 
 @pytest.fixture

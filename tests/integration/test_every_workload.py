@@ -20,7 +20,12 @@ from tests.integration.worked import left_open
 from tests.support import cli, docker_or_skip
 from workloads import WORKLOADS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.nightly,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("spark_stands_by"),
+]
 
 KINDS = [pytest.param("local", id="local"), pytest.param("docker", id="docker", marks=pytest.mark.docker)]
 CLIENTS = ("confluent-kafka", "kafka-python")

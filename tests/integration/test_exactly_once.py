@@ -27,7 +27,7 @@ from workloads.clients.grouped import GroupConsumer, Joining
 from workloads.exactly_once import ExactlyOnceSettings
 from workloads.topics import create_topics
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_stands_by")]
 
 CLIENTS = ("confluent-kafka", "kafka-python")
 

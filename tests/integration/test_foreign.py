@@ -11,6 +11,8 @@ from harness.errors import Exit
 from tests.foreign import LOST_AND_ABORTED, edn
 from tests.support import cli
 
+pytestmark = pytest.mark.usefixtures("spark_stands_by")
+
 
 def test_a_jepsen_history_is_checked_and_travels_on(tmp_path: Path) -> None:
     """A lost write, the transaction that it tears, and an aborted read; what was exported of it comes back whole."""

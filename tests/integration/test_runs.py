@@ -25,10 +25,11 @@ from harness.history import FIRST_TAP, F, Kind, Type
 from harness.seal import Sealed, open_history
 from harness.sources import segment_path
 from harness.spark import WARM_UP_VARIABLE
+from harness.spark_standby import VARIABLE as STANDBY_VARIABLE
 from tests.integration.tapped import exchanges
 from tests.support import REPOSITORY, cli, command, end, eventually, kill_tree, remains
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_stands_by")]
 
 RECORDS = Path("history", "kind=record", "part-00000.parquet")
 PROBES = Path("history", "kind=probe", "part-00000.parquet")
@@ -50,7 +51,8 @@ def demonstrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.C
     place = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(place / "state"))
-        patch.delenv(WARM_UP_VARIABLE)
+        for name in (WARM_UP_VARIABLE, STANDBY_VARIABLE):
+            patch.delenv(name, raising=False)
         shown = cli("demo", "--store", str(place / "store"), PATH=str(place), JAVA_HOME="")
         return shown, place / "store", remains("demo", place / "state")
 
@@ -223,6 +225,7 @@ def ended_by(how: Callable[[subprocess.Popen[str]], None], place: Path, *argumen
     """A run that gets this done to it under load."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(place / "state"))
+        patch.delenv(STANDBY_VARIABLE, raising=False)  # its JVM ends as well
         process = started(place, "--workload", "stream", "--time", "600", *arguments)
         try:
             await_load(place)

@@ -50,6 +50,7 @@ COMMANDS = [
     ["import"],
     ["export"],
     ["report"],
+    ["spark"],
     ["compare"],
     ["investigate"],
     ["explore"],
