@@ -29,6 +29,7 @@ from harness.spark_place import Place
 from harness.spark_standby import LOG_FILE, Borrowed
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 __all__ = ["Session", "Size"]
@@ -268,27 +269,22 @@ class Session:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _leave(self, *, in_order: bool) -> None:
-        if self._gateway is None:
-            return
-        from pyspark import SparkContext
-        from pyspark.sql import SparkSession
+        """Have nothing to do with the JVM any more; one that stands by goes on without us."""
+        if self._gateway is not None:
+            from pyspark import SparkContext
+            from pyspark.sql import SparkSession
 
-        if (context := SparkContext._active_spark_context) is not None:
-            if self._borrowed is not None and in_order:
-                # from a thread of its own: a call of ours that was interrupted may still wait for its answer
-                ending = threading.Thread(target=context._jsc.stop, daemon=True)
-                ending.start()
-                ending.join(END_TIMEOUT_S)
-            context._jsc = None  # else it would try to tell the JVM
-            context.stop()
-        if self._borrowed is None:
-            self._gateway.shutdown()
-        else:
-            self._gateway.close()
+            if (context := SparkContext._active_spark_context) is not None:
+                if self._borrowed is not None and in_order:
+                    _stop(context)
+                context._jsc = None  # else it would try to tell the JVM
+                context.stop()
+            (self._gateway.shutdown if self._borrowed is None else self._gateway.close)()
+            SparkContext._gateway = SparkContext._jvm = self._gateway = None
+            SparkSession._instantiatedSession = SparkSession._activeSession = None
+        if self._borrowed is not None:
             self._borrowed.give_back()
             self._borrowed = None
-        SparkContext._gateway = SparkContext._jvm = self._gateway = None
-        SparkSession._instantiatedSession = SparkSession._activeSession = None
 
     def _kill(self) -> None:
         if self._jvm is not None:
@@ -298,6 +294,19 @@ class Session:
         if self._borrowed is not None:
             return spark_jvm.last_lines(self._borrowed.log)
         return self._jvm.last_lines() if self._jvm is not None else ()
+
+
+def _stop(context: SparkContext) -> None:
+    """End a context in a JVM that stays, if that still answers."""
+
+    def tell() -> None:
+        with suppress(Exception):
+            context._jsc.stop()
+
+    # from a thread of its own, which has a connection of its own: another one may still wait for an answer
+    thread = threading.Thread(target=tell, name="end of spark", daemon=True)
+    thread.start()
+    thread.join(END_TIMEOUT_S)
 
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
