@@ -12,8 +12,7 @@ import pytest
 
 from harness.spark import WARM_UP_VARIABLE
 from harness.spark_standby import VARIABLE as STANDBY_VARIABLE
-from harness.spark_standby import standing_by
-from tests.histories import end_spark_session, spark_session
+from tests.spark_sessions import end_all, end_spark_session, spark_session, standby
 from tests.support import docker_or_skip
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _spark_ends() -> Iterator[None]:
     """What modules share does not outlive the tests."""
     yield
-    end_spark_session()
+    end_all()
 
 
 @pytest.fixture(scope="module")
@@ -56,18 +55,12 @@ def spark_of_its_own() -> None:
     end_spark_session()
 
 
-@pytest.fixture(scope="session")
-def standby(_own_state: None) -> Iterator[Path]:
-    """A JVM that stands by for commands."""
-    with standing_by() as kept:
-        yield kept.directory
-
-
 @pytest.fixture(scope="module")
-def spark_stands_by(standby: Path) -> Iterator[None]:
+def spark_stands_by() -> Iterator[None]:
     """For modules whose commands check a lot: they find a JVM that is warm."""
+    end_spark_session()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(STANDBY_VARIABLE, str(standby))
+        patch.setenv(STANDBY_VARIABLE, str(standby()))
         yield
 
 

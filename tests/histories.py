@@ -33,11 +33,7 @@ is the value that it was made from.
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -48,11 +44,8 @@ import pyarrow.parquet as pq
 
 from harness.history import COLUMNS, ID_BITS, KINDS, TEXT, F, Kind, Status, Type, View
 from harness.seal import Sealed, parquet_schema
-from harness.spark import Session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from checkers.results import Finding
 
 SECOND_NS = 1_000_000_000
@@ -75,30 +68,6 @@ _LINE = re.compile(r"([pcrntuwkijgs])(\d+) (\w+) ?(\w*) ─ (.*?)(?: \[(\d+)\.\.
 _PLACE = re.compile(r"(\d*)@(-?\d*)")
 _RECORD = re.compile(r"(\d*)@(\d+):([!?]|~?\w)")
 _MARKS = {"!": Status.CORRUPT, "?": Status.FOREIGN}
-
-
-_shared: list[Session] = []
-
-
-def shared_session() -> Session:
-    """The session of all modules that ask for one: the first checks of a session are its slowest."""
-    if not _shared:
-        _shared.append(Session.start(Path(tempfile.mkdtemp(prefix="tidegauge-tests-"))))
-    return _shared[0]
-
-
-@contextmanager
-def spark_session() -> Iterator[SparkSession]:
-    """What it is asked through."""
-    yield shared_session().get()
-
-
-def end_spark_session() -> None:
-    """For whoever needs one of another kind, and when all is over."""
-    while _shared:
-        session = _shared.pop()
-        session._close(in_order=False)  # at once: commands write the archive of Spark's classes soon enough
-        shutil.rmtree(session.scratch, ignore_errors=True)
 
 
 @dataclass(frozen=True)

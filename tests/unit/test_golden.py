@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.golden_histories import GOLDEN, SUFFIX, expected, names, summaries
-from tests.histories import shared_session
+from tests.spark_sessions import shared_session
 
 AT_MOST_BYTES = 1_500_000
 

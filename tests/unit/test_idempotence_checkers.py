@@ -14,7 +14,8 @@ from checkers.frame import History
 from checkers.results import CheckResults, Finding
 from harness.history import ID_BITS
 from harness.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Case, Rows, spark_session, write
+from tests.histories import SECOND_NS, Case, Rows, write
+from tests.spark_sessions import spark_session
 
 N = "producer_id 7 producer_epoch 0"
 

@@ -9,7 +9,8 @@ from checkers.deletions import Deletions
 from checkers.frame import History
 from checkers.keys import KEYS, LAST_OF_ITS_KEY
 from harness.history import F, Kind, Status, Type
-from tests.histories import SECOND_NS, Rows, spark_session
+from tests.histories import SECOND_NS, Rows
+from tests.spark_sessions import spark_session
 
 COMPACTED, PLAIN = 1, 2
 READ_AT_NS = 100 * SECOND_NS  # when the final read begins

@@ -20,8 +20,9 @@ from harness.history import COLUMNS, F, Kind, Status, Type
 from harness.observe import PartitionView
 from harness.policies import PlannedFault, RunFacts, judge
 from harness.wire import WireError
-from tests.histories import Rows, spark_session, told, write
+from tests.histories import Rows, told, write
 from tests.sessions import rows, session, settings_of, target
+from tests.spark_sessions import spark_session
 from workloads.base import REPLICA
 from workloads.replica_read import FETCH, replica_read
 from workloads.session import Session

@@ -10,7 +10,8 @@ import pytest
 from checkers.engine import check
 from checkers.series import BUCKETS, Grid, _latency, _marks, fingerprint, read_series, thinned
 from harness.history import FaultStage, Kind
-from tests.histories import SECOND_NS, Rows, process_of, spark_session, value_of, write
+from tests.histories import SECOND_NS, Rows, process_of, value_of, write
+from tests.spark_sessions import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
