@@ -16,11 +16,10 @@ def spark(as_json: JsonFlag = False) -> None:
     that finds it taken or gone starts its own. Ctrl-C ends it, and nothing is left.
     """
     clean_up()
-    with standing_by() as standby:
+    with standing_by() as standby, suppress(KeyboardInterrupt):
         if as_json:
             show.as_json_line(out, {"variable": VARIABLE, "directory": str(standby.directory)})
         else:
             show.line(out, f"  export {VARIABLE}={standby.directory}")
             show.line(out, ("  for commands in another terminal; Ctrl-C ends it", "dim"))
-        with suppress(KeyboardInterrupt):
-            standby.wait()
+        standby.wait()

@@ -137,8 +137,11 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        ended = self._ended() if isinstance(error, Exception) and not isinstance(error, TidegaugeError) else None
         self._close(in_order=kind is None)
+        if ended is not None:
+            raise ended from error
 
     def _run(self) -> None:
         try:
@@ -289,6 +292,14 @@ class Session:
     def _kill(self) -> None:
         if self._jvm is not None:
             self._jvm.kill()
+
+    def _ended(self) -> TidegaugeError | None:
+        """What is to be said of a JVM that ended while it was used, instead of what Py4J says of that."""
+        if self._borrowed is not None and not self._borrowed.answers():
+            return TidegaugeError("the JVM that stood by has ended", "try again: without it, a command starts its own")
+        if self._jvm is not None and self._jvm.has_ended():
+            return TidegaugeError("Spark's JVM ended while it worked", "free some memory and try again", self._log())
+        return None
 
     def _log(self) -> tuple[str, ...]:
         if self._borrowed is not None:

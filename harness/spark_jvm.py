@@ -216,8 +216,10 @@ def read_address(file: Path) -> tuple[int, str]:
 
 
 def last_lines(log: Path) -> tuple[str, ...]:
-    """The end of a JVM's log."""
-    return tuple(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+    """The end of a JVM's log, if that is still there."""
+    with suppress(FileNotFoundError):
+        return tuple(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+    return ()
 
 
 class Jvm:

@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import secrets
+import socket
 import time
 import weakref
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,7 @@ LOG_FILE = "spark.log"
 JARS_FILE = "jars"
 TAKEN_FILE = "taken"
 LOOK_EVERY_S = 0.2
+ANSWER_TIMEOUT_S = 5.0
 _NUMBERED = re.compile(r"o\d+")
 
 
@@ -83,6 +85,14 @@ class Borrowed:
 
     def __post_init__(self) -> None:
         _borrowed.add(self)
+
+    def answers(self) -> bool:
+        """Whether it is still there."""
+        try:
+            socket.create_connection((spark_jvm.LOOPBACK, self.port), ANSWER_TIMEOUT_S).close()
+        except OSError:
+            return False
+        return True
 
     def give_back(self) -> None:
         """Let others have it."""

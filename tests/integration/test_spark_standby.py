@@ -132,6 +132,17 @@ def test_one_that_died_is_no_loss(tmp_path: Path, state_home: Path, monkeypatch:
     assert remains("spark", state_home) == []
 
 
+def test_one_that_ends_while_it_is_used(tmp_path: Path, state_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever used it learns what happened, and not of a port that nobody listens at."""
+    with standing_by() as standby:
+        monkeypatch.setenv(VARIABLE, str(standby.directory))
+        session = Session.start(tmp_path / "scratch")
+        spark = session.get()
+        psutil.Process(standby.jvm.pid).kill()
+        with pytest.raises(TidegaugeError, match="the JVM that stood by has ended"), session:
+            spark.range(4).count()
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_the_command_ends_with_everything(state_home: Path, how: signal.Signals) -> None:
     """It says what to do, waits, and leaves nothing, however it ends."""
