@@ -24,9 +24,9 @@ from harness import class_archive, spark_connect, spark_jvm, spark_standby
 from harness.class_archive import Archive
 from harness.errors import TidegaugeError, from_os_error
 from harness.java import Java, find_java
-from harness.spark_jvm import Jvm, Size
+from harness.spark_jvm import LOG_FILE, Jvm, Size
 from harness.spark_place import Place
-from harness.spark_standby import LOG_FILE, Borrowed
+from harness.spark_standby import Borrowed
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

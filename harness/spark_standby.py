@@ -27,11 +27,10 @@ from harness.errors import TidegaugeError
 from harness.guard import Guard
 from harness.java import find_java
 from harness.paths import clusters_dir
-from harness.spark_jvm import Jvm, Size
+from harness.spark_jvm import LOG_FILE, Jvm, Size
 from harness.spark_place import Place
 
 VARIABLE = "TIDEGAUGE_SPARK_JVM"
-LOG_FILE = "spark.log"
 JARS_FILE = "jars"
 TAKEN_FILE = "taken"
 LOOK_EVERY_S = 0.2

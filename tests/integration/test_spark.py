@@ -20,8 +20,8 @@ from harness.java import Java, find_java
 from harness.paths import cache_dir
 from harness.processes import marked
 from harness.spark import WARM_UP_VARIABLE, Session, Size
+from harness.spark_jvm import LOG_FILE
 from harness.spark_place import Place
-from harness.spark_standby import LOG_FILE
 from tests.support import REPOSITORY, end, eventually, unique
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")

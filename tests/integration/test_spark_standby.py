@@ -15,8 +15,9 @@ import pytest
 
 from harness.errors import TidegaugeError
 from harness.spark import Session
+from harness.spark_jvm import LOG_FILE
 from harness.spark_place import Place
-from harness.spark_standby import LOG_FILE, VARIABLE, Standby, standing_by
+from harness.spark_standby import VARIABLE, Standby, standing_by
 from tests.support import REPOSITORY, command, end, eventually, remains
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
@@ -143,7 +144,7 @@ def test_one_that_ends_while_it_is_used(tmp_path: Path, state_home: Path, monkey
             spark.range(4).count()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_command_ends_with_everything(state_home: Path, how: signal.Signals) -> None:
     """It says what to do, waits, and leaves nothing, however it ends."""
     process = subprocess.Popen(command("spark", "--json"), cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.spark_jvm import ADDRESS_FILE, Size
+from harness.spark_jvm import ADDRESS_FILE, LOG_FILE, Size
 from harness.spark_place import Place
-from harness.spark_standby import JARS_FILE, LOG_FILE, TAKEN_FILE, VARIABLE, _digest, borrow
+from harness.spark_standby import JARS_FILE, TAKEN_FILE, VARIABLE, _digest, borrow
 
 JARS = [Path("/jars/spark-core.jar"), Path("/jars/spark-sql.jar")]
 SECRET = "c0ffee"
