@@ -207,6 +207,32 @@ class LiveView:
         self._live.update(Group(*lines), refresh=True)
 
 
+class Asides:
+    """For what is done beside something that has the screen: shows nothing but what happened, a line each."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._console, self._title = console, title
+
+    def phase(self, name: str, limit_s: float | None = None) -> None:
+        """Not shown."""
+
+    def happened(self, text: str) -> None:
+        """Print it, and what it is about."""
+        self._console.print(Text(f"{self._title}: {text}"), soft_wrap=True)
+
+    def standing(self, standing: Standing) -> None:
+        """Not shown."""
+
+    def step(self, text: str) -> None:
+        """Not shown."""
+
+    def detail(self, text: str) -> None:
+        """Not shown."""
+
+    def close(self) -> None:
+        """There is no screen to leave."""
+
+
 @contextmanager
 def viewed_on(console: Console) -> Iterator[View]:
     """The right kind of view for this console."""

@@ -1,65 +1,58 @@
-"""A run, phase by phase: set up, load with faults, heal, recover, final read, seal, tear down, check.
+"""A run: what is recorded (`harness.recording`), and what comes of it; at once, or later where runs follow each other.
 
-The runner owns the cluster, the workers, the faults and the run's directory; it makes no load itself and decides
-nothing about correctness. Workers may die at any time. Ctrl-C once ends the load early: what was injected is undone,
-and what was recorded is sealed and checked. Ctrl-C twice undoes and leaves. Whatever way it ends, a supervisor sees to
-it that nothing which the run started is left (`harness.guard`).
+Ctrl-C once ends the load early: what was injected is undone, and what was recorded is sealed and checked. Ctrl-C twice
+undoes and leaves. Whatever way it ends, a supervisor sees to it that nothing which the run started is left
+(`harness.guard`).
 """
 
 from __future__ import annotations
 
 import secrets
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from checkers.warm_up import warm_up
 from harness import facts
 from harness.checking import Checked, check_run
-from harness.clusters.base import Cluster
 from harness.clusters.spec import make_cluster
-from harness.errors import Exit, Interrupted, TidegaugeError
-from harness.front import front_of, taps_before
+from harness.errors import Exit, Interrupted
 from harness.guard import Guard
-from harness.history import NEMESIS_PROCESS, RUNNER_PROCESS, SCHEMA_VERSION, FaultStage, Kind, Recorder
+from harness.history import SCHEMA_VERSION
 from harness.lent import Lent
 from harness.live import View
-from harness.load import Load
-from harness.observe import observe
 from harness.paths import clusters_dir
 from harness.planning import equip, plan_of
-from harness.processes import TOKEN_VARIABLE
+from harness.recording import Recording
 from harness.replay import Replay
 from harness.report.making import report_checked
 from harness.scenario import Scenario, to_toml
-from harness.seal import Sealed, seal
-from harness.sources import deleted_topics, last_acknowledged, segment_path, topics_of
+from harness.seal import Sealed
 from harness.spark import Session
 from harness.spark_place import Place
 from harness.stop import Stop
 from harness.store import SCENARIO_FILE, Run, create, without_secrets
-from nemesis import FAULTS, check_sense, faults_on, needs_of
-from nemesis.conductor import Conductor, Outcome
+from nemesis import check_sense, needs_of
 from nemesis.schedule import Slot
-from workloads import find_workload
-from workloads.base import FinalTarget, TopicSpec, Workload
-from workloads.fleet import Fleet
-from workloads.topics import create_topics, delete_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RECOVERY_TIMEOUT_S = 60.0
-FINAL_READERS = 2
-FINAL_LIMIT_S = 900.0
-FINISH_TIMEOUT_S = 10.0
-TICK_S = 0.1
-MACHINE_TIMEOUT_S = 20.0
-LOG_LINES = 1_000_000
+Tell = Callable[[Checked], object]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run whose history is in the store, to be checked."""
+
+    run: Run
+    failure: Exception | None = None  # of ours, in its middle
+    stopped: bool = False  # by its user, be it after the load
+    cut_short: bool = False  # by its user, before all was recorded
+    suspicion: str = ""  # why something of it may be left in its cluster
 
 
 def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, whom to tell
@@ -67,22 +60,92 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
     store: Path,
     command_line: list[str],
     view: View,
-    tell: Callable[[Checked], None],
+    tell: Tell,
     replay: Replay | None = None,
     place: Place | None = None,
     lent: Lent | None = None,
     stop: Stop | None = None,
 ) -> Checked:
     """Run it, check it, tell the verdict as soon as it is there, and leave nothing but the directory in the store."""
+    lent, stop = lent or Lent(), stop or Stop()
+    with _begun(scenario, store, command_line, view, lent, stop, replay) as recording, ExitStack() as undo:
+        guard = _guard(undo)
+        scratch, token = guard.directory / "spark", guard.directory.name
+        session = lent.session or undo.enter_context(
+            Session.start(scratch, place=place or Place(), token=token, warm_up=warm_up)
+        )
+        failure = recording.make(undo, token)
+        view.phase("check")
+        checked = _checked(recording.store, session, view, tell, token, lent)
+        recording.tear_down()
+        if session.writes_archive and lent.session is None:
+            view.happened("writing down what Spark has loaded, so that it starts faster from now on (once)")
+        return _ended(checked, Recorded(recording.store, failure, stop.asked > 0))
+
+
+def record_scenario(scenario: Scenario, store: Path, command_line: list[str], view: View, lent: Lent) -> Recorded:
+    """Run it, to be checked later; nothing is left but the directory in the store."""
+    stop = Stop()
+    with _begun(scenario, store, command_line, view, lent, stop) as recording:
+        with ExitStack() as undo:
+            failure = recording.make(undo, _guard(undo).directory.name)
+            recording.tear_down()
+        run = recording.store
+        cut_short, suspicion = bool(run.facts.get("interrupted")), _suspicion(run, failure)
+        return Recorded(run, failure, stop.asked > 0, cut_short, suspicion)
+
+
+def _suspicion(run: Run, failure: Exception | None) -> str:
+    """Why its cluster may not be what it was: something of ours failed, which had to undo something, or to end it."""
+    wrong = [failure, *(run.facts.get("fault_errors") or ()), *(run.facts.get("dead_workers") or ())]
+    return next((f"the last run had trouble: {each}" for each in wrong if each), "")
+
+
+def check_recorded(recorded: Recorded, session: Session, view: View) -> Checked:
+    """What comes of it, with its report."""
+    with recorded.run.held():
+        checked = _checked(recorded.run, session, view, lambda _: None, "", Lent(session=session))
+        return _ended(checked, recorded)
+
+
+def _checked(run: Run, session: Session, view: View, tell: Tell, token: str, lent: Lent) -> Checked:  # noqa: PLR0913, PLR0917
+    def told(checked: Checked, sealed: Sealed, spark: SparkSession) -> None:
+        """The verdict as soon as it is there, and after it the report."""
+        view.close()
+        tell(checked)
+        if lent.reports:
+            report_checked(checked, sealed, spark, view)
+
+    return check_run(run, session, view, token, told, lent=lent.session is not None)
+
+
+def _ended(checked: Checked, recorded: Recorded) -> Checked:
+    """The end of a run that was checked; what failed in it is raised now, but what was found stays found."""
+    if recorded.failure and checked.exit_code is not Exit.INVALID:
+        raise recorded.failure
+    if not (recorded.stopped or recorded.failure):
+        recorded.run.update(state="finished")
+    return checked
+
+
+@contextmanager
+def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
+    scenario: Scenario,
+    store: Path,
+    command_line: list[str],
+    view: View,
+    lent: Lent,
+    stop: Stop,
+    replay: Replay | None = None,
+) -> Iterator[Recording]:
+    """A run that is about to be recorded: what was asked for is possible, and its directory is there and says so."""
     check_sense(scenario.nemesis)
-    lent = lent or Lent()
     cluster = lent.cluster or make_cluster(scenario.cluster, view)
     plan = plan_of(scenario, cluster, replay)
     if lent.cluster is None:
         equip(cluster, needs_of(plan), view)
     if replay:
         view.happened(f"the {len(plan)} faults of {replay.run} again")
-    stop = stop or Stop()
     with stop.listening():
         run = create(store, scenario.title)
         _describe(run, scenario, plan, command_line)
@@ -90,7 +153,7 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
             run.update(replay_of=str(replay.run))
         try:
             with run.held():
-                return _Runner(scenario, plan, cluster, run, stop, view, tell, place or Place(), lent).run()
+                yield Recording(scenario, plan, cluster, lent.cluster is not None, run, stop, view)
         except KeyboardInterrupt:
             run.update(state="interrupted", interrupted=True)
             raise Interrupted(
@@ -121,297 +184,7 @@ def _describe(run: Run, scenario: Scenario, plan: Sequence[Slot], command_line: 
     )
 
 
-@dataclass
-class _Runner:
-    """One run of one scenario."""
-
-    scenario: Scenario
-    plan: list[Slot]
-    cluster: Cluster
-    store: Run
-    stop: Stop
-    view: View
-    tell: Callable[[Checked], None]
-    place: Place  # where the history is checked
-    lent: Lent
-    phases: list[dict[str, Any]] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
-    topics_removed: bool = False
-    prefix: str = field(default_factory=lambda: f"tg-{secrets.token_hex(4)}")
-
-    def run(self) -> Checked:
-        """All phases; on the way out, however that comes, everything is ended in the reverse order."""
-        path = self.store.path
-        with ExitStack() as undo:
-            guard = Guard(clusters_dir() / f"run-{secrets.token_hex(4)}")
-            undo.callback(guard.release)
-            token = guard.directory.name
-            scratch = guard.directory / "spark"
-            session = self.lent.session or undo.enter_context(
-                Session.start(scratch, place=self.place, token=token, warm_up=warm_up)
-            )
-            about = _in_background(self._describe_machine)
-            undo.callback(about.join, MACHINE_TIMEOUT_S)
-            self._logged = self._log_lengths() if self.lent.cluster else {}
-            self.recorder = undo.enter_context(
-                Recorder(segment_path(path, RUNNER_PROCESS), RUNNER_PROCESS, {"role": "runner"})
-            )
-            self.taps = (
-                taps_before(self.cluster, self.scenario, self.store, self.prefix, {TOKEN_VARIABLE: token}, undo)
-                if self.scenario.tap.on
-                else None
-            )
-            with self._phase("set up"):
-                if self.lent.cluster is None:
-                    undo.callback(self.cluster.stop)
-                    self.cluster.start()
-                undo.callback(self._remove_topics)
-                about.join(MACHINE_TIMEOUT_S)
-                self._create_topics()
-                front = front_of(self.cluster, self.scenario, self.taps, self.view)
-            fleet = Fleet({TOKEN_VARIABLE: token}, path / "logs")
-            undo.callback(fleet.stop, 0)
-            self.load = Load(self.scenario, self.cluster, front, fleet, path, self.prefix, len(self.plan))
-            nemesis = undo.enter_context(
-                Recorder(segment_path(path, NEMESIS_PROCESS), NEMESIS_PROCESS, {"role": "nemesis"})
-            )
-            faults = faults_on(self.cluster, self.load.topics_in_use, self.taps, self.load.clients)
-            conductor = Conductor(
-                self.plan,
-                faults,
-                nemesis,
-                self.load.topic_number,
-                self._fault,
-                troubles_since=self.load.troubles_since,
-            )
-            undo.callback(conductor.stop)
-            self.stop.may_wait = True
-            failure = self._driven(conductor)
-            with self._phase("seal"):
-                fleet.stop(FINISH_TIMEOUT_S)
-                if self.taps:
-                    self.taps.stop()
-                nemesis.close()
-                self.recorder.close()
-                seal(path, fleet.killed)
-                self._keep_logs()
-            self._note_what_no_event_says(fleet, failure)
-            self.view.phase("check")
-            checked = check_run(self.store, session, self.view, token, self._told, lent=self.lent.session is not None)
-            self._tear_down()
-            if session.writes_archive and self.lent.session is None:
-                self.view.happened("writing down what Spark has loaded, so that it starts faster from now on (once)")
-            if failure and checked.exit_code is not Exit.INVALID:  # what was found stays found
-                raise failure
-            if not (self.stop.asked or failure):
-                self.store.update(state="finished")
-        return checked
-
-    def _told(self, checked: Checked, sealed: Sealed, spark: SparkSession) -> None:
-        """The verdict as soon as it is there, and after it the report."""
-        self.view.close()
-        self.tell(checked)
-        if self.lent.reports:
-            report_checked(checked, sealed, spark, self.view)
-
-    def _driven(self, conductor: Conductor) -> Exception | None:
-        """Drive it; a failure of ours ends the load, and what was recorded until then is still healed and judged."""
-        try:
-            self._drive(conductor)
-        except Exception as error:  # noqa: BLE001 - told, kept, and raised again after the verdict
-            self.view.happened(f"the run failed, and what was recorded is checked: {error}")
-            self._heal(conductor)
-            return error
-        return None
-
-    def _drive(self, conductor: Conductor) -> None:
-        """The load with its faults, and what makes its end: a healed cluster, and a read of everything."""
-        if self.load.no_probes and self.scenario.settings.probes:
-            self.view.happened(f"no probes: {self.load.no_probes}")
-        with self._phase("load", self.load.limit_s):
-            self.load.run(conductor, self.stop, self.view)
-        self.stop.load_is_over = True
-        self._heal(conductor)
-        self._recover(conductor)
-        self._final_read(conductor)
-
-    @property
-    def _workload(self) -> Workload[Any]:
-        return find_workload(self.scenario.workload)
-
-    def _first_topics(self) -> list[TopicSpec]:
-        return self._workload.topics(self.scenario.settings)
-
-    def _create_topics(self) -> None:
-        topics = self._first_topics()
-        for topic in topics:
-            self.recorder.topic(topic.number, topic.full_name(self.prefix))
-        self.view.step(f"creating {len(topics)} topic{'s' if len(topics) != 1 else ''}")
-        create_topics(self.cluster.nodes, self.cluster.security, topics, self.prefix)
-        compacted = [topic for topic in topics if topic.config.get("cleanup.policy") == "compact"]
-        names = [topic.full_name(self.prefix) for topic in compacted]
-        self.store.update(cluster=self.cluster.describe().as_json(), compacted=names)
-        if age_s := self.scenario.settings.topic_age_s:
-            self.view.step(f"letting the topics grow {age_s:g} s old")
-            time.sleep(age_s)
-
-    def _describe_machine(self) -> None:
-        self.store.update(machine=facts.machine())
-
-    def _fault(self, stage: FaultStage, slot: Slot, text: str) -> None:
-        self.view.happened(f"{slot.fault} {slot.number} {stage.name.lower()}: {text}")
-
-    def _heal(self, conductor: Conductor) -> None:
-        """Undo what is still broken; what resists is told, and the run goes on to see what that means."""
-        with self._phase("heal"):
-            for sentence in conductor.heal():
-                self.view.happened(sentence)
-        self._keep_faults(conductor)
-
-    def _keep_faults(self, conductor: Conductor) -> None:
-        self.store.update(faults=[_as_json(outcome) for outcome in conductor.outcomes], fault_errors=conductor.errors)
-
-    def _recover(self, conductor: Conductor) -> None:
-        """Wait until every node answers and every partition has a leader and all its replicas in sync."""
-        with self._phase("recover", RECOVERY_TIMEOUT_S):
-            began_s = time.monotonic()
-            while not self.stop.asked:
-                troubles = observe(self.cluster.nodes, self.load.topics_in_use(), self.cluster.security).troubles()
-                waited_s = time.monotonic() - began_s
-                if not troubles or waited_s > RECOVERY_TIMEOUT_S:
-                    break
-                self.view.detail(troubles[0])
-                time.sleep(TICK_S)
-            else:
-                return
-            said = f"not whole after {waited_s:.0f} s: {troubles[0]}" if troubles else f"whole after {waited_s:.1f} s"
-            self.view.happened(said)
-            self.troubles += [f"the cluster was {said}"] if troubles else []
-            self.recorder.write(Kind.PHASE, name="recovered" if not troubles else "not recovered", detail=said)
-            if not troubles:
-                conductor.whole()
-                self._keep_faults(conductor)
-
-    def _final_read(self, conductor: Conductor) -> None:
-        """Fresh consumers read every partition from its start to its end, wherever that is in a topic begun again."""
-        with self._phase("final", FINAL_LIMIT_S):
-            acknowledged = last_acknowledged(self.store.path)
-            names = _of_the_run(topics_of(self.store.path), self.prefix)
-            places = sorted(set(acknowledged) | self._partitions_at_the_end(names))
-            anew = _begun_again(conductor.outcomes) | deleted_topics(self.store.path)
-            known = {place: end for place, end in acknowledged.items() if not {None, names[place[0]]} & anew}
-            targets = [
-                FinalTarget(topic=topic, name=names[topic], partition=p, last_acked=known.get((topic, p), -1))
-                for topic, p in places
-            ]
-            shares = [targets[number::FINAL_READERS] for number in range(FINAL_READERS)]
-            self.load.read_to_the_end(shares, FINAL_LIMIT_S, self.stop, self.view)
-
-    def _partitions_at_the_end(self, names: Mapping[int, str]) -> set[tuple[int, int]]:
-        """Those that the load began with, and all that its topics have now: some may have grown."""
-        found = {(topic.number, at) for topic in self.load.topics for at in range(topic.partitions)}
-        numbers = {name: number for number, name in names.items()}
-        seen = observe(self.cluster.nodes, list(numbers), self.cluster.security)
-        return found | {(numbers[name], partition) for name, partition in seen.partitions}
-
-    def _note_what_no_event_says(self, fleet: Fleet, failure: Exception | None) -> None:
-        """What else the verdict has to know; from here on the run can be checked again."""
-        if self.load.was_cut_short:
-            self.troubles.append(f"the load was not over after {self.load.limit_s:.0f} s and was stopped")
-        if self.taps:
-            self.troubles += self.taps.troubles
-            self.troubles += [
-                f"'{name}' bent nothing: nothing that it is about passed" for name in self.taps.current.idle
-            ]
-            if not self.taps.counts["exchanges"]:
-                self.troubles.append("the taps saw no exchange")
-        if failure:
-            self.store.update(error=str(failure))
-        self.store.update(
-            state="failed" if failure else "interrupted" if self.stop.asked else "recorded",
-            interrupted=self.stop.asked > 0,
-            phases=self.phases,
-            troubles=self.troubles,
-            dead_workers=[*map(str, fleet.dead()), *(self.taps.deaths if self.taps else ())],
-            tap=self.taps.counts if self.taps else None,
-            no_probes=self.load.no_probes,
-            ends_by_itself=self.load.ends_by_itself,
-        )
-
-    def _keep_logs(self) -> None:
-        """All of them; of a cluster that was there before, what it has logged since.
-
-        Those of nodes that are gone, their logs with them, are missing; that is told, and changes no verdict.
-        """
-        for node in self.cluster.nodes:
-            try:
-                lines, before = self.cluster.log_tail(node.id, LOG_LINES), self._logged.get(node.id, 0)
-            except Exception as error:  # noqa: BLE001 - whatever an engine says about what is not there
-                self.view.happened(f"the log of node {node.id} could not be kept: {error}")
-            else:
-                self.store.write_log(node.id, lines[before if before <= len(lines) else 0 :])
-
-    def _log_lengths(self) -> dict[int, int]:
-        return {node.id: len(self.cluster.log_tail(node.id, LOG_LINES)) for node in self.cluster.nodes}
-
-    def _tear_down(self) -> None:
-        """Remove the cluster, or from somebody else's our topics; an error is told, and changes no verdict."""
-        try:
-            self._remove_topics()
-            if self.lent.cluster is None:
-                self.cluster.stop()
-        except TidegaugeError as error:
-            self.view.happened(str(error))
-            self.store.update(tear_down_error=str(error))
-
-    def _remove_topics(self) -> None:
-        """From a cluster that stays, what we made there; our own goes as a whole."""
-        if (self.cluster.kind == "external" or self.lent.cluster) and not self.topics_removed:
-            self.topics_removed = True
-            try:
-                delete_topics(self.cluster.nodes, self.cluster.security, self.prefix)
-            except TidegaugeError as error:
-                self.view.happened(str(error))
-                self.store.update(tear_down_error=str(error))
-
-    @contextmanager
-    def _phase(self, name: str, limit_s: float | None = None) -> Iterator[None]:
-        began_s = time.monotonic()
-        self.recorder.write(Kind.PHASE, name=name)
-        self.view.phase(name, limit_s)
-        try:
-            yield
-        finally:
-            self.phases.append({"name": name, "took_s": round(time.monotonic() - began_s, 2)})
-
-
-def _in_background(work: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
-
-
-def _of_the_run(topics: Mapping[int, str], prefix: str) -> dict[int, str]:
-    """Its own topics: taps number all that they hear of, and those of others are not for us to read."""
-    return {number: name for number, name in topics.items() if name.startswith(f"{prefix}-")}
-
-
-def _begun_again(outcomes: Sequence[Outcome]) -> set[str | None]:
-    """The topics that faults have deleted; None stands for all."""
-    deleting = (each for each in outcomes if each.injected_at is not None and FAULTS[each.slot.fault].deletes)
-    return {each.bit.topic if each.bit else None for each in deleting}
-
-
-def _as_json(outcome: Outcome) -> dict[str, Any]:
-    """How a fault went, for run.json."""
-    return {
-        "number": outcome.slot.number,
-        "fault": outcome.slot.fault,
-        "stage": outcome.stage.name.lower() if outcome.stage else None,
-        "bit": outcome.bit is not None,
-        "injected_at": outcome.injected_at,
-        "undone_at": outcome.undone_at,
-        "healed_at": outcome.healed_at,
-        "recovered_after_s": outcome.recovered_after_s,
-        "sentence": outcome.bit.sentence if outcome.bit else outcome.sentence,
-    }
+def _guard(undo: ExitStack) -> Guard:
+    guard = Guard(clusters_dir() / f"run-{secrets.token_hex(4)}")
+    undo.callback(guard.release)
+    return guard

@@ -64,6 +64,7 @@ class Session:
     def __init__(self, scratch: Path, size: Size, place: Place, token: str) -> None:
         self._scratch, self._size, self._place, self._token = scratch, size, place, token
         self._warm_up: WarmUp | None = None
+        self._niceness = 0
         self._directory: Path | None = None
         self._jvm: Jvm | None = None
         self._borrowed: Borrowed | None = None
@@ -76,7 +77,7 @@ class Session:
         self._thread = threading.Thread(target=self._run, name="spark", daemon=True)
 
     @classmethod
-    def start(
+    def start(  # noqa: PLR0913 - what it is for, where, and whom it has to mind
         cls,
         scratch: Path,
         *,
@@ -84,15 +85,18 @@ class Session:
         place: Place | None = None,
         token: str = "",
         warm_up: WarmUp | None = None,
+        niceness: int = 0,
     ) -> Self:
         """Begin to bring it up and return at once; what it writes lies in the scratch directory.
 
         When nobody waits for it, `warm_up` gets the session and a directory first, to do what will be done later; not
-        on a cluster, which has others to serve and need not see that directory, and not where somebody said no.
+        on a cluster, which has others to serve and need not see that directory, and not where somebody said no. A JVM
+        of our own is as nice to others as is asked for.
         """
         assert not _sessions, "PySpark can have one session in a process"
         session = cls(scratch.absolute(), size, place or Place(), token)
         session._warm_up = warm_up if session._place.is_local and os.environ.get(WARM_UP_VARIABLE) != "no" else None
+        session._niceness = niceness
         _sessions.add(session)
         session._thread.start()
         return session
@@ -210,7 +214,7 @@ class Session:
         with self._lock:
             if self._closed.is_set():
                 raise TidegaugeError("the Spark session was closed while it started", "start another one")
-            self._jvm = Jvm(command, self._directory, self._scratch / LOG_FILE, environment)
+            self._jvm = Jvm(command, self._directory, self._scratch / LOG_FILE, environment, self._niceness)
             return self._jvm
 
     def _connect(self, port: int, secret: str) -> SparkSession:

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import struct
 import subprocess
 import sys
@@ -227,11 +228,18 @@ class Jvm:
     """One gateway process."""
 
     def __init__(
-        self, command: Sequence[str | Path], directory: Path, log: Path, environment: Mapping[str, str]
+        self,
+        command: Sequence[str | Path],
+        directory: Path,
+        log: Path,
+        environment: Mapping[str, str],
+        niceness: int = 0,
     ) -> None:
         self._log = log
         self._address = directory / ADDRESS_FILE
         self._address.unlink(missing_ok=True)
+        if niceness and shutil.which("nice"):
+            command = ["nice", "-n", str(niceness), *command]
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 command,

@@ -162,6 +162,7 @@ class Fault(ABC):
     blocks: ClassVar[bool] = False  # whether nothing need be acknowledged or read while it lasts
     deletes: ClassVar[bool] = False  # whether it takes acknowledged messages with it, by design
     unclean: ClassVar[bool] = False  # whether a replica that lags may become leader by it
+    of_clients: ClassVar[bool] = False  # whether only clients are touched: the cluster may be whole while it lasts
     endless: ClassVar[bool] = False  # whether the load has to be one that goes on until it is told to end
     tame: ClassVar[bool] = True  # whether `random` may draw it: nothing stays changed, and any workload feels it
 

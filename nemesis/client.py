@@ -175,6 +175,7 @@ class ToAClient(Fault):
     needs = frozenset()
     roles = ("producer", "consumer", "random")
     blocks = True  # where it is the only one of its role
+    of_clients = True
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)

@@ -10,7 +10,8 @@ The life of a slot, each step an event (`FaultStage`):
                long as its slot, but not before it has bitten
     FAILED     injecting, proving or undoing met an error, or something is left; what was injected is undone all the
                same
-    HEALED     the whole cluster was seen to be well again after it, and nothing else was broken at that moment
+    HEALED     the whole cluster was seen to be well again after it, and nothing else of it was broken at that moment;
+               clients may still stand still
 
 Each slot takes its steps on threads of its own, one after the other, so that a slow one does not delay the undoing of
 others. Only beginnings wait for each other: who takes aim knows what those before it have broken. A slot waits while
@@ -25,10 +26,10 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
 
 from harness.errors import ClusterError, TidegaugeError
 from harness.history import FaultStage, Kind, Recorder, now
+from harness.threads import Threads
 from nemesis.base import Bite, Fault, Victim
 from nemesis.schedule import Slot
 
@@ -41,25 +42,6 @@ RESPITE_S = 3.0  # that a turn which comes late leaves after the one before it, 
 OnChange = Callable[[FaultStage, Slot, str], None]
 TroublesSince = Callable[[int], list[str] | None]  # what is wrong, seen after that time; None: nobody has looked since
 Felled = Callable[[], Collection[int]]  # the nodes that the cluster has to do without, because of other faults
-T = TypeVar("T")
-P = ParamSpec("P")
-
-
-class Threads(Executor):
-    """A thread for each piece of work; one that hangs keeps nobody from leaving, as those of a pool would."""
-
-    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Begin at once."""
-        done: Future[T] = Future()
-
-        def do() -> None:
-            try:
-                done.set_result(work(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - whoever asks for the result meets it
-                done.set_exception(error)
-
-        threading.Thread(target=do, name="fault", daemon=True).start()
-        return done
 
 
 @dataclass
@@ -130,7 +112,7 @@ class Conductor:
         self._ended_s: dict[int, float] = {}
         self._deadlines_s: dict[int, float] = {}
         self._began_s = clock()
-        self._executor = executor or Threads()
+        self._executor = executor or Threads("fault")
         self._beginning = threading.Lock()  # from the aim to the injection
         self._steps: dict[int, Future[None]] = {}  # the step that each slot is at
         self._saying = threading.Lock()
@@ -227,14 +209,19 @@ class Conductor:
         """Whether the cluster has recovered from what was undone, by a look that began after the last undo."""
         if self._troubles_since is None or not any(each.recovering for each in self.outcomes):
             return
-        if any(self._busy(each) or each.active for each in self.outcomes):
+        if any(self._breaks(each) for each in self.outcomes):
             return
         if self._troubles_since(max(each.undone_at or 0 for each in self.outcomes)) == []:
             self._say_healed()
 
+    def _breaks(self, outcome: Outcome) -> bool:
+        """Whether it may keep the cluster from being whole now; a client that stands still does not."""
+        fault = self._faults.get(outcome.slot.number)
+        return (self._busy(outcome) or outcome.active) and not (fault is not None and fault.of_clients)
+
     def _say_healed(self) -> None:
         for outcome in self.outcomes:
-            if outcome.recovering and not self.current():
+            if outcome.recovering and not any(self._breaks(each) for each in self.current()):
                 text = f"whole again {(now() - (outcome.undone_at or 0)) / 1e9:.1f} s after it was undone"
                 outcome.healed_at = self._say(FaultStage.HEALED, outcome, text)
 

@@ -155,6 +155,7 @@ class Answers:
         self.quorum: dict[str, tuple[int, int]] = {}  # leader and epoch, by the address of who says so
         self.busy: set[str] = set()  # addresses of nodes that coordinate something
         self.coordinator = -1
+        self.newest: dict[Any, int] = {}  # the newest version of an answer that nodes know, unless they know all
         self.lock = threading.Lock()
         self.answering: dict[Any, Callable[[str, Any], Any]] = {
             AlterPartitionReassignmentsResponse: self._reassign,
@@ -285,6 +286,8 @@ class Connected:
         request.API_VERSION = version
         request.with_header(correlation_id=1, client_id="test")
         assert request.encode(header=True, framed=True)
+        if version > self.answers.newest.get(response_class, version):
+            raise WireError(f"{self.address} closed the connection")
         with self.answers.lock:
             return self.answers.answering[response_class](self.address, request)
 

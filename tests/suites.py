@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -16,6 +16,7 @@ from harness.lent import Lent
 from harness.live import View
 from harness.policies import RunFacts
 from harness.progress import Silent
+from harness.runner import Recorded
 from harness.scenario import Scenario
 from harness.store import Run
 from harness.suite.feasible import Planned
@@ -94,9 +95,16 @@ class PaperKeeper(Keeper):
         """Nothing."""
         return Lent()
 
+    def session(self) -> Any:
+        """None."""
+
     def spoil(self, why: str) -> None:
         """Noted."""
         self.told.append(f"spoil: {why}")
+
+    def drop_cluster(self) -> None:
+        """Noted."""
+        self.told.append("no cluster")
 
     def renew(self, why: str) -> None:
         """Noted."""
@@ -107,23 +115,45 @@ class PaperKeeper(Keeper):
         self.ended = True
 
 
+class Unchecked(Exception):
+    """A run that was recorded, and whose check fails with this."""
+
+
 class Paper:
     """Runs that come out as told, by the name of the scenario; the last one for all further runs of it."""
 
     def __init__(self, **outcomes: Sequence[Checked | BaseException]) -> None:
         self._outcomes = {name: list(each) for name, each in outcomes.items()}
+        self._recorded: dict[Path, Checked | Unchecked] = {}
         self.ran: list[str] = []
         self.seeds: list[int] = []
         self.states: list[State] = []
         self.ended: list[Outcome] = []
 
-    def run(self, scenario: Scenario, _: Lent) -> Checked:
+    def record(self, scenario: Scenario, _: Lent) -> Recorded:
         """The next outcome of this scenario; valid unless told otherwise."""
         self.ran.append(scenario.title)
         self.seeds.append(scenario.seed)
         left = self._outcomes.get(scenario.title.replace("-", "_").replace("+", "_"), [checked()])
         outcome = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(outcome, BaseException):
+        if isinstance(outcome, BaseException) and not isinstance(outcome, Unchecked):
+            raise outcome
+        assert isinstance(outcome, Checked | Unchecked)
+        facts: Mapping[str, Any] = {} if isinstance(outcome, Unchecked) else outcome.facts
+        cut_short = bool(facts.get("interrupted"))
+        path = Path(f"/store/{scenario.title}/{len(self.ran)}")
+        self._recorded[path] = outcome
+        return Recorded(
+            Run(path),
+            stopped=cut_short or bool(facts.get("stopped")),
+            cut_short=cut_short,
+            suspicion=str(facts.get("suspicion", "")),
+        )
+
+    def check(self, recorded: Recorded, _: object) -> Checked:
+        """What comes of it."""
+        outcome = self._recorded[recorded.run.path]
+        if isinstance(outcome, Unchecked):
             raise outcome
         return outcome
 
@@ -135,7 +165,7 @@ class Paper:
             if tell:
                 tell(state)
 
-        return Hands(self.run, no_view, told, lambda *_: None, self.ended.append)
+        return Hands(self.record, self.check, no_view, told, lambda *_: None, self.ended.append)
 
 
 @contextmanager

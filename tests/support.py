@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from harness.clusters.docker import compose_version, connect
 from harness.errors import CannotHere
 from harness.networks import COMPOSE_PROJECT_LABEL
 from harness.processes import TOKEN_VARIABLE, marked
+from harness.supervisor import DIRECTORY_VARIABLE
 from harness.undo import of_project
 
 REPOSITORY = Path(__file__).parent.parent
@@ -90,19 +91,34 @@ def docker_or_skip() -> None:
 
 
 def traces(state_home: Path) -> set[str]:
-    """Every process of ours with this state directory, which no other test has, and every container of any cluster."""
-    found = set()
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            told = process.environ()
-            if TOKEN_VARIABLE in told and told.get("XDG_STATE_HOME") == str(state_home):
-                found.add(f"process {process.pid} of {told[TOKEN_VARIABLE]}")
+    """Every process of ours with this state directory, which no other test has, and every container of our clusters.
+
+    Other tests may run at the same time: a cluster whose supervisor lives and works in another directory is theirs.
+    """
+    found, containers = set(), dict[str, str]()
+    for told, process in _environments():
+        if TOKEN_VARIABLE in told and told.get("XDG_STATE_HOME") == str(state_home):
+            found.add(f"process {process.pid} of {told[TOKEN_VARIABLE]}")
+    theirs = supervised_elsewhere(state_home)
     with suppress(CannotHere):
         client = connect(timeout_s=5)
-        containers = client.containers.list(all=True, filters={"label": COMPOSE_PROJECT_LABEL}, ignore_removed=True)
-        found |= {f"container {container.name}" for container in containers}
+        listed = client.containers.list(all=True, filters={"label": COMPOSE_PROJECT_LABEL}, ignore_removed=True)
+        containers = {f"container {each.name}": each.labels[COMPOSE_PROJECT_LABEL] for each in listed}
         client.close()
-    return found
+    theirs |= supervised_elsewhere(state_home)  # also what was begun meanwhile
+    return found | {name for name, project in containers.items() if project not in theirs}
+
+
+def supervised_elsewhere(state_home: Path) -> set[str]:
+    """The names of clusters that somebody else's supervisor watches over."""
+    places = (Path(told[DIRECTORY_VARIABLE]) for told, _ in _environments() if DIRECTORY_VARIABLE in told)
+    return {place.name for place in places if state_home not in place.parents}
+
+
+def _environments() -> Iterator[tuple[dict[str, str], psutil.Process]]:
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            yield process.environ(), process
 
 
 def remains(name: str, state_home: Path) -> list[str]:

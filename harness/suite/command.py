@@ -19,10 +19,11 @@ from harness.clusters.spec import ClusterSpec
 from harness.clusters.which_image import OFFICIAL, Consent
 from harness.errors import UsageError
 from harness.lent import Lent
-from harness.live import View, viewed_on
-from harness.runner import run_scenario
+from harness.live import Asides, View, viewed_on
+from harness.runner import Recorded, check_recorded, record_scenario
 from harness.scenario import Scenario
 from harness.show import line
+from harness.spark import Session
 from harness.spark_place import Place
 from harness.store import Run
 from harness.suite import shown, state
@@ -34,7 +35,7 @@ from harness.suite.running import Hands, run_suite
 from harness.suite.spec import Case, load_suite
 from harness.suite.state import State
 from harness.suite.told import Telling
-from harness.suite.trying import ATTEMPTS
+from harness.suite.trying import ATTEMPTS, Turn
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def play(wanted: Wanted, consent: Consent, err: Console) -> Played:
         ended = run_suite(
             known,
             plans,
-            _hands(wanted, directory, err),
+            _hands(wanted, len(plans), directory, err),
             Keeper(wanted.place),
             attempts=wanted.attempts,
             stop_at_first=wanted.stop_at_first,
@@ -117,23 +118,25 @@ def _resumed(wanted: Wanted) -> tuple[State, list[Case], Path | None]:
     return known, cases, directory
 
 
-def _hands(wanted: Wanted, directory: Path, err: Console) -> Hands:
-    def run(scenario: Scenario, lent: Lent) -> Checked:
+def _hands(wanted: Wanted, of: int, directory: Path, err: Console) -> Hands:
+    def record(scenario: Scenario, lent: Lent) -> Recorded:
         with viewed_on(err) as view:
-            checked = run_scenario(
-                scenario, wanted.store, sys.argv, view, lambda _: None, place=wanted.place, lent=lent
-            )
-        if checked.verdict.outcome != scenario.expect:
+            return record_scenario(scenario, wanted.store, sys.argv, view, lent)
+
+    def check(recorded: Recorded, session: Session) -> Checked:
+        checked = check_recorded(recorded, session, Asides(err, recorded.run.path.parent.name))
+        if checked.verdict.outcome != checked.facts["scenario"]["expect"]:
             show_run.verdicts(err, [checked], as_json=False)
         return checked
 
-    def begins(each: Planned, at: int, of: int, number: int) -> None:
-        tries = f"try {number} of {each.case.repeat}" if each.case.repeat > 1 else ""
-        shown.headline(err, at, of, each.case.name, trying=tries)
+    def begins(turn: Turn) -> None:
+        case = turn.planned.case
+        tries = f"try {turn.number} of {case.repeat}" if case.repeat > 1 else ""
+        shown.headline(err, turn.at + 1, of, case.name, trying=tries)
 
     def ends(outcome: Outcome) -> None:
         shown.ended(err, outcome)
 
     view: Callable[[], AbstractContextManager[View]] = lambda: viewed_on(err)  # noqa: E731 - named for its type
     telling = Telling(directory, wanted.junit)
-    return Hands(run, view, telling.tell, begins, ends, lambda sentence: line(err, (sentence, "yellow")))
+    return Hands(record, check, view, telling.tell, begins, ends, lambda sentence: line(err, (sentence, "yellow")))

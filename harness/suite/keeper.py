@@ -26,6 +26,8 @@ from harness.spark_place import Place
 from harness.suite.feasible import Planned
 from harness.suite.health import why_not_whole
 
+BESIDE_A_LOAD = 5  # a niceness: what is checked while another run goes on gets a third of what that does
+
 
 class Keeper:
     """Lends what runs share; everything ends with it."""
@@ -42,7 +44,7 @@ class Keeper:
     def close(self) -> None:
         """End everything."""
         try:
-            self._drop_cluster()
+            self.drop_cluster()
         finally:
             self._undo.close()
 
@@ -65,7 +67,7 @@ class Keeper:
                 self._cluster.progress = view
                 return self._cluster
             view.happened(f"a fresh cluster: {why}")
-            self._drop_cluster()
+            self.drop_cluster()
         cluster = make_cluster(spec, view)
         cluster.equip(wanted)
         view.phase("cluster")
@@ -98,7 +100,8 @@ class Keeper:
             return f"the faults need what this one has not ({', '.join(missing)})"
         return why_not_whole(cluster)
 
-    def _drop_cluster(self) -> None:
+    def drop_cluster(self) -> None:
+        """End the cluster; whoever asks for one gets a fresh one."""
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.stop()
@@ -110,6 +113,6 @@ class Keeper:
             self._undo.callback(guard.release)
             scratch, token = guard.directory / "spark", guard.directory.name
             self._session = self._undo.enter_context(
-                Session.start(scratch, place=self._place, token=token, warm_up=warm_up)
+                Session.start(scratch, place=self._place, token=token, warm_up=warm_up, niceness=BESIDE_A_LOAD)
             )
         return self._session

@@ -1,36 +1,50 @@
 """A suite, case by case, on what the keeper lends; after each try everything that is known is on disk.
 
-Ctrl-C ends the run that goes on, which heals its cluster; no other one is begun.
+A run is recorded while the one before it is checked, aside and with lower priority (`harness.suite.keeper`): a load
+leaves most of a machine idle, and so a check costs no time of its own but for the last. What comes of it is written
+down as soon as it is known. Trouble that only a check finds is tried again after the run that goes on by then.
+
+Ctrl-C ends the run that goes on, which heals its cluster; what was recorded is still checked; no other one is begun.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 
 from harness.checking import Checked
-from harness.errors import TidegaugeError
+from harness.errors import Interrupted, TidegaugeError
 from harness.lent import Lent
 from harness.live import View
+from harness.runner import Recorded
 from harness.scenario import Scenario
+from harness.spark import Session
+from harness.stop import Stop
 from harness.suite.feasible import Planned
 from harness.suite.keeper import Keeper
-from harness.suite.outcome import Outcome
+from harness.suite.outcome import Outcome, Try
 from harness.suite.state import State
-from harness.suite.trying import ATTEMPTS, Stopped, make_try
+from harness.suite.trying import ATTEMPTS, Turn, try_of
+from harness.threads import Threads
+
+LEFT = "what the last run did may have left something"
 
 
 @dataclass(frozen=True)
 class Hands:
     """Who does the work, and who is told."""
 
-    run: Callable[[Scenario, Lent], Checked]
-    view: Callable[[], AbstractContextManager[View]]  # for what is done before a run
+    record: Callable[[Scenario, Lent], Recorded]
+    check: Callable[[Recorded, Session], Checked]  # beside the next run
+    view: Callable[[], AbstractContextManager[View]]  # for what is done before a run, and after the last
     tell: Callable[[State], None]  # after each try
-    begins: Callable[[Planned, int, int, int], None]  # a case, its place, how many there are, and the try
-    ends: Callable[[Outcome], None]  # a try, and perhaps with it the case
+    begins: Callable[[Turn], None]
+    ends: Callable[[Outcome], None]  # a try, and perhaps with it the case; beside the next run
     trouble: Callable[[str], None] = lambda _: None
 
 
@@ -43,41 +57,175 @@ def run_suite(  # noqa: PLR0913 - what to run, how, and how far it has come
     attempts: int = ATTEMPTS,
     stop_at_first: bool = False,
 ) -> State:
-    """All that is not finished; the last state."""
-    for each in planned:
-        if each.skipped:
-            state = state.having(replace(state.outcome(each.case.name), skipped=each.skipped))
-    hands.tell(state)
+    """All that is not finished; the last state. The keeper is closed."""
     try:
-        for at, each in enumerate(planned):
-            lend = partial(_lend, keeper, planned[at:], hands)
-            while (outcome := state.outcome(each.case.name)).status == "pending":
-                number = _next(outcome)
-                hands.begins(each, at + 1, len(planned), number)
-                one = make_try(each, number, state.seed, lend, hands.run, keeper, attempts=attempts)
-                state = state.having(outcome.with_try(one))
-                hands.tell(state)
-                hands.ends(state.outcome(each.case.name))
-            if stop_at_first and outcome.status not in {"passed", "skipped"}:
-                break
-    except (Stopped, KeyboardInterrupt) as stopped:
-        if isinstance(stopped, Stopped) and stopped.one:
-            state = state.having(outcome.with_try(stopped.one))
-        state = replace(state, interrupted=True)
-        hands.tell(state)
+        return play_cases(state, planned, hands, keeper, attempts=attempts, stop_at_first=stop_at_first)
     finally:
         try:
             keeper.close()
         except TidegaugeError as error:  # no case has to do with it
             hands.trouble(str(error))
-    return state
 
 
-def _lend(keeper: Keeper, upcoming: Sequence[Planned], hands: Hands) -> Lent:
-    with hands.view() as view:
-        return keeper.lend(upcoming[0], upcoming, view)
+def play_cases(  # noqa: PLR0913 - as above
+    state: State,
+    planned: Sequence[Planned],
+    hands: Hands,
+    keeper: Keeper,
+    *,
+    attempts: int = ATTEMPTS,
+    stop_at_first: bool = False,
+    upcoming: Sequence[Planned] = (),
+) -> State:
+    """All that is not finished, with a keeper that goes on to others; `upcoming` are cases of theirs."""
+    for each in planned:
+        if each.skipped:
+            state = state.having(replace(state.outcome(each.case.name), skipped=each.skipped))
+    hands.tell(state)
+    course = _Course(state, planned, hands, keeper, attempts, upcoming)
+    course.run(stop_at_first=stop_at_first)
+    return course.state
 
 
-def _next(outcome: Outcome) -> int:
-    """The number of the try that is to be made: of those that were kept, one in the middle may be missing."""
-    return min(set(range(1, outcome.repeat + 1)) - {one.number for one in outcome.tries})
+@dataclass(frozen=True)
+class _Checking:
+    """What is checked aside: it comes to a try that ended in trouble, or to nothing more to do."""
+
+    turn: Turn
+    future: Future[Try | None]
+
+
+class _Course:
+    """A suite on its way."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - as above
+        self,
+        state: State,
+        planned: Sequence[Planned],
+        hands: Hands,
+        keeper: Keeper,
+        attempts: int,
+        upcoming: Sequence[Planned],
+    ) -> None:
+        self.state = state
+        self._planned, self._hands, self._keeper, self._attempts = planned, hands, keeper, attempts
+        self._upcoming = upcoming
+        self._turns = deque(self._to_be_made())
+        self._checking: _Checking | None = None
+        self._stopped = False
+        self._left = False  # whether nobody waits any more for what is being checked
+        self._aside = Threads("check")
+        self._lock = threading.Lock()  # of the state and its files
+
+    def _to_be_made(self) -> Iterator[Turn]:
+        for at, each in enumerate(self._planned):
+            outcome = self.state.outcome(each.case.name)
+            made = {one.number for one in outcome.tries}  # of those that were kept, one in the middle may be missing
+            if not outcome.skipped:
+                yield from (Turn(each, at, number) for number in range(1, outcome.repeat + 1) if number not in made)
+
+    def run(self, *, stop_at_first: bool) -> None:
+        """Record one while the one before is checked, until none is left, or the user has had enough."""
+        try:
+            while self._turns and not self._stopped and not (stop_at_first and self._something_is_wrong()):
+                self._make(self._turns.popleft())
+                if stop_at_first or not self._turns:
+                    self._settle()
+        except KeyboardInterrupt:
+            self._stopped = True
+        try:
+            if self._stopped:
+                self._end_cluster()
+            self._settle()
+        except KeyboardInterrupt:  # in a hurry: what is being checked ends with its session
+            self._stopped = True
+        if self._stopped:
+            with self._lock:
+                self._left = True
+                self.state = replace(self.state, interrupted=True)
+                self._hands.tell(self.state)
+
+    def _make(self, turn: Turn) -> None:
+        """Record it; when the one before it is settled, begin to check it."""
+        self._hands.begins(turn)
+        began_s = time.monotonic()
+        try:
+            recorded = self._hands.record(turn.scenario(self.state.seed), self._lend(turn))
+        except Interrupted:
+            self._stopped = True
+            return
+        except Exception as error:  # noqa: BLE001 - told as trouble of this case
+            self._settle()
+            turn = turn.after(time.monotonic() - began_s)
+            self._after_trouble(turn, turn.troubled(self.state.seed, error))
+            return
+        if why := recorded.suspicion or (LEFT if turn.planned.spoils else ""):
+            self._keeper.spoil(why)
+        turn = turn.after(time.monotonic() - began_s)
+        self._stopped = self._stopped or recorded.stopped
+        self._settle()
+        checks = self._aside.submit(self._check, turn, recorded, self._keeper.session())
+        self._checking = _Checking(turn, checks)
+
+    def _lend(self, turn: Turn) -> Lent:
+        with self._hands.view() as view:
+            return self._keeper.lend(turn.planned, [*self._planned[turn.at :], *self._upcoming], view)
+
+    def _check(self, turn: Turn, recorded: Recorded, session: Session) -> Try | None:
+        """In a thread of its own. A run that was cut short is checked for those who read it, and does not count."""
+        began_s = time.monotonic()
+        try:
+            checked = self._hands.check(recorded, session)
+            one = try_of(checked, turn.planned, turn.number)
+        except Exception as error:  # noqa: BLE001 - told as trouble of this case
+            one = turn.troubled(self.state.seed, error)
+        if recorded.cut_short:
+            return None
+        ended = turn.after(time.monotonic() - began_s).ended_with(one)
+        if ended.trouble:
+            return ended
+        self._keep(turn, ended)
+        return None
+
+    def _keep(self, turn: Turn, one: Try) -> None:
+        with self._lock:
+            if self._left:
+                return
+            name = turn.planned.case.name
+            self.state = self.state.having(self.state.outcome(name).with_try(one))
+            self._hands.tell(self.state)
+            self._hands.ends(self.state.outcome(name))
+
+    def _settle(self) -> None:
+        """Wait for what is checked; trouble goes to the front of what is to be made. The second Ctrl-C leaves."""
+        checking, self._checking = self._checking, None
+        if checking is None:
+            return
+        stop = Stop()
+        stop.may_wait, stop.asked = True, int(self._stopped)
+        with stop.listening():
+            if not checking.future.done():
+                with self._hands.view() as view:
+                    view.phase("check")
+                    checking.future.exception()  # waits
+            one = checking.future.result()
+        if one is not None:
+            self._after_trouble(checking.turn.after(one.took_s - checking.turn.took_s), one)
+        self._stopped = self._stopped or stop.asked > 0
+
+    def _after_trouble(self, turn: Turn, one: Try) -> None:
+        self._keeper.renew("the last run ended in trouble")
+        if len(turn.troubles) + 1 < self._attempts:
+            self._turns.appendleft(turn.again(one.trouble))
+        else:
+            self._keep(turn, turn.ended_with(one))
+
+    def _end_cluster(self) -> None:
+        """Nothing is recorded any more, and a check needs none."""
+        try:
+            self._keeper.drop_cluster()
+        except (TidegaugeError, OSError) as error:
+            self._hands.trouble(str(error))
+
+    def _something_is_wrong(self) -> bool:
+        return any(each.status not in {"passed", "skipped", "pending"} for each in self.state.outcomes)

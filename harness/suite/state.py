@@ -70,6 +70,11 @@ def begin(suite: Suite, cases: Sequence[Case], seed: int, flags: Mapping[str, An
     return State(suite.name, suite.title, seed, flags, tuple(map(blank, cases)), now)
 
 
+def alone(case: Case, seed: int) -> State:
+    """A case that belongs to no suite."""
+    return State("", "", seed, {}, (blank(case),), "")
+
+
 def blank(case: Case) -> Outcome:
     """A case that was not run."""
     return Outcome(case.name, str(case.expect), case.repeat, case.expect.needed(case.repeat), case.digest)

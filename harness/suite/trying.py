@@ -1,4 +1,4 @@
-"""One try of a case: a run, and another one where the first ended in trouble that is not the broker's.
+"""What is tried: a run of a case, and another one where the first ended in trouble that is not the broker's.
 
 Such trouble is an error of the harness or of the cluster's start, or a verdict `unknown` whose every reason is that a
 part of the harness died, that the history is damaged, or that a fault could not be brought about. It is tried again on
@@ -8,92 +8,58 @@ a fresh cluster, and told. A finding never is: what is illegal once is illegal.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from harness.checking import Checked
-from harness.errors import Interrupted, TidegaugeError, from_os_error, unexpected
-from harness.lent import Lent
+from harness.errors import TidegaugeError, from_os_error, unexpected
 from harness.report.making import report_of
 from harness.scenario import Scenario
-from harness.store import RUN_FILE, Run
 from harness.suite.expectation import Found
 from harness.suite.feasible import Planned
-from harness.suite.keeper import Keeper
 from harness.suite.outcome import Try
 
 ATTEMPTS = 2
 SHOWN = 6  # anomalies
 _OF_A_FAULT = re.compile(r"fault \d+ \([^)]*\) (failed|was never injected|did not bite|was not undone)")
 OF_THE_BROKER = ("the cluster was ", "the load was ")  # notes of the runner that may be about it: not whole, not over
-Runs = Callable[[Scenario, Lent], Checked]  # runs a scenario on what it is lent
 
 
-class Stopped(Exception):
-    """The user asked for the end, and the run that went on has ended: `one`, if it had come to its end by itself."""
+@dataclass(frozen=True)
+class Turn:
+    """A try of a case that is to be made, or is under way."""
 
-    def __init__(self, one: Try | None = None) -> None:
-        super().__init__()
-        self.one = one
+    planned: Planned
+    at: int  # the place of its case
+    number: int  # of the try
+    took_s: float = 0.0  # so far, with the attempts before
+    troubles: tuple[str, ...] = ()  # what those ended with
 
+    def scenario(self, suite_seed: int) -> Scenario:
+        """What is run."""
+        return self.planned.case.tried(self.number, suite_seed).with_cluster(self.planned.cluster)
 
-def make_try(  # noqa: PLR0913, PLR0917 - what is tried, on what, by whom
-    planned: Planned,
-    number: int,
-    suite_seed: int,
-    lend: Callable[[], Lent],
-    run: Runs,
-    keeper: Keeper,
-    *,
-    attempts: int = ATTEMPTS,
-) -> Try:
-    """The last of its attempts; `Stopped` if the user had enough."""
-    scenario = planned.case.tried(number, suite_seed).with_cluster(planned.cluster)
-    began_s = time.monotonic()
-    troubles: list[str] = []
-    while True:
-        try:
-            one = _attempt(scenario, planned, number, lend, run)
-        except Stopped as stopped:
-            if stopped.one:
-                stopped.one = _whole(stopped.one, began_s, troubles)
-            raise
-        _use_up(keeper, planned, one)
-        if not one.trouble or len(troubles) + 1 >= attempts:
-            return _whole(one, began_s, troubles)
-        troubles.append(one.trouble)
+    def after(self, took_s: float) -> Turn:
+        """So much later."""
+        return replace(self, took_s=self.took_s + took_s)
 
+    def again(self, trouble: str) -> Turn:
+        """After trouble."""
+        return replace(self, troubles=(*self.troubles, trouble))
 
-def _whole(one: Try, began_s: float, troubles: list[str]) -> Try:
-    """With the time of all attempts, and what those before it ended with."""
-    return replace(one, took_s=round(time.monotonic() - began_s, 1), retried=tuple(troubles))
+    def ended_with(self, one: Try) -> Try:
+        """With the time of all attempts, and what those before it ended with."""
+        return replace(one, took_s=round(self.took_s, 1), retried=self.troubles)
 
-
-def _attempt(scenario: Scenario, planned: Planned, number: int, lend: Callable[[], Lent], run: Runs) -> Try:
-    blank = Try(number, scenario.seed)
-    try:
-        checked = run(scenario, lend())
-    except (KeyboardInterrupt, Interrupted):
-        raise Stopped from None
-    except TidegaugeError as error:  # also one that says that it is not possible: it was when the suite was planned
-        return replace(blank, trouble=str(error))
-    except OSError as error:
-        return replace(blank, trouble=str(from_os_error(error, "the run")))
-    except Exception as error:  # noqa: BLE001 - one case that meets a bug of ours is not the end of the suite
-        return replace(blank, trouble=str(unexpected(error)))
-    if checked.facts.get("interrupted"):
-        raise Stopped
-    one = try_of(checked, planned, number)
-    if _asked_to_stop(checked):
-        raise Stopped(one)
-    return one
-
-
-def _asked_to_stop(checked: Checked) -> bool:
-    """Whether that came when all was recorded: then the run is as good as any, and does not call itself finished."""
-    run = checked.run
-    return isinstance(run, Run) and (run.path / RUN_FILE).exists() and run.facts.get("state") == "recorded"
+    def troubled(self, suite_seed: int, error: Exception) -> Try:
+        """One that has no verdict; whatever says that it is not possible said otherwise when the suite was planned."""
+        match error:
+            case TidegaugeError():
+                said = str(error)
+            case OSError():
+                said = str(from_os_error(error, "the run"))
+            case _:  # one case that meets a bug of ours is not the end of the suite
+                said = str(unexpected(error))
+        return Try(self.number, self.scenario(suite_seed).seed, trouble=said)
 
 
 def try_of(checked: Checked, planned: Planned, number: int) -> Try:
@@ -133,11 +99,3 @@ def trouble_in(checked: Checked) -> str:
 
 def _is_ours(reason: str, ours: set[str]) -> bool:
     return reason in ours or _OF_A_FAULT.match(reason) is not None
-
-
-def _use_up(keeper: Keeper, planned: Planned, one: Try) -> None:
-    """Say what the next run cannot use any more."""
-    if one.trouble:
-        keeper.renew("the last run ended in trouble")
-    elif planned.spoils:
-        keeper.spoil("what the last run did may have left something")

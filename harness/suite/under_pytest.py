@@ -23,19 +23,20 @@ from harness.clusters.spec import ClusterSpec
 from harness.config import parse
 from harness.errors import TidegaugeError
 from harness.lent import Lent
-from harness.live import viewed_on
+from harness.live import Asides, viewed_on
 from harness.report.making import report_checked, report_of
-from harness.runner import run_scenario
+from harness.runner import Recorded, check_recorded, record_scenario
 from harness.scenario import Scenario
+from harness.spark import Session
 from harness.store import Run, create, store_dir
 from harness.suite import state
 from harness.suite.command import assumed
 from harness.suite.feasible import Planned, planned
 from harness.suite.keeper import Keeper
 from harness.suite.outcome import Outcome
+from harness.suite.running import Hands, play_cases
 from harness.suite.spec import case_of, load_suite
 from harness.suite.told import lines
-from harness.suite.trying import Stopped, make_try
 from harness.tap.rules import Rule
 from harness.tap.spec import TapSpec
 from harness.tap.standalone import Recording, recorded
@@ -107,26 +108,23 @@ class Bench:
     def play(self, each: Planned, upcoming: Sequence[Planned] = ()) -> tuple[Outcome, list[Checked]]:
         """All tries of a case; KeyboardInterrupt if the user had enough."""
         each = planned([each.case], self.prepare)[0]  # now that it is needed, the image has to be there
-        outcome, checked = state.blank(each.case), list[Checked]()
+        checked = list[Checked]()
 
-        def lend() -> Lent:
+        def record(scenario: Scenario, lent: Lent) -> Recorded:
             with viewed_on(self._console) as view:
-                return self.keeper.lend(each, [each, *upcoming], view)
+                return record_scenario(scenario, self.store, sys.argv, view, lent)
 
-        def run(scenario: Scenario, lent: Lent) -> Checked:
-            with viewed_on(self._console) as view:
-                checked.append(run_scenario(scenario, self.store, sys.argv, view, lambda _: None, lent=lent))
+        def check(recorded: Recorded, session: Session) -> Checked:
+            checked.append(check_recorded(recorded, session, Asides(self._console, recorded.run.path.parent.name)))
             return checked[-1]
 
-        if each.skipped:
-            return Outcome(outcome.name, outcome.expected, skipped=each.skipped), []
-        try:
-            while outcome.status == "pending":
-                number = len(outcome.tries) + 1
-                outcome = outcome.with_try(make_try(each, number, self.seed, lend, run, self.keeper))
-        except Stopped:
-            raise KeyboardInterrupt from None
-        return outcome, checked
+        nobody: Callable[[object], None] = lambda _: None  # noqa: E731 - named for its type
+        hands = Hands(record, check, lambda: viewed_on(self._console), nobody, nobody, nobody)
+        alone = state.alone(each.case, self.seed)
+        ended = play_cases(alone, [each], hands, self.keeper, upcoming=upcoming)
+        if ended.interrupted:
+            raise KeyboardInterrupt
+        return ended.outcomes[0], checked
 
     @contextmanager
     def cluster(self, entry: Mapping[str, Any], name: str, place: Path) -> Iterator[Cluster]:

@@ -22,7 +22,7 @@ from harness.progress import Silent
 from nemesis import FAULTS
 from nemesis.base import refuse_unless_possible
 from tests.integration.stage import spec_of
-from tests.support import cli, command, end, eventually, traces, unique
+from tests.support import cli, command, end, eventually, supervised_elsewhere, traces, unique
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -75,8 +75,9 @@ def strangers() -> Iterator[None]:
 def left(state_home: Path) -> set[str]:
     """Processes, containers, namespaces, links, mounts, loop devices and files of ours."""
     found = set(traces(state_home))
-    for place in (Path("/run/netns"), Path("/sys/class/net")):
-        found |= {str(path) for path in place.glob("tg*")}
+    named = {path for place in (Path("/run/netns"), Path("/sys/class/net")) for path in place.glob("tg*")}
+    theirs = tuple(f"tg{name.rpartition('-')[2]}" for name in supervised_elsewhere(state_home))  # of other tests
+    found |= {str(path) for path in named if not path.name.startswith(theirs)}
     found |= {line for line in Path("/proc/mounts").read_text().splitlines() if str(state_home) in line}
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
         try:

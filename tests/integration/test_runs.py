@@ -162,13 +162,13 @@ def test_neither_killed_processes_nor_an_interruption_cost_a_verdict(state_home:
 
 FAILS = """
 import sys
-import harness.runner
+import harness.recording
 from harness.cli import main
 
 def fails(*_):
     raise RuntimeError("a bug of ours")
 
-harness.runner.last_acknowledged = fails
+harness.recording.last_acknowledged = fails
 sys.argv[0] = "tidegauge"
 main()
 """

@@ -13,7 +13,8 @@ from bench.histories import Made, generate
 from checkers.engine import Setting, check
 from checkers.frame import History
 from checkers.results import CheckResults
-from harness import seal
+from harness import class_archive, seal
+from harness.class_archive import Archive
 from harness.seal import Sealed, open_history
 from harness.spark import Session, Size
 
@@ -26,9 +27,11 @@ FILE_ROWS = 20_000  # several files of a kind, several row groups and tasks of a
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """One that is made for large histories."""
-    with Session.start(tmp_path_factory.mktemp("spark"), size=Size.LARGE) as started:
-        yield started
+    """One that is made for large histories; it writes no archive of its classes, which nobody would use again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(class_archive, "record", lambda *_: Archive())
+        with Session.start(tmp_path_factory.mktemp("spark"), size=Size.LARGE) as started:
+            yield started
 
 
 def _places(results: CheckResults, *anomalies: str) -> list[tuple[int, int]]:

@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 from harness import cli
 from harness.errors import Exit, TidegaugeError
+from harness.runner import Recorded
+from harness.store import Run
 from harness.suite import command
 from tests.suites import STREAM, PaperKeeper, checked, suite_file
 
@@ -19,10 +21,13 @@ THREE = STREAM + "matrix = { nemesis = ['none', 'leader-move', 'isolate'] }"
 def paper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Runs that come out by their names, on nothing."""
 
-    def run(scenario: Any, *_: Any, **__: Any) -> Any:
-        return checked("invalid" if "isolate" in scenario.title else "valid")
+    def check(recorded: Recorded, *_: Any, **__: Any) -> Any:
+        return checked("invalid" if "isolate" in recorded.run.path.name else "valid", scenario={"expect": "valid"})
 
-    monkeypatch.setattr(command, "run_scenario", run)
+    monkeypatch.setattr(
+        command, "record_scenario", lambda scenario, *_: Recorded(Run(Path(f"/store/{scenario.title}")))
+    )
+    monkeypatch.setattr(command, "check_recorded", check)
     monkeypatch.setattr(command, "Keeper", lambda _: PaperKeeper())
     monkeypatch.setenv("TIDEGAUGE_STORE", str(tmp_path / "store"))
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)

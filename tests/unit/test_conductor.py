@@ -19,9 +19,10 @@ from harness.history import FaultStage, Kind, Recorder, row_type
 from harness.observe import PartitionView
 from harness.policies import PlannedFault, RunFacts
 from harness.segments import read_segment
+from harness.threads import Threads
 from harness.verdict import decide
 from nemesis.base import Aim, Bite, Fault, Victim
-from nemesis.conductor import Conductor, Threads, TroublesSince
+from nemesis.conductor import Conductor, TroublesSince
 from nemesis.schedule import Slot
 
 VICTIM = Victim(2, "t", 1, PartitionView(2, 4, (1, 2, 3), (1, 2, 3)))
@@ -98,6 +99,12 @@ class Paper(Fault):
         """When it is time."""
         self._perhaps_fail("healed")
         return "a rule is still there" if self.clock.s < self.undone_s + self.stays_s else ""
+
+
+class PaperClient(Paper):
+    """Nothing of it is felt by nodes."""
+
+    of_clients = True
 
 
 class Inline(Executor):
@@ -498,6 +505,14 @@ def test_a_cluster_is_not_whole_while_something_else_is_broken(play: Play, clock
     assert [each for each in stage.said if each[1] == "HEALED"] == [(9.0, "HEALED", 1), (9.0, "HEALED", 2)]
 
 
+def test_a_cluster_may_be_whole_while_a_client_stands_still(play: Play, clock: Clock) -> None:
+    """It is nodes and replicas that are looked at, and a fault of clients breaks none of them."""
+    slots = [Slot(1, "paper", "leader", 0, 5, 0), Slot(2, "stone", "consumer", 3, 9, 0)]
+    stage = play(Paper(clock), PaperClient(clock), slots=slots, troubles_since=lambda time_ns: [])
+    stage.conductor.run()
+    assert [each for each in stage.said if each[1] == "HEALED"] == [(5.0, "HEALED", 1), (9.0, "HEALED", 2)]
+
+
 def test_a_run_that_ends_first_says_later_that_the_cluster_is_whole(play: Play, clock: Clock) -> None:
     """Once, and for what was injected only."""
     stage = play(Paper(clock), Paper(clock), troubles_since=lambda time_ns: ["still bad"])
@@ -682,9 +697,9 @@ def test_an_injection_that_hangs_does_not_keep_others_from_being_undone_at_the_e
 
 def test_a_step_that_hangs_keeps_nobody_from_leaving() -> None:
     """Python waits at its end for the threads of a pool, and not for these; errors come to whoever asks."""
-    assert Threads().submit(lambda: threading.current_thread().daemon).result(60)
+    assert Threads("fault").submit(lambda: threading.current_thread().daemon).result(60)
     with pytest.raises(ZeroDivisionError):
-        Threads().submit(lambda: 1 / 0).result(60)
+        Threads("fault").submit(lambda: 1 / 0).result(60)
 
 
 def test_nothing_is_injected_once_the_end_was_asked_for(play: Play, clock: Clock) -> None:

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from harness import live
-from harness.live import PlainView, Rates, Standing, summary, viewed_on
+from harness.live import Asides, PlainView, Rates, Standing, summary, viewed_on
 
 
 def text_of(console: Console) -> str:
@@ -88,3 +88,13 @@ def test_after_closing_the_screen_is_left_to_others() -> None:
         assert text_of(console) == before
         view.happened("a container stayed")
     assert "a container stayed" in text_of(console)
+
+
+def test_what_is_done_aside_only_tells_what_happened() -> None:
+    """With the name of what it is about, since something else has the screen."""
+    console = Console(file=io.StringIO(), width=120)
+    view = Asides(console, "stream")
+    view.phase("check")
+    view.step("2,000 events")
+    view.happened("a segment is torn")
+    assert text_of(console) == "stream: a segment is torn\n"

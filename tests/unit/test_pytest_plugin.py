@@ -17,6 +17,7 @@ LOADED = under_pytest.__name__  # once, here, and not by each of the tests
 # Runs that come out by their names, on nothing.
 PAPER = """
 import socket
+from pathlib import Path
 import pytest
 
 patch = pytest.MonkeyPatch()
@@ -24,15 +25,21 @@ patch = pytest.MonkeyPatch()
 def pytest_sessionstart():
     from harness import pytest_plugin
     under_pytest = pytest_plugin._harness()
+    from harness.runner import Recorded
+    from harness.store import Run
     from tests.suites import PaperKeeper, checked
 
-    def run(scenario, *_, **__):
+    def record(scenario, *_):
         print("ran", scenario.title, scenario.seed)
         if "leaky" in scenario.title:
             socket.socket()
-        return checked("invalid" if "bad" in scenario.title else "valid")
+        return Recorded(Run(Path("/store") / scenario.title))
 
-    patch.setattr(under_pytest, "run_scenario", run)
+    def check(recorded, *_):
+        return checked("invalid" if "bad" in recorded.run.path.name else "valid")
+
+    patch.setattr(under_pytest, "record_scenario", record)
+    patch.setattr(under_pytest, "check_recorded", check)
     patch.setattr(under_pytest, "Keeper", PaperKeeper)
 
 def pytest_unconfigure():
@@ -54,8 +61,8 @@ def paper(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 
 
 def ran(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """Pytest in this process, which has loaded the harness already."""
-    return pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider", *arguments)
+    """Pytest in this process, which has loaded the harness already; Hypothesis would be loaded anew each time."""
+    return pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *arguments)
 
 
 def test_a_suite_that_is_named_is_collected_and_its_failures_are_told(paper: pytest.Pytester) -> None:
@@ -88,7 +95,9 @@ def test_cases_can_be_chosen_and_the_first_failure_can_be_the_end(paper: pytest.
 
 def test_workers_share_the_seed_and_nothing_else(paper: pytest.Pytester) -> None:
     """pytest-xdist has a process for each, and each its own clusters; warnings of kafka-python are no errors there."""
-    result = paper.runpytest_subprocess(*PLUGIN, "mine.toml", "-n", "2", "--tidegauge-seed=7", "-rA")
+    result = paper.runpytest_subprocess(
+        *PLUGIN, "-p", "no:hypothesispytest", "mine.toml", "-n", "2", "--tidegauge-seed=7", "-rA"
+    )
     result.assert_outcomes(passed=1, failed=1)
     alone = ran(paper, "mine.toml", "--tidegauge-seed=7", "-rA")
     seeds = [sorted(line for line in each.stdout.lines if line.startswith("ran ")) for each in (result, alone)]

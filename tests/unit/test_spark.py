@@ -20,6 +20,7 @@ from harness.processes import TOKEN_VARIABLE
 from harness.spark import Session, Size
 from harness.spark_jvm import SMALL_ROWS, Jvm
 from harness.spark_place import NEEDED_BY_CONNECT, Place, place
+from tests.support import eventually
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
 
@@ -358,3 +359,15 @@ def test_a_container_with_little_memory_gets_a_small_heap(
     for size in Size:
         (given,) = [each for each in spark_jvm.options(size, tmp_path) if each.startswith("-Xmx")]
         assert given == (heap or f"-Xmx{machine}m")
+
+
+def test_a_jvm_that_works_beside_others_is_nice_to_them(tmp_path: Path) -> None:
+    """More than we are, whatever that is; and it is still the process that we know."""
+    jvm = Jvm(["sleep", "600"], tmp_path, tmp_path / "log", dict(os.environ), niceness=2)
+    try:
+        process = psutil.Process(jvm.pid)
+        eventually(lambda: process.name() == "sleep", "it has become what it is to be")
+        assert process.nice() == min(19, psutil.Process().nice() + 2)
+    finally:
+        jvm.kill()
+    assert jvm.has_ended()

@@ -1,6 +1,9 @@
 """A suite on paper: what is tried again, what stops it, what is on disk after each try, and what is run again later."""
 
 import json
+import os
+import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,16 +12,20 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from harness.checking import Checked
+from harness.clusters.base import wait_until
 from harness.errors import ClusterError, Exit, Interrupted, UsageError
+from harness.lent import Lent
 from harness.report.github import VARIABLE
-from harness.store import Run
+from harness.runner import Recorded
+from harness.scenario import Scenario
+from harness.stop import Stop
 from harness.suite import state as states
 from harness.suite.outcome import exit_code
 from harness.suite.running import run_suite
 from harness.suite.spec import Suite
 from harness.suite.state import State
 from harness.suite.told import Telling
-from tests.suites import STREAM, Paper, PaperKeeper, as_planned, checked, suite
+from tests.suites import STREAM, Paper, PaperKeeper, Unchecked, as_planned, checked, suite
 
 THREE = "".join(STREAM.replace('"stream"', f'"{name}"', 1) for name in ("a", "b", "c"))
 NO_NODE = ClusterError("node 2 died during start-up", "see its log")
@@ -112,31 +119,144 @@ def test_tries_are_counted(tmp_path: Path) -> None:
 def test_the_first_failure_can_be_the_last_case(tmp_path: Path) -> None:
     """With -x; what was not run is pending."""
     paper = Paper(a=[checked("invalid")])
-    ended = play(suite(tmp_path, THREE), paper, stop_at_first=True)
+    found = suite(tmp_path, THREE)
+    ended = play(found, paper, stop_at_first=True)
     assert (statuses(ended), paper.ran) == (["failed", "pending", "pending"], ["a"])
+    paper = Paper()
+    assert play(found, paper, ended, stop_at_first=True) == ended
+    assert paper.ran == []
 
 
 @pytest.mark.parametrize("how", [KeyboardInterrupt(), Interrupted("stopped", "undone"), "heard in time"])
 def test_ctrl_c_ends_the_suite_after_the_run_that_goes_on(tmp_path: Path, how: Any) -> None:
-    """Of which nothing is kept: it is run again."""
+    """Of which nothing is kept, though it is checked: it is run again."""
     outcome = checked("valid", interrupted=True) if isinstance(how, str) else how
     paper, keeper = Paper(b=[outcome]), PaperKeeper()
     ended = play(suite(tmp_path, THREE), paper, keeper=keeper)
     assert (statuses(ended), paper.ran) == (["passed", "pending", "pending"], ["a", "b"])
+    assert keeper.told == ["no cluster"], "it does not wait for a check"
     assert ended.interrupted
     assert keeper.ended
     assert exit_code(ended.outcomes, interrupted=True) is Exit.INTERRUPTED
 
 
 def test_what_was_recorded_before_ctrl_c_is_kept(tmp_path: Path) -> None:
-    """It came while the run was checked, and so says nothing about the run; no other one is begun."""
-    late = replace(checked(), run=Run(tmp_path / "late"))
-    (tmp_path / "late").mkdir()
-    Run(tmp_path / "late").update(state="recorded")
-    paper = Paper(b=[late])
+    """It came when all was recorded, and so says nothing about the run; no other one is begun."""
+    paper = Paper(b=[checked(stopped=True)])
     ended = play(suite(tmp_path, THREE), paper)
     assert (statuses(ended), paper.ran, ended.interrupted) == (["passed", "passed", "pending"], ["a", "b"], True)
     assert [each.status for each in paper.states[-1].outcomes] == statuses(ended)
+
+
+class Meeting(Paper):
+    """The check of a run ends when the next one is being recorded, or not at all."""
+
+    def __init__(self, **outcomes: Any) -> None:
+        super().__init__(**outcomes)
+        self.alone = False  # whether somebody waited in vain
+        self._next = threading.Semaphore(0)
+
+    def record(self, scenario: Scenario, lent: Lent) -> Recorded:
+        """The one before can be checked now."""
+        self._next.release()
+        return super().record(scenario, lent)
+
+    def check(self, recorded: Recorded, session: object) -> Checked:
+        """Not before there is another one."""
+        if recorded.run.path.parent.name != "c":
+            self._next.acquire()  # its own
+            self.alone = self.alone or not self._next.acquire(timeout=60)
+            self._next.release()
+        return super().check(recorded, session)
+
+
+def test_a_run_is_recorded_while_the_one_before_it_is_checked(tmp_path: Path) -> None:
+    """What comes of it is told in the same order."""
+    paper = Meeting(b=[checked("invalid")])
+    ended = play(suite(tmp_path, THREE), paper)
+    assert (statuses(ended), paper.ran, paper.alone) == (["passed", "failed", "passed"], ["a", "b", "c"], False)
+    assert [each.name for each in paper.ended] == ["a", "b", "c"]
+
+
+def test_a_cluster_that_something_may_be_left_in_is_not_used_again(tmp_path: Path) -> None:
+    """That is known before the check, and the next run does not wait for that."""
+    keeper = PaperKeeper()
+    play(suite(tmp_path, THREE), Paper(a=[checked(suspicion="a rule is still there")]), keeper=keeper)
+    assert keeper.told == ["spoil: a rule is still there"]
+
+
+class Impatient(Paper):
+    """Somebody presses Ctrl-C while the last run is checked, as often as told, and then waits in vain."""
+
+    def __init__(self, times: int, *, waits: bool = False, **outcomes: Any) -> None:
+        super().__init__(**outcomes)
+        self._times, self._waits = times, waits
+        self.over = threading.Event()
+
+    def check(self, recorded: Recorded, session: object) -> Checked:
+        """When the suite waits for it."""
+        if recorded.run.path.parent.name == "b":
+            for heard in range(self._times):  # two that nobody heard in between would be one
+                wait_until(lambda heard=heard: _heard() >= heard, 60, "the suite has heard")  # type: ignore[misc]
+                os.kill(os.getpid(), signal.SIGINT)
+            if self._waits:
+                self.over.wait(60)
+        return super().check(recorded, session)
+
+
+def _heard() -> int:
+    """How often it was pressed since somebody listens; -1 as long as nobody does."""
+    listener = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
+    return listener.asked if isinstance(listener, Stop) else -1
+
+
+TWO = "".join(STREAM.replace('"stream"', f'"{name}"', 1) for name in ("a", "b"))
+
+
+def test_ctrl_c_while_the_last_run_is_checked_is_remembered(tmp_path: Path) -> None:
+    """What was recorded counts all the same."""
+    ended = play(suite(tmp_path, TWO), Impatient(1))
+    assert (statuses(ended), ended.interrupted) == (["passed", "passed"], True)
+
+
+@pytest.mark.parametrize(("times", "before"), [(2, {}), (1, {"stopped": True})])
+def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path, times: int, before: dict[str, Any]) -> None:
+    """Wherever the first one came; what is still being checked is pending, and stays so."""
+    paper = Impatient(times, waits=True, b=[checked(**before)])
+    ended = play(suite(tmp_path, TWO), paper)
+    told = len(paper.states)
+    paper.over.set()
+    assert (statuses(ended), ended.interrupted) == (["passed", "pending"], True)
+    assert len(paper.states) == told
+
+
+def test_trouble_that_only_a_check_finds_is_tried_again(tmp_path: Path) -> None:
+    """After the run that went on by then, on a fresh cluster and with another session."""
+    paper, keeper = Paper(a=[Unchecked("Spark is gone"), checked()]), PaperKeeper()
+    ended = play(suite(tmp_path, THREE), paper, keeper=keeper)
+    assert (statuses(ended), paper.ran) == (["passed"] * 3, ["a", "b", "a", "c"])
+    assert "Spark is gone" in ended.outcome("a").tries[0].retried[0]
+    assert keeper.told == ["renew: the last run ended in trouble"]
+
+
+def test_a_check_that_fails_again_is_trouble(tmp_path: Path) -> None:
+    """Of the last case, too, after which nothing else is recorded."""
+    paper = Paper(c=[Unchecked("Spark is gone")])
+    ended = play(suite(tmp_path, THREE), paper)
+    assert (statuses(ended), paper.ran) == (["passed", "passed", "trouble"], ["a", "b", "c", "c"])
+
+
+def test_what_cannot_be_written_down_is_an_error(tmp_path: Path) -> None:
+    """Not a verdict that nobody hears of."""
+
+    def tell(state: State) -> None:
+        if state.outcome("a").tries:
+            raise OSError(28, "no space")
+
+    keeper = PaperKeeper()
+    with pytest.raises(OSError, match="no space"):
+        play(suite(tmp_path, THREE), Paper(), tell=tell, keeper=keeper)
+    assert keeper.ended
 
 
 def test_a_case_that_cannot_be_had_here_is_told_and_not_run(tmp_path: Path) -> None:
