@@ -257,7 +257,8 @@ ON_STREAM = (  # faults that one client's stream goes through
     "recreate-topic",
     "min-isr",
 )
-SEQUENCES = ("cut-kill", "pause-kill", "stale-heir", "double-kill", "last-standing")  # these take their time
+# these take their time
+SEQUENCES = ("cut-kill", "pause-kill", "stale-heir", "double-kill", "last-standing", "late-rejoin")
 
 CLEAN = (
     *(clean(workload, client, "", 20 if workload in LONG else 12) for workload in WORKLOADS for client in CLIENTS),

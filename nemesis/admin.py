@@ -51,7 +51,7 @@ REASSIGNING_VERSION = 0
 ELECT_VERSION = 1
 QUORUM_VERSION = 0
 COORDINATOR_VERSION = 1
-GROUPS_VERSION = 4
+GROUPS_VERSION = 2  # known to all since 2.1; before 2.6 they hang up on the one with filters
 TRANSACTIONS_VERSION = 0
 ALTER_SETTINGS_VERSION = 0
 SETTINGS_VERSION = 1
@@ -358,7 +358,7 @@ def quorum(cluster: Cluster) -> tuple[int, int] | None:
 def coordinators(cluster: Cluster, kind: int) -> list[int]:
     """The nodes that coordinate at least one group, or one transactional id."""
     if kind == GROUP:
-        answers = _ask_all(cluster, lambda: ListGroupsRequest(states_filter=[]), ListGroupsResponse, GROUPS_VERSION)
+        answers = _ask_all(cluster, ListGroupsRequest, ListGroupsResponse, GROUPS_VERSION)
         return sorted(node for node, answer in answers.items() if not answer.error_code and answer.groups)
     answers = _ask_all(
         cluster,

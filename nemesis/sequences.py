@@ -8,70 +8,27 @@ taken by `proof`, which is asked again and again, so that they rest on what node
     stale-heir     a leader is killed, and nobody can copy from the node that takes its place
     double-kill    a leader is killed, then the one that takes its place, before anybody could copy much from it
     last-standing  the only replica in sync loses power, and with it what it had not flushed
+    late-rejoin    a follower loses its disk while a request to count it as in sync is under way (nemesis.rejoin)
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from harness.clusters.base import Capability, NodeState
 from harness.errors import ClusterError
-from harness.observe import NO_LEADER, PartitionView
+from harness.observe import NO_LEADER
 from nemesis.base import Aim, Bite, Fault, Field
-from nemesis.chains import Chains, Wall, addresses
 from nemesis.disk import batches, last_segment, recovery_points
-from nemesis.leadership import Felling
 from nemesis.network import Bandwidth
 from nemesis.process import CAN_KILL, bring, start, still
+from nemesis.rejoin import LateRejoin
+from nemesis.steps import BROKER, Sequence
 
-BROKER = "broker"  # the listener that replicas are copied over
 FOLLOWED_S = 1.0  # the time that a follower is given to follow a new leader
-
-
-class Sequence(Felling):
-    """Walls, and nodes that are killed; all of it is undone in the reverse order, whatever became of the steps."""
-
-    done = "kill"
-    blocks = True
-    tame = False  # made for one purpose
-
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
-        self.chains = Chains(field)
-        self.killed: list[int] = []
-
-    def seen(self, by_others_than: Iterable[int] = ()) -> PartitionView | None:
-        """The partition as nodes see it now, without the word of these."""
-        return self.field.look_at([self.victim.topic]).without(by_others_than).get(self.victim.key)
-
-    def kill(self, node: int) -> None:
-        """From now on it is ours to start again."""
-        self.killed.append(node)
-        self._injected_at = self.field.clock()
-        bring(node, self.field.cluster, self.field.cluster.kill, (NodeState.DEAD,))
-
-    def wall_before(self, node: int, peers: Iterable[int]) -> None:
-        """These peers cannot copy from the node."""
-        port = self.field.cluster.inner_port(node, BROKER)
-        found = addresses(self.field, peers).values()
-        self.chains.put([Wall(node, "in", f"-p tcp -s {peer} --dport {port}") for peer in found])
-
-    def others_than(self, *nodes: int) -> list[int]:
-        """The rest of the cluster."""
-        return [node.id for node in self.field.cluster.nodes if node.id not in nodes]
-
-    def undo(self) -> None:
-        """Open networks, and running nodes."""
-        with ExitStack() as stack:
-            stack.callback(start, self.killed, self.field.cluster)
-            stack.callback(self.chains.remove)
-
-    def healed(self) -> str:
-        """What is left of either."""
-        return "; ".join(filter(None, [self.chains.left(), still(self.killed, self.field.cluster)]))
 
 
 class Lagging(Sequence):
@@ -344,4 +301,4 @@ class LastStanding(Sequence):
             self._restarted = True
 
 
-FAULTS: tuple[type[Fault], ...] = (CutKill, PauseKill, StaleHeir, DoubleKill, LastStanding)
+FAULTS: tuple[type[Fault], ...] = (CutKill, PauseKill, StaleHeir, DoubleKill, LastStanding, LateRejoin)

@@ -13,6 +13,9 @@ be refused, and it ends. The second one makes the next transaction.
 What a transaction polled counts only if it is committed: otherwise its consumer goes back to where the transaction
 began. Consumers read all partitions from the beginning, even ones read_committed and odd ones read_uncommitted. The
 final read is made in both ways.
+
+Beside them `plain_producers` may send to all partitions without transactions, so that there is always something to
+replicate.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.02  # confluent-kafka waits for that long even when it has something
 TOPIC = 0
+PLAIN = "plain"  # the task of producers without transactions; the others have none
 DEBT_S = 1.0
 
 
@@ -43,6 +47,12 @@ class TransactionsSettings(TransactingSettings):
     """Some tens of transactions per second unless told otherwise."""
 
     producers: PositiveInt = Field(default=2, description="processes that make transactions")
+    plain_producers: NonNegativeInt = Field(
+        default=0, description="processes that send to all partitions beside them, without transactions"
+    )
+    plain_rate: NonNegativeFloat = Field(
+        default=200.0, description="messages per second of each plain producer; 0 is as fast as possible"
+    )
     consumers: NonNegativeInt = Field(
         default=2, description="processes that read only: even ones read_committed, odd ones read_uncommitted"
     )
@@ -79,11 +89,13 @@ class Transactions(Workload[TransactionsSettings]):
 
     def stages(self, settings: TransactionsSettings, faults: int) -> list[list[Role]]:  # noqa: ARG002 - the same with faults
         """One stage without an end of its own."""
+        consumers = [""] * settings.consumers
+        producers = [""] * settings.producers + [PLAIN] * settings.plain_producers
         return [
             [
-                Role(name, number, count, finite=False)
-                for name, count in ((CONSUMER, settings.consumers), (PRODUCER, settings.producers))
-                for number in range(count)
+                Role(name, number, len(tasks), finite=False, task=task)
+                for name, tasks in ((CONSUMER, consumers), (PRODUCER, producers))
+                for number, task in enumerate(tasks)
             ]
         ]
 
@@ -97,8 +109,13 @@ class Transactions(Workload[TransactionsSettings]):
         return True
 
     def work(self, session: Session, settings: TransactionsSettings) -> None:
-        """Make transactions, or read."""
-        if session.config.role == PRODUCER:
+        """Make transactions, send without any, or read."""
+        if session.config.task == PLAIN:
+            from workloads.pacing import feed
+
+            of_all = settings.plain_rate * session.config.of
+            feed(session, settings, of_all, settings.topic(TOPIC, "transactions"))
+        elif session.config.role == PRODUCER:
             transact(session, settings)
         else:
             read(session, settings)

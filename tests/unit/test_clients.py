@@ -18,7 +18,7 @@ from tests.sessions import NOBODY
 from tests.support import PATIENCE_S
 from workloads.clients import kafka_python, make_producer
 from workloads.clients.base import BLOCK_AT_MOST_S, ClientSettings, Delivered, Producer
-from workloads.clients.confluent import ConfluentProducer
+from workloads.clients.confluent import ConfluentConsumer, ConfluentProducer
 from workloads.error_codes import REFUSED_LOCALLY
 
 PLAIN = Security()
@@ -256,3 +256,10 @@ def test_kafka_python_is_told_what_was_set_and_nothing_else(
     assert library.options["enable_idempotence"] is False
     assert "retries" not in library.options
     assert "batch_size" not in library.options
+
+
+def test_consumers_say_which_rack_they_are_in() -> None:
+    """In both libraries."""
+    given = settings(client_rack="rack-1")
+    assert ConfluentConsumer(given, [NOBODY], PLAIN, "test")._options["client.rack"] == "rack-1"
+    assert kafka_python.KafkaPythonConsumer(given, [NOBODY], PLAIN, "test")._options["client_rack"] == "rack-1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kafka.protocol.admin import ListGroupsResponse
 
 from harness.errors import ClusterError
 from nemesis.admin import (
@@ -120,6 +121,13 @@ def test_coordinators_are_those_that_have_something_to_do(cluster: Paper, answer
     assert coordinators(cluster, kind) == [2, 3]
     answers.refusing = {"h:2"}
     assert coordinators(cluster, kind) == [3]
+
+
+def test_old_brokers_say_what_groups_they_coordinate(cluster: Paper, answers: Answers) -> None:
+    """2.1 knows the request up to its second version, and closes connections on which it is asked in a newer one."""
+    answers.busy = {"h:2"}
+    answers.newest = {ListGroupsResponse: 2}
+    assert coordinators(cluster, GROUP) == [2]
 
 
 def test_a_coordinator_may_not_exist_yet(cluster: Paper, answers: Answers) -> None:

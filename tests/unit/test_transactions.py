@@ -9,13 +9,15 @@ import pytest
 from pydantic import ValidationError
 
 from harness.history import COLUMNS, F, Kind, Type
-from tests.sessions import FakeConsumer, message, polled, rows, session, settings_of
+from tests.sessions import FakeConsumer, FakeProducer, message, polled, rows, session, settings_of
 from tests.unit.test_transacting import FakeTransactional
+from workloads import producing
 from workloads.base import CONSUMER, PRODUCER, Role
 from workloads.clients.base import ClientError, Polled
 from workloads.consuming import Reader
+from workloads.producing import Sender
 from workloads.transacting import Transactor
-from workloads.transactions import Plan, Transactions, TransactionsSettings, Worker, draw, window
+from workloads.transactions import PLAIN, Plan, Transactions, TransactionsSettings, Worker, draw, window
 
 SECOND = 1_000_000_000
 TOPIC = "run-transactions"
@@ -72,6 +74,35 @@ def test_who_reads_what() -> None:
     assert {workload.isolation(told, role) for role in roles} == {"read_uncommitted"}
     assert workload.reads_raw(settings)
     assert workload.idempotent(settings, roles[0])
+
+
+def test_plain_producers_are_numbered_after_the_others() -> None:
+    """There are none unless told."""
+    (roles,) = Transactions().stages(TransactionsSettings(producers=1, consumers=1), 0)
+    assert roles == [Role(CONSUMER, 0, 1, finite=False), Role(PRODUCER, 0, 1, finite=False)]
+    (roles,) = Transactions().stages(TransactionsSettings(producers=1, plain_producers=2, consumers=0), 0)
+    assert [(role.number, role.of, role.task) for role in roles] == [(0, 3, ""), (1, 3, PLAIN), (2, 3, PLAIN)]
+
+
+def test_plain_producers_send_to_all_partitions_in_no_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what they sent is acknowledged by itself."""
+    at = session(
+        tmp_path, "transactions", task=PLAIN, number=1, of=2,
+        settings={"plain_producers": 1, "plain_rate": 0, "partitions": 4},
+    )  # fmt: skip
+    library = FakeProducer()
+    sender = Sender(at, settings_of(at), library)
+    monkeypatch.setattr(producing, "open_sender", lambda *_: sender)
+    monkeypatch.setattr(sender, "make_room", lambda: at.control.stop() if len(library.sent) >= 40 else None)
+    Transactions().work(at, settings_of(at))
+    assert {(topic, partition) for topic, partition, _ in library.sent} == {(TOPIC, number) for number in range(4)}
+    for kind in (Kind.INVOKE, Kind.COMPLETE):
+        events = rows(at)[1][kind]
+        assert len(events) == len(library.sent)
+        assert set(events["txn"].tolist()) == {COLUMNS["txn"].null}
+    assert set(rows(at)[1][Kind.COMPLETE]["type"].tolist()) == {Type.OK}
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,10 @@ class ClientSettings(Model):
     isolation_level: Literal["read_uncommitted", "read_committed"] | None = Field(
         default=None, description="whether consumers see records of transactions that are still open or were aborted"
     )
+    client_rack: str | None = Field(
+        default=None,
+        description="the rack that consumers say they are in; brokers that go by racks send them to a replica there",
+    )
     consume_by: Literal["assign", "subscribe"] = Field(
         default="assign", description="whether consumers take fixed shares of the partitions or join a group"
     )

@@ -194,6 +194,7 @@ class ConfluentConsumer(Consumer):
         self._options = _connection(settings, servers, security, client_id) | {
             "auto.offset.reset": "earliest",
             "isolation.level": settings.isolation_level,
+            "client.rack": settings.client_rack,
             "fetch.queue.backoff.ms": FULL_QUEUE_BACKOFF_MS,
             "enable.partition.eof": True,  # the only way to learn that a position is past markers at the end
         }

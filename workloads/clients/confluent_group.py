@@ -37,6 +37,7 @@ class ConfluentMember(GroupConsumer):
             "auto.commit.interval.ms": settings.auto_commit_interval_ms,
             "auto.offset.reset": "earliest",
             "isolation.level": settings.isolation_level,
+            "client.rack": settings.client_rack,
             "fetch.queue.backoff.ms": FULL_QUEUE_BACKOFF_MS,
             "socket.timeout.ms": int(COMMIT_S * 1000),  # with the library's own minute a commit takes as long
         }

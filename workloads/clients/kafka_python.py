@@ -196,6 +196,7 @@ class KafkaPythonConsumer(Consumer):
             "auto_offset_reset": "earliest",
             "max_poll_records": settings.max_poll_records,
             "isolation_level": settings.isolation_level or "read_uncommitted",
+            "client_rack": settings.client_rack or "",
         }
         self._consumer: Any = None
         self._keyed = settings.keyed

@@ -57,6 +57,7 @@ class KafkaPythonMember(GroupConsumer):
             "auto_offset_reset": "earliest",
             "max_poll_records": settings.max_poll_records,
             "isolation_level": settings.isolation_level or "read_uncommitted",
+            "client_rack": settings.client_rack or "",
             "session_timeout_ms": settings.session_timeout_ms,
             "heartbeat_interval_ms": settings.session_timeout_ms // 4,
             "enable_auto_commit": joining.automatic,
