@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from harness import class_archive, spark_connect, spark_jvm, spark_standby
 from harness.class_archive import Archive
 from harness.errors import TidegaugeError, from_os_error
 from harness.java import Java, find_java
-from harness.spark_jvm import LOG_FILE, Jvm, Size
+from harness.spark_jvm import LOG_FILE, POLL_S, Jvm, Size
 from harness.spark_place import Place
 from harness.spark_standby import Borrowed
 
@@ -142,7 +143,7 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        ended = self._ended() if isinstance(error, Exception) and not isinstance(error, TidegaugeError) else None
+        ended = self._ended(error) if isinstance(error, Exception) and not isinstance(error, TidegaugeError) else None
         self._close(in_order=kind is None)
         if ended is not None:
             raise ended from error
@@ -297,13 +298,27 @@ class Session:
         if self._jvm is not None:
             self._jvm.kill()
 
-    def _ended(self) -> TidegaugeError | None:
-        """What is to be said of a JVM that ended while it was used, instead of what Py4J says of that."""
-        if self._borrowed is not None and not self._borrowed.answers():
+    def _ended(self, error: Exception) -> TidegaugeError | None:
+        """What is to be said of a JVM that ended while it was used, instead of what Py4J says of that.
+
+        One that is being killed lets go of its connections one by one: it may have dropped ours and still listen.
+        """
+        from py4j.protocol import Py4JNetworkError
+
+        lost = isinstance(error, Py4JNetworkError | ConnectionError | EOFError) and not self._place.is_connect
+        deadline = time.monotonic() + (END_TIMEOUT_S if lost else 0.0)
+        while not (gone := self._is_gone()) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        if not gone:
+            return None
+        if self._borrowed is not None:
             return TidegaugeError("the JVM that stood by has ended", "try again: without it, a command starts its own")
-        if self._jvm is not None and self._jvm.has_ended():
-            return TidegaugeError("Spark's JVM ended while it worked", "free some memory and try again", self._log())
-        return None
+        return TidegaugeError("Spark's JVM ended while it worked", "free some memory and try again", self._log())
+
+    def _is_gone(self) -> bool:
+        if self._borrowed is not None:
+            return not self._borrowed.answers()
+        return self._jvm is not None and self._jvm.has_ended()
 
     def _log(self) -> tuple[str, ...]:
         if self._borrowed is not None:

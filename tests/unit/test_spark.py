@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from harness import class_archive, java, spark_jvm
 from harness.class_archive import BASE, CLASSES, KEPT, MANIFEST, UNFINISHED_S, Archive
@@ -20,6 +21,7 @@ from harness.processes import TOKEN_VARIABLE
 from harness.spark import Session, Size
 from harness.spark_jvm import SMALL_ROWS, Jvm
 from harness.spark_place import NEEDED_BY_CONNECT, Place, place
+from harness.spark_standby import Borrowed
 from tests.support import eventually
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
@@ -371,3 +373,24 @@ def test_a_jvm_that_works_beside_others_is_nice_to_them(tmp_path: Path) -> None:
     finally:
         jvm.kill()
     assert jvm.has_ended()
+
+
+@pytest.mark.parametrize(("looks", "sentence"), [(3, "stood by has ended"), (None, "gone: not as a JVM goes")])
+def test_a_connection_that_was_dropped_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int | None, sentence: str
+) -> None:
+    """A JVM that is being killed may listen a moment longer; one that goes on listening is not called ended."""
+    looked: list[Borrowed] = []
+
+    def answers(borrowed: Borrowed) -> bool:
+        looked.append(borrowed)
+        return len(looked) != looks
+
+    monkeypatch.setattr("harness.spark.END_TIMEOUT_S", 10.0 if looks else 0.0)
+    monkeypatch.setattr(Borrowed, "answers", answers)
+    session = Session(tmp_path, Size.SMALL, HERE, "")
+    session._borrowed = Borrowed(0, "", tmp_path / "log", -1)
+    error = Py4JNetworkError("gone: not as a JVM goes")
+    ended = session._ended(error)
+    assert sentence in str(ended or error)
+    assert len(looked) == (looks or 1)
