@@ -32,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     # acknowledgements that contradict each other
     delivery.acknowledged_without_offset,
     watermarks.shown_before_replicated,
+    delivery.leader_lacked_acknowledged,
     delivery.offsets_assigned_twice,
     # marks
     watermarks.watermark_not_idempotent,

@@ -234,6 +234,45 @@ def test_offsets_given_twice_one_after_the_other_did_not_meet_in_flight_either()
     assert "in flight together" not in told.sentence
 
 
+@pytest.mark.parametrize(
+    ("injected_ns", "healed_ns", "bit", "lost", "name"),
+    [
+        (2_000, 9_500_000_000, True, 2, "leader-lacked-acknowledged"),
+        (2_000, None, True, 1, "leader-lacked-acknowledged"),
+        (2_000, 9_500_000_000, False, 2, "offsets-assigned-twice"),  # nothing was broken
+        (2_000, 9_500_000_000, True, 0, "offsets-assigned-twice"),  # nothing is lost
+        (9_100_000_000, 9_500_000_000, True, 2, "offsets-assigned-twice"),  # it came after both
+        (500, 900, True, 2, "offsets-assigned-twice"),  # it was over before the first
+    ],
+)
+def test_offsets_given_away_again_after_a_fault_were_cut_off(
+    injected_ns: int, healed_ns: int | None, *, bit: bool, lost: int, name: str
+) -> None:
+    """By a leader that had less than was acknowledged; not if nothing broke between the two, or nothing is lost."""
+    shared = [finding("shared-offset", offset=offset) for offset in (7, 8)]
+    later = [finding("not-linearizable", "append", offset=offset) for offset in (7, 8)]
+    gone = [finding("lost-write", offset=offset) for offset in range(7, 7 + lost)]
+    fault = Fault(1, "late-rejoin", injected_ns, 8_000_000_000, healed_ns, bit=bit, detail="node 2 lost its disk")
+    coverage = Coverage({"send": {"ok": 200}}, faults=[FaultCoverage(fault, None, Span(1, 1), None)])
+    told = diagnosis(results(*shared, *later, *gone, coverage=coverage))
+    assert [each.name for each in told.causes] == [name]
+    assert told.unexplained == ()
+    if name == "leader-lacked-acknowledged":
+        assert "2 offsets given away again" in told.causes[0].sentence
+        assert any("node 2 lost its disk" in each for each in told.causes[0].because)
+        fell = finding("end-offset-regression", "older epoch", "across nodes")
+        both = diagnosis(results(*shared, *later, *gone, fell, coverage=coverage))
+        assert [each.name for each in both.causes] == [name]
+
+
+def test_offsets_of_sends_under_way_together_were_not_cut_off() -> None:
+    """Whatever was broken meanwhile: a leader that lacks something comes later."""
+    fault = Fault(1, "leader-kill", 2_000, 8_000_000_000, bit=True)
+    coverage = Coverage({"send": {"ok": 200}}, faults=[FaultCoverage(fault, None, Span(1, 1), None)])
+    told = diagnosis(results(finding("shared-offset"), finding("lost-write"), coverage=coverage))
+    assert [each.name for each in told.causes] == ["offsets-assigned-twice"]
+
+
 def test_what_a_client_counts_on_from_no_offset_is_not_given_twice() -> None:
     """Offsets 0, 1, 2 and so on; any other is."""
     none = finding("false-ack", "no offset", offset=-1)
