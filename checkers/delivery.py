@@ -28,6 +28,11 @@ duplicate      one value at two or more offsets of its partition. Tagged by its 
 false-ack      acknowledged without a usable offset (none, or negative), or below a log start that a node had shown to a
                probe before the send was invoked, in a topic that the workload never deleted.
 
+What is lost or unseen is tagged `settled` if it was acknowledged when every fault was over: all that were injected had
+been undone, and the cluster was seen to be whole after each (there was one, at least); and no leader of its partition
+changed since, or SETTLING_NS and more before the acknowledgement: of the highest leader epoch that nodes told probes,
+the first moment counts, and without any there is no such tag. What weak acknowledgements cost is lost with a leader.
+
 A finding of an acknowledgement is at its offset and at the end of its send. Any other is at the lowest offset at which
 the value was read in its partition, or acknowledged, and at the moment at which it was first read, or its send ended.
 
@@ -78,6 +83,8 @@ _ABORTED = f"type = {Type.FAIL:d} and txn is not null"
 _END_READ = "final_invoked is not null and completed <= final_invoked"  # by a read begun after the acknowledgement
 _UNREACHED = "(reached is null or acknowledged > reached)"
 STUCK_NS = 5_000_000_000
+SETTLING_NS = 10_000_000_000  # after a new leader was seen, for the one before it to hear of it
+SETTLED = "settled"
 UNSEEN = "unseen"
 FINAL_ROLE = "final"
 FETCH, LIST_OFFSETS = 1, 2
@@ -130,9 +137,19 @@ def values(history: History) -> DataFrame:
     judged = joined.selectExpr("*", *_judged(history))
     if not history.has(Kind.PROBE):
         none = "cast(null as array<struct<start: bigint, shown: bigint>>) as starts"
-        return judged.selectExpr("*", none, "final_end as known_end")
+        return judged.selectExpr("*", none, "final_end as known_end", "cast(null as string) as settled")
     shown = judged.join(sql.broadcast(_shown(history)), [*PLACE], "left")
-    return shown.selectExpr("*", "coalesce(final_end, if(txn is null, shown_end, null)) as known_end")
+    known_end = "coalesce(final_end, if(txn is null, shown_end, null)) as known_end"
+    return shown.selectExpr("*", known_end, f"if({_settled(history)}, '{SETTLED}', null) as settled")
+
+
+def _settled(history: History) -> str:
+    """SQL: whether it was acknowledged when all faults were over and no leader of its partition changed any more."""
+    faults = [fault for fault in history.line.faults if fault.injected_ns is not None] if history.line else []
+    if not faults or any(fault.undone_ns is None or fault.healed_ns is None for fault in faults):
+        return "false"
+    over = max(instant for fault in faults for instant in (fault.undone_ns, fault.healed_ns) if instant is not None)
+    return f"completed > {over} and (led_since <= {over} or completed > led_since + {SETTLING_NS})"
 
 
 def _judged(history: History) -> list[str]:
@@ -193,21 +210,24 @@ def _partitions(history: History) -> DataFrame:
 
 
 def _shown(history: History) -> DataFrame:
-    """Per partition the log starts above 0 that nodes showed, each with the first moment, and the highest end."""
+    """Per partition the log starts above 0 that nodes showed, each with the first moment, the highest end, and since
+    when they know of the last leader."""
     from pyspark.sql import functions as sql
 
     latest = f"api = {LIST_OFFSETS} and view = {View.LATEST:d}"
     mark = f"case when api = {FETCH} then high_watermark when {latest} then offset end"
     shown = history.probes.where(f"error = 0 and {history.deletions.untouched()}").selectExpr(
-        *PLACE, "if(log_start > 0, log_start, null) as start", "time", f"{mark} as mark"
-    )
+        *PLACE, "if(log_start > 0, log_start, null) as start", "time", f"{mark} as mark",
+        "if(leader_epoch >= 0, struct(leader_epoch, -time as since), null) as led",
+    )  # fmt: skip
     return (
         shown.groupBy(*PLACE, "start")
-        .agg(sql.min("time").alias("shown"), sql.max("mark").alias("mark"))
+        .agg(sql.min("time").alias("shown"), sql.max("mark").alias("mark"), sql.max("led").alias("led"))
         .groupBy(*PLACE)
         .agg(
             sql.expr("collect_list(if(start is null, null, struct(start, shown)))").alias("starts"),
             sql.max("mark").alias("shown_end"),
+            sql.expr("-max(led).since").alias("led_since"),
         )
     )
 
@@ -239,6 +259,7 @@ _SEND = {
     "events": "array(send_event)",
     "tags": "array(gone)",
 }
+_UNREAD_SEND = {**_SEND, "tags": "array(gone, settled)"}
 VALUES = Family(
     "values",
     values,
@@ -249,7 +270,7 @@ VALUES = Family(
             f"{_OK} and {_UNREAD} and {_USABLE} and acknowledged <= reached",
             f"{_OK} and keeps_all and {_USABLE} and reached is not null",
             {
-                **_SEND,
+                **_UNREAD_SEND,
                 "events": "array(send_event, reached_event)",
                 "detail": "format_string('acknowledged at offset %d; readers got to offset %d without it',"
                 " acknowledged, reached)",
@@ -262,8 +283,8 @@ VALUES = Family(
             f"{_OK} and {_UNREAD} and not {_USABLE} and {_END_READ}",
             f"{_OK} and keeps_all and not {_USABLE} and {_END_READ}",
             {
-                **_SEND,
-                "tags": "array('no offset', gone)",
+                **_UNREAD_SEND,
+                "tags": "array('no offset', gone, settled)",
                 "detail": "format_string('acknowledged without an offset; the final read ended at offset %d"
                 " without it', final_end)",
             },
@@ -275,7 +296,7 @@ VALUES = Family(
             f"{_OK} and {_UNREAD} and {_USABLE} and {_UNREACHED} and {_END_READ}",
             f"{_OK} and keeps_all and {_USABLE} and {_END_READ}",
             {
-                **_SEND,
+                **_UNREAD_SEND,
                 "detail": "format_string('acknowledged at offset %d; the final read ended at offset %d without it',"
                 " acknowledged, final_end)",
             },
@@ -287,7 +308,7 @@ VALUES = Family(
             f"{_OK} and {_UNREAD} and {_USABLE} and {_UNREACHED} and {_STUCK} and acknowledged < known_end",
             f"{_OK} and keeps_all and {_USABLE} and {_STUCK}",
             {
-                **_SEND,
+                **_UNREAD_SEND,
                 "detail": "format_string('acknowledged at offset %d, the partition ends at %d; %s', acknowledged,"
                 " known_end, coalesce(standing, 'nobody was handed anything of it'))",
             },

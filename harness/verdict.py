@@ -98,8 +98,7 @@ def decide(results: CheckResults, facts: RunFacts) -> Verdict:
         for item in seen
         if item.mark.status == "possibly the client"
     ]
-    if facts.traffic_only or not facts.known:
-        doubtful += [f"{item.anomaly} was seen: {item.mark.why}" for item in seen if item.mark.status == "unproven"]
+    doubtful += [f"{item.anomaly} was seen: {item.mark.why}" for item in seen if item.mark.status == "unproven"]
     illegal = [f"{item.anomaly} ×{item.found:,}" for item in seen if item.mark.status == "illegal"]
     outcome: Outcome = "invalid" if illegal else "unknown" if missing or doubtful else "valid"
     reasons = [*illegal, *doubtful, *missing]

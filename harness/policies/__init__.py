@@ -5,6 +5,7 @@ All that was seen is shown; this decides what it means, by how the run was set u
 
 from __future__ import annotations
 
+from checkers.delivery import SETTLED
 from checkers.results import CheckResults, Finding
 from harness.policies import (
     delivery,
@@ -56,7 +57,8 @@ def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
 
 
 def _by_configuration(case: Case) -> Mark:
-    if case.policy.by_leader_change and case.weak and case.leaders_changed:
+    lost_with_a_leader = case.policy.by_leader_change and SETTLED not in case.finding.tags
+    if lost_with_a_leader and case.weak and case.leaders_changed:
         return Mark("allowed", f"{case.weak}, and a fault changes leaders")
     return case.policy.judge(case)
 

@@ -98,6 +98,15 @@ class Case:
         facts = self.facts
         return not (self.results.has_holes or facts.dead_workers or facts.garbled or facts.refused)
 
+    @property
+    def never_retried(self) -> bool:
+        """Whether the taps saw every batch once, and every one was answered well: then no retry did it.
+
+        Where a fault came, a client may have lost a batch before it passed a tap, and sent it later.
+        """
+        figures = self.results.figures
+        return self.taps_saw_all and figures.unsettled == 0 and not figures.resends and not self.facts.faults
+
     def injected(self, which: Trait) -> list[Fault | None]:
         """The faults with this trait that had come before it was seen; None where that is not known for certain."""
         return self.came({fault.name for fault in self.facts.faults if getattr(fault, which)})

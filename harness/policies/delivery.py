@@ -17,7 +17,7 @@ def _judge_duplicate(case: Case) -> Mark:
     numbered = facts.idempotence if OF_PRODUCERS.isdisjoint(finding.tags) else "plain" not in finding.tags
     if not numbered and case.came(planned & {DUPLICATES_REQUESTS}):
         return Mark("allowed", "a fault sends requests twice, and without idempotence both are appended")
-    if not numbered and facts.retries != 0:
+    if not numbered and facts.retries != 0 and not case.never_retried:
         return Mark("allowed", "without idempotence a client's retry may be appended again")
     if "transactional" in finding.tags:
         return Mark("illegal")

@@ -8,6 +8,7 @@ from workloads.base import CONSUMER, FINAL, PROBE, RAW
 
 RECOVERY_NS = 30_000_000_000  # after a fault was undone, for consumers and groups to find their way
 STALL_NS = 5_000_000_000
+SLOW_RECOVERY = "slow-recovery"
 DO_NOT_SEND = (CONSUMER, PROBE, FINAL, RAW)  # workers, by their roles
 MAY_BLOCK = frozenset({"bridge", "flapping", "packet-loss"})  # beside those that are said to
 
@@ -54,7 +55,9 @@ def _judge_stall(case: Case) -> Mark:
 
 def _judge_waiting(case: Case) -> Mark:
     blocking = {fault.name for fault in case.facts.faults if fault.blocks or fault.name in MAY_BLOCK}
-    if _near(case, blocking, RECOVERY_NS):
+    # what outlasts a fault has met it: there it counts for how long
+    slow = case.finding.anomaly == SLOW_RECOVERY and outside_ns(case, blocking, RECOVERY_NS) >= STALL_NS
+    if _near(case, blocking, RECOVERY_NS) and not slow:
         return Mark("allowed", "a fault was there that may keep everything from getting through")
     for death in case.facts.dead_workers:  # hung until it was killed, perhaps: what is not sent nobody lets through
         if not any(f"({role}" in death for role in DO_NOT_SEND):
@@ -65,5 +68,5 @@ def _judge_waiting(case: Case) -> Mark:
 POLICIES: dict[str, Policy] = {
     "stall": Policy(_judge_stall, by_absence=True, by_deletion=True),
     "no-progress-in-fault": Policy(_judge_waiting, by_absence=True, by_deletion=True),
-    "slow-recovery": Policy(_judge_waiting, by_absence=True, by_deletion=True),
+    SLOW_RECOVERY: Policy(_judge_waiting, by_absence=True, by_deletion=True),
 }

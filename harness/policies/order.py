@@ -24,22 +24,13 @@ def _judge_send(case: Case) -> Mark:
     """By its producer where the history knows it, else by how the run was set up."""
     finding, facts = case.finding, case.facts
     numbered = facts.idempotence if OF_PRODUCERS.isdisjoint(finding.tags) else "plain" not in finding.tags
-    if not numbered and facts.retries != 0 and not _never_retried(case):
+    if not numbered and facts.retries != 0 and not case.never_retried:
         return Mark("allowed", "without idempotence a client's retry may come after what was sent later")
     if not numbered and case.came({fault.name for fault in facts.faults} & {DUPLICATES_REQUESTS}):
         return Mark("allowed", "a fault sends requests twice, and without idempotence both are appended")
     if "transactional" not in finding.tags and facts.client == "confluent-kafka" and case.leaders_changed:
         return Mark("possibly the client", "confluent-kafka may resend across a leader change")
     return Mark("illegal")
-
-
-def _never_retried(case: Case) -> bool:
-    """Whether the taps saw every batch once, and every one was answered well: then no retry changed the order.
-
-    Where a fault came, a client may have lost a batch before it passed a tap, and sent it later.
-    """
-    figures = case.results.figures
-    return case.taps_saw_all and figures.unsettled == 0 and not figures.resends and not case.facts.faults
 
 
 _BACK = Policy(

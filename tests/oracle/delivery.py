@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 from checkers.results import Finding
-from harness.history import F, Kind, Status, Type, View
+from harness.history import F, FaultStage, Kind, Status, Type, View
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, compacted
 from tests.oracle.common import operations, reads_uncommitted, records
@@ -22,6 +22,7 @@ ANOMALIES = frozenset(
     }
 )  # fmt: skip
 STUCK_NS = 5 * SECOND_NS
+SETTLING_NS = 10 * SECOND_NS
 FETCH, LIST_OFFSETS, PRODUCE = 1, 2, 0
 Place = tuple[int | None, int | None]
 
@@ -88,6 +89,7 @@ class _Known:
             if probe.get("error") == 0 and not self.eras.deleted(probe.get("topic")):
                 self.probes[_place(probe)].append(probe)
         self.numbered_anew = _numbered_anew(rows)
+        self.over = _over(rows)
 
     def about(self, event: Event) -> Event:
         """What the manifest says of who wrote it."""
@@ -102,6 +104,17 @@ class _Known:
         """The tag of what was sent or seen before the last deletion."""
         seen = [send["invoked"], *(record["time"] for record in self.reads[send["value"]])]
         return ["deleted topic"] if self.eras.may_be_gone(send["topic"], min(seen)) else []
+
+
+def _over(rows: Rows) -> int | None:
+    """When the last fault was over; None if there was none, or one was not."""
+    stages: dict[int, dict[int, int]] = defaultdict(dict)
+    for row in sorted(rows.events[Kind.FAULT], key=lambda row: int(row["time"])):
+        stages[row["fault"]][row["stage"]] = row["time"]
+    injected = [times for times in stages.values() if FaultStage.INJECTED in times]
+    if not injected or any(not {FaultStage.UNDONE, FaultStage.HEALED} <= times.keys() for times in injected):
+        return None
+    return max(times[stage] for times in injected for stage in (FaultStage.UNDONE, FaultStage.HEALED))
 
 
 def _numbered_anew(rows: Rows) -> set[int]:
@@ -161,15 +174,28 @@ def _of_acknowledgement(known: _Known, send: Event) -> Iterator[Told]:
     if not unread or compacted(known.rows, send["topic"]):
         return
     ended = any(final["type"] == Type.OK and final["invoked"] >= send["time"] for final in known.finals[_place(send)])
+    tags = [*gone, *(["settled"] if _settled(known, send) else [])]
     if not _has_offset(send):
         if ended:
-            yield _told("lost-write", *told, "no offset", *gone)
+            yield _told("lost-write", *told, "no offset", *tags)
     elif send["offset"] <= _reached(known, send):
-        yield _told("lost-write", *told, *gone)
+        yield _told("lost-write", *told, *tags)
     elif ended:
-        yield _told("lost-tail", *told, *gone)
+        yield _told("lost-tail", *told, *tags)
     elif _stuck(known, _place(send)) and send["offset"] < _end(known, send):
-        yield _told("unseen", *told, *gone)
+        yield _told("unseen", *told, *tags)
+
+
+def _settled(known: _Known, send: Event) -> bool:
+    """Whether all faults were over when it was acknowledged, and no leader changed since."""
+    told = [(probe.get("leader_epoch"), probe["time"]) for probe in known.probes[_place(send)]]
+    epochs = [(epoch, time) for epoch, time in told if epoch is not None and epoch >= 0]
+    if known.over is None or not epochs:
+        return False
+    highest = max(epoch for epoch, _ in epochs)
+    led_since = min(time for epoch, time in epochs if epoch == highest)
+    settled = led_since <= known.over or send["time"] > led_since + SETTLING_NS
+    return bool(send["time"] > known.over and settled)
 
 
 def _reached(known: _Known, send: Event) -> int:
