@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -124,8 +125,8 @@ def explore(
     known = search.Exploration(space, looked_for, seed, budget_s)
     line(err, (f"looking for {looked_for} · seed {seed} · {budget} at most", "bold"))
     place = asked(spark_master, spark_conf).place
-    with ground.runs_on(space, store_dir(store), sys.argv, err, place) as run:
-        search.explore(known, drawing.draws(space, seed), run, lambda text: line(err, (text, "bold")))
+    with closing(ground.Ground(space, store_dir(store), sys.argv, err, place)) as runs:
+        search.explore(known, drawing.draws(space, seed), runs.run, lambda text: line(err, (text, "bold")))
     file = None
     if known.first:
         file = out_file or store_dir(store) / name / told.FILE

@@ -1,7 +1,8 @@
 """Try after try within a time budget, until one has a finding; then that is made small with the time that is left.
 
-A try that the harness or the cluster failed in is told, and the next one is made; three in a row end the search. Time
-is up when a try of the usual length would not be over before. Whoever stops it is told what is known so far.
+A try that the harness or the cluster failed in is told, and the next one is made; while it is made small, the same once
+more, because such a try says nothing about the finding. Three in a row end the search. Time is up when a try of the
+usual length would not be over before. Whatever ends it, what was found stays found.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.errors import ClusterError, Exit
+from harness.errors import ClusterError, Exit, TidegaugeError, from_os_error
 from harness.explore.drawing import Draw, Space
 from harness.explore.shrink import Counted, Shrinking
 from harness.explore.sought import Found, Sought
@@ -121,10 +122,6 @@ def explore(
     try:
         for number, draw in enumerate(draws):
             tried = trying.make(draw, derived_seed(exploration.seed, "try", number), "drawn")
-            if trying.failures >= FAILURES_AT_MOST:
-                raise ClusterError(
-                    f"{trying.failures} tries in a row failed ({tried.ran.trouble})", "see the tries above"
-                )
             if _note(exploration, tried, trying):
                 trying.shrink()
                 break
@@ -135,8 +132,25 @@ def explore(
             _note(exploration, exploration.tries[-1], trying)
     except _TimeUpError:
         exploration.stopped = "the time is up"
+    except Exception as error:
+        if exploration.first is None:
+            raise
+        exploration.stopped = as_error(error).message
     finally:
         exploration.took_s = round(trying.elapsed_s, 1)
+
+
+def as_error(error: Exception) -> TidegaugeError:
+    """What a run ended with, as a sentence: files, PySpark and Py4J raise others."""
+    match error:
+        case TidegaugeError():
+            return error
+        case OSError():
+            return from_os_error(error, "the run")
+        case _:
+            said = (str(error).strip().splitlines() or ["it says nothing"])[0]  # Java's are followed by their stack
+            message = f"the harness met an error it did not expect ({type(error).__name__}: {said})"
+            return TidegaugeError(message, "please report it if it comes again")
 
 
 def _note(exploration: Exploration, tried: Tried, trying: _Trying) -> bool:
@@ -186,6 +200,8 @@ class _Trying:
         self._tell(f"try {number} · {ran.took_s:.0f} s · {self._outcome(ran)}")
         if stopped is not None:
             raise stopped
+        if self.failures >= FAILURES_AT_MOST:
+            raise ClusterError(f"{self.failures} tries in a row failed ({ran.trouble})", "see the tries above")
         return tried
 
     def _outcome(self, ran: Ran) -> str:
@@ -209,11 +225,13 @@ class _Trying:
         self._known.shrinking.run()
 
     def once(self, draw: Draw) -> bool:
-        """Whether a run of it has the finding; one that failed has not."""
+        """Whether a run of it has the finding; one that failed does not say, and is made again."""
         assert self._known.first is not None
         assert self._known.shrinking is not None
         why: Why = "again" if draw in self._known.shrinking.counts else "smaller"
-        return self._known.shows(self.make(draw, self._known.first.seed, why).ran)
+        while (ran := self.make(draw, self._known.first.seed, why).ran).trouble:
+            pass
+        return self._known.shows(ran)
 
     def room(self) -> int:
         """For how many tries of the usual length there is time."""
