@@ -20,6 +20,7 @@ from harness.scenario import Scenario, derived_seed
 
 TRY_AT_MOST_S = 90.0  # from the start of the clients on; then it is ended, healed and checked
 FAILURES_AT_MOST = 3  # in a row
+STOPPED = "stopped by the user"
 Why = Literal["drawn", "again", "smaller"]
 
 
@@ -51,7 +52,7 @@ class StoppedError(Exception):
     """The user asked for the end; `ran` is what the run that was going on has still brought."""
 
     def __init__(self, ran: Ran | None = None) -> None:
-        super().__init__("stopped by the user")
+        super().__init__(STOPPED)
         self.ran = ran
 
 
@@ -96,6 +97,11 @@ class Exploration:
         wanted = self.shrinking.best if self.shrinking else None
         return [each for each in self.tries if each.draw == wanted and self.shows(each.ran)]
 
+    @property
+    def run(self) -> str:
+        """The one to look at: the last of these."""
+        return self.of_the_best[-1].ran.run if self.of_the_best else ""
+
     def shows(self, ran: Ran) -> bool:
         """Whether a run has what was found."""
         return any(each.anomaly == self.anomaly for each in self.sought.among(ran.found))
@@ -110,15 +116,20 @@ class Exploration:
         return Exit.VALID if any(each.ran.verdict for each in self.tries) else Exit.UNKNOWN
 
 
-def explore(
+def explore(  # noqa: PLR0913 - what to try and how, and who is told
     exploration: Exploration,
     draws: Iterable[Draw],
     run: Run,
     tell: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic,
+    *,
+    keep: Callable[[], None] = lambda: None,
 ) -> None:
-    """Until something is found and small, the time is up, or somebody stops it."""
-    trying = _Trying(exploration, run, tell, clock)
+    """Until something is found and small, the time is up, or somebody stops it.
+
+    `keep` is called when something is found, and again whenever more is known of it and another run is about to begin.
+    """
+    trying = _Trying(exploration, run, tell, clock, keep)
     try:
         for number, draw in enumerate(draws):
             tried = trying.make(draw, derived_seed(exploration.seed, "try", number), "drawn")
@@ -127,7 +138,7 @@ def explore(
                 break
     except (StoppedError, KeyboardInterrupt):
         exploration.interrupted = True
-        exploration.stopped = "stopped by the user"
+        exploration.stopped = STOPPED
         if exploration.first is None and exploration.tries:
             _note(exploration, exploration.tries[-1], trying)
     except _TimeUpError:
@@ -166,10 +177,15 @@ class _Trying:
     """Makes tries, and keeps them."""
 
     def __init__(
-        self, exploration: Exploration, run: Run, tell: Callable[[str], None], clock: Callable[[], float]
+        self,
+        exploration: Exploration,
+        run: Run,
+        tell: Callable[[str], None],
+        clock: Callable[[], float],
+        keep: Callable[[], None],
     ) -> None:
         self._known = exploration
-        self._run, self._tell, self._clock = run, tell, clock
+        self._run, self._tell, self._clock, self._keep = run, tell, clock, keep
         self._began_s = clock()
         self.failures = 0  # in a row
 
@@ -179,7 +195,9 @@ class _Trying:
         return self._clock() - self._began_s
 
     def make(self, draw: Draw, seed: int, why: Why) -> Tried:
-        """One run, told before and after."""
+        """One run, told before and after; what is found by then is kept first."""
+        if self._known.first is not None:
+            self._keep()
         left_s = self._known.budget_s - self.elapsed_s
         if self._known.tries and self.room() < 1:
             raise _TimeUpError
