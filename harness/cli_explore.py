@@ -104,13 +104,15 @@ def explore(
     [dim]tidegauge explore --budget 30m --set acks=all[/]
     [dim]tidegauge explore --find lost-write --seed 7[/]
     """
-    from harness.explore import drawing, ground, leaning, search, sought, told
+    from harness.explore import command, drawing, leaning, search, sought, told
+    from harness.explore.ground import Ground
 
     budget_s = duration("--budget", budget)
     looked_for = sought.sought_of(parts(find))
     seed = secrets.randbits(31) if seed is None else seed
-    clean_up()
     name = f"explore-{seed}"
+    file = command.writable(out_file) if out_file else store_dir(store) / name / told.FILE
+    clean_up()
     spec = scenarios.load(None, {"cluster": cluster_of(cluster, kafka_version, target, bootstrap)}).cluster
     with viewed_on(err) as view:
         spec = spec.with_image(consent(build_image), view)
@@ -123,15 +125,10 @@ def explore(
     space = replace(everything, lean=leaning.lean_to(looked_for))
     known = search.Exploration(space, looked_for, seed, budget_s)
     line(err, (f"looking for {looked_for} · seed {seed} · {budget} at most", "bold"))
-    place = asked(spark_master, spark_conf).place
-    with ground.runs_on(space, store_dir(store), sys.argv, err, place) as run:
-        search.explore(known, drawing.draws(space, seed), run, lambda text: line(err, (text, "bold")))
-    file = None
-    if known.first:
-        file = out_file or store_dir(store) / name / told.FILE
-        told.write_file(known, file)
+    ground = Ground(space, store_dir(store), sys.argv, err, asked(spark_master, spark_conf).place)
+    played = command.play(known, drawing.draws(space, seed), ground, file, err)
     if as_json:
-        as_json_text(out, told.as_json(known, file))
+        as_json_text(out, told.as_json(known, played.file, played.report))
     else:
-        told.shown(out, known, file)
+        told.shown(out, known, played.file, played.report)
     raise typer.Exit(known.exit_code)

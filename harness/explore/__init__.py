@@ -6,6 +6,7 @@
     search    try after try within a time budget, until one has a finding
     shrink    the smallest load and the shortest schedule that still show it
     ground    the real runs, on a cluster that is lent to them
+    command   all of that, and what was found is on disk from then on
     told      what is said on the terminal, to scripts, and in the scenario file that is kept
 
 Hypothesis draws, and does not shrink: its own way takes hundreds of runs, and one of ours takes many seconds.

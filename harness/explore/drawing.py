@@ -7,7 +7,8 @@ the smallest there is, and shrinking takes differences away.
 Chances are uneven, so that much is met soon, and lean to what is sought by name (`leaning`):
 
     workload    the stream four times as often as each other one: it takes all settings, and any fault
-    settings    acks and the number of partitions always, and up to three others; acks=1 as often as acks=all
+    settings    acks and the number of partitions always, and up to three others; acks=1 as often as acks=all; none that
+                is the same in every draw (`--set`)
     faults      all that this machine can do to this cluster and that `random` draws from; those that change leaders
                 three times as often, and those that cut nodes off from each other twice as often as the others: that
                 is when most promises were ever seen to be broken
@@ -55,6 +56,7 @@ GAPS_S = (0.0, 1.0, 2.0, 4.0)  # from one beginning to the next
 LASTING_S = (1.0, 3.0, 6.0)
 TURNS = (1, 2, 2, 3)
 OTHERS_AT_MOST = 3
+KNOWN_AT_MOST = 100  # draws in a row that there were before: then there is hardly another one
 PARTITIONS = (1, 2, 3, 6)
 PLAIN: Mapping[str, Any] = {
     "acks": "all",
@@ -135,6 +137,12 @@ class Space:
     flags: Mapping[str, Any] = field(default_factory=dict)  # of every scenario
     lean: Lean = field(default_factory=Lean)
 
+    @property
+    def fixed_keys(self) -> frozenset[str]:
+        """The settings of the workload that are the same in every draw."""
+        keys = (text.partition("=")[0].rpartition(".") for text in self.fixed)
+        return frozenset(key for table, _, key in keys if table in {"", "workload"})
+
     def scenario(self, draw: Draw, seed: int) -> Scenario:
         """What a draw is run as; UsageError for settings that do not go together."""
         flags = {
@@ -175,6 +183,8 @@ def space_on(
     """What can be drawn for this cluster, which need not be up: everything, or what is named."""
     names = [find_workload(name).name for name in workloads] or list(WORKLOADS)
     space = Space({name: _faults(name, cluster, nemeses or (RANDOM,)) for name in names}, tuple(fixed), flags or {})
+    if "name" in space.fixed_keys:
+        raise UsageError("--set cannot name the workload, which is drawn", "name it with --workload")
     usable = {name: faults for name, faults in space.faults.items() if faults and space.allows(Draw(name))}
     if not usable:
         space.scenario(Draw(names[0]), 0)  # says what is wrong with the settings, if that is the reason
@@ -183,11 +193,15 @@ def space_on(
 
 
 def draws(space: Space, seed: int) -> Iterator[Draw]:
-    """One after the other, without an end; none twice."""
+    """One after the other, without an end; none twice before all have come that are to be had."""
     set_hypothesis_home_dir(cache_dir() / "hypothesis")  # not into the directory that somebody works in
     known: set[Draw] = set()
+    in_a_row = 0
     for number in count():
         drawn = _drawn(space, derived_seed(seed, "draw", number))
+        in_a_row = in_a_row + 1 if drawn in known else 0
+        if in_a_row > KNOWN_AT_MOST:  # almost everything was fixed or named
+            known.clear()
         if drawn not in known:
             known.add(drawn)
             yield drawn
@@ -240,18 +254,19 @@ def _any(draw: st.DrawFn, space: Space) -> Draw:
         name for name in space.faults for _ in range((STREAM_SHARE if name == STREAM else 1) * lean.workload(name))
     ]
     workload = draw(st.sampled_from(names))
-    found = Draw(workload, draw(_settings(workload, lean)), draw(_turns(space.faults[workload], lean)))
+    found = Draw(workload, draw(_settings(workload, space)), draw(_turns(space.faults[workload], lean)))
     hypothesis.assume(space.allows(found))
     return found
 
 
 @st.composite
-def _settings(draw: st.DrawFn, workload: str, lean: Lean) -> tuple[tuple[str, Any], ...]:
-    """The differences, in order of their names."""
+def _settings(draw: st.DrawFn, workload: str, space: Space) -> tuple[tuple[str, Any], ...]:
+    """The differences, in order of their names; what is fixed would win over them."""
     model, plain = find_workload(workload).model, plainest(workload)
-    told = {"acks": draw(st.sampled_from(lean.acks)), "partitions": draw(st.sampled_from(PARTITIONS))}
-    others = sorted(set(OTHERS) & set(model.model_fields))
-    for key in draw(st.lists(st.sampled_from(others), max_size=OTHERS_AT_MOST, unique=True)):
+    always: Mapping[str, tuple[Any, ...]] = {"acks": space.lean.acks, "partitions": PARTITIONS}
+    told = {key: draw(st.sampled_from(values)) for key, values in always.items() if key not in space.fixed_keys}
+    others = sorted((set(OTHERS) & set(model.model_fields)) - space.fixed_keys)
+    for key in draw(st.lists(st.sampled_from(others), max_size=OTHERS_AT_MOST, unique=True)) if others else ():
         told[key] = draw(st.sampled_from(OTHERS[key]))
     as_it_is = {key: plain.get(key, model.model_fields[key].default) for key in told}
     return tuple(sorted((key, value) for key, value in told.items() if value != as_it_is[key]))

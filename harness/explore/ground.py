@@ -1,71 +1,93 @@
 """The runs of an exploration: real ones, one after the other, on one cluster and with one Spark session.
 
 The cluster is equipped for every fault that can be drawn. It is used again as long as it is found whole after a run;
-otherwise, and after a run that failed, a fresh one takes its place. A run that takes too long is ended as by its user:
-what is broken is undone, and what was recorded is checked. Reports are made when somebody asks for one.
+otherwise a fresh one takes its place. After a run that failed, in whatever way, there are a fresh cluster and a fresh
+session. A run that takes too long is ended as by its user: what is broken is undone, and what was recorded is checked.
+Of all these runs, the one that is told at the end gets a report; of others it is made when somebody asks for one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
-from harness.checking import Checked
+from harness.checking import Checked, checked_before, open_run
 from harness.clusters.base import OURS
-from harness.errors import Interrupted, TidegaugeError
+from harness.errors import Interrupted
 from harness.explore.drawing import Space
-from harness.explore.search import Ran, Run, StoppedError
+from harness.explore.search import Ran, StoppedError, as_error
 from harness.explore.sought import found_in
 from harness.lent import Lent
 from harness.live import viewed_on
+from harness.report.making import report_checked
 from harness.runner import run_scenario
 from harness.scenario import Scenario
 from harness.spark_place import Place
 from harness.stop import StopInTime
+from harness.store import Run
 from harness.suite.keeper import Keeper
 
 
-@contextmanager
-def runs_on(space: Space, store: Path, command_line: list[str], console: Console, place: Place) -> Iterator[Run]:
-    """What runs a scenario, as long as this lasts."""
-    with closing(Keeper(place)) as keeper:
-        needs = space.needs - OURS  # which every cluster has
+class Ground:
+    """Makes runs, until it is closed."""
 
-        def run(scenario: Scenario, limit_s: float) -> Ran:
-            began_s = time.monotonic()
-            stop = StopInTime()
-            try:
-                keeper.session()  # loads while the cluster starts
-                with viewed_on(console) as view:
-                    ours = scenario.cluster.kind != "external"
-                    cluster = keeper.cluster(scenario.cluster, needs, needs, view) if ours else None
-                    with stop.within(limit_s):
-                        checked = run_scenario(
-                            scenario,
-                            store,
-                            command_line,
-                            view,
-                            lambda _: None,
-                            place=place,
-                            lent=Lent(cluster, keeper.session(), reports=False),
-                            stop=stop,
-                        )
-            except (Interrupted, KeyboardInterrupt):
-                raise StoppedError from None
-            except TidegaugeError as error:
-                keeper.spoil("the last run failed")
-                return Ran(took_s=time.monotonic() - began_s, trouble=str(error))
+    def __init__(self, space: Space, store: Path, command_line: list[str], console: Console, place: Place) -> None:
+        self._needs = space.needs - OURS  # which every cluster has
+        self._store, self._command_line, self._console, self._place = store, command_line, console, place
+        self._keeper = Keeper(place)
+
+    def close(self) -> None:
+        """End the cluster and the session."""
+        self._keeper.close()
+
+    def run(self, scenario: Scenario, limit_s: float) -> Ran:
+        """What comes of a scenario that may take so long; StoppedError if the user has asked for the end meanwhile."""
+        began_s = time.monotonic()
+        stop = StopInTime()
+        try:
+            checked = self._checked(scenario, limit_s, stop)
+        except (Interrupted, KeyboardInterrupt):
+            raise StoppedError from None
+        except Exception as error:  # noqa: BLE001 - told as trouble of this try; others may have a finding
+            ran = Ran(took_s=time.monotonic() - began_s, trouble=str(as_error(error)))
+            self._keeper.renew("the last run failed")
+        else:
             early = bool(checked.facts.get("interrupted"))
             ran = ran_of(checked, time.monotonic() - began_s, cut_short=early and stop.out_of_time)
-            if early and not stop.out_of_time:
-                raise StoppedError(ran)
-            return ran
+        if stop.asked and not stop.out_of_time:  # be it while that was checked
+            raise StoppedError(ran)
+        return ran
 
-        yield run
+    def report(self, path: Path) -> Path | None:
+        """The report of a run that was checked; nothing if it cannot be made, which is told."""
+        run = Run(path)
+        with viewed_on(self._console) as view:
+            view.phase("report")
+            try:
+                with run.held():
+                    return report_checked(checked_before(run), open_run(run), self._keeper.session().get(), view)
+            except Exception as error:  # noqa: BLE001 - what was found has to be told whatever this meets
+                view.happened(f"there is no report: {as_error(error)}")
+                return None
+
+    def _checked(self, scenario: Scenario, limit_s: float, stop: StopInTime) -> Checked:
+        self._keeper.session()  # loads while the cluster starts
+        with viewed_on(self._console) as view:
+            ours = scenario.cluster.kind != "external"
+            cluster = self._keeper.cluster(scenario.cluster, self._needs, self._needs, view) if ours else None
+            with stop.within(limit_s):
+                return run_scenario(
+                    scenario,
+                    self._store,
+                    self._command_line,
+                    view,
+                    lambda _: None,
+                    place=self._place,
+                    lent=Lent(cluster, self._keeper.session(), reports=False),
+                    stop=stop,
+                )
 
 
 def ran_of(checked: Checked, took_s: float, *, cut_short: bool = False) -> Ran:

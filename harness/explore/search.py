@@ -1,7 +1,8 @@
 """Try after try within a time budget, until one has a finding; then that is made small with the time that is left.
 
-A try that the harness or the cluster failed in is told, and the next one is made; three in a row end the search. Time
-is up when a try of the usual length would not be over before. Whoever stops it is told what is known so far.
+A try that the harness or the cluster failed in is told, and the next one is made; while it is made small, the same once
+more, because such a try says nothing about the finding. Three in a row end the search. Time is up when a try of the
+usual length would not be over before. Whatever ends it, what was found stays found.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.errors import ClusterError, Exit
+from harness.errors import ClusterError, Exit, TidegaugeError, from_os_error
 from harness.explore.drawing import Draw, Space
 from harness.explore.shrink import Counted, Shrinking
 from harness.explore.sought import Found, Sought
@@ -19,6 +20,7 @@ from harness.scenario import Scenario, derived_seed
 
 TRY_AT_MOST_S = 90.0  # from the start of the clients on; then it is ended, healed and checked
 FAILURES_AT_MOST = 3  # in a row
+STOPPED = "stopped by the user"
 Why = Literal["drawn", "again", "smaller"]
 
 
@@ -50,7 +52,7 @@ class StoppedError(Exception):
     """The user asked for the end; `ran` is what the run that was going on has still brought."""
 
     def __init__(self, ran: Ran | None = None) -> None:
-        super().__init__("stopped by the user")
+        super().__init__(STOPPED)
         self.ran = ran
 
 
@@ -95,6 +97,11 @@ class Exploration:
         wanted = self.shrinking.best if self.shrinking else None
         return [each for each in self.tries if each.draw == wanted and self.shows(each.ran)]
 
+    @property
+    def run(self) -> str:
+        """The one to look at: the last of these."""
+        return self.of_the_best[-1].ran.run if self.of_the_best else ""
+
     def shows(self, ran: Ran) -> bool:
         """Whether a run has what was found."""
         return any(each.anomaly == self.anomaly for each in self.sought.among(ran.found))
@@ -109,34 +116,52 @@ class Exploration:
         return Exit.VALID if any(each.ran.verdict for each in self.tries) else Exit.UNKNOWN
 
 
-def explore(
+def explore(  # noqa: PLR0913 - what to try and how, and who is told
     exploration: Exploration,
     draws: Iterable[Draw],
     run: Run,
     tell: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic,
+    *,
+    keep: Callable[[], None] = lambda: None,
 ) -> None:
-    """Until something is found and small, the time is up, or somebody stops it."""
-    trying = _Trying(exploration, run, tell, clock)
+    """Until something is found and small, the time is up, or somebody stops it.
+
+    `keep` is called when something is found, and again whenever more is known of it and another run is about to begin.
+    """
+    trying = _Trying(exploration, run, tell, clock, keep)
     try:
         for number, draw in enumerate(draws):
             tried = trying.make(draw, derived_seed(exploration.seed, "try", number), "drawn")
-            if trying.failures >= FAILURES_AT_MOST:
-                raise ClusterError(
-                    f"{trying.failures} tries in a row failed ({tried.ran.trouble})", "see the tries above"
-                )
             if _note(exploration, tried, trying):
                 trying.shrink()
                 break
     except (StoppedError, KeyboardInterrupt):
         exploration.interrupted = True
-        exploration.stopped = "stopped by the user"
+        exploration.stopped = STOPPED
         if exploration.first is None and exploration.tries:
             _note(exploration, exploration.tries[-1], trying)
     except _TimeUpError:
         exploration.stopped = "the time is up"
+    except Exception as error:
+        if exploration.first is None:
+            raise
+        exploration.stopped = as_error(error).message
     finally:
         exploration.took_s = round(trying.elapsed_s, 1)
+
+
+def as_error(error: Exception) -> TidegaugeError:
+    """What a run ended with, as a sentence: files, PySpark and Py4J raise others."""
+    match error:
+        case TidegaugeError():
+            return error
+        case OSError():
+            return from_os_error(error, "the run")
+        case _:
+            said = (str(error).strip().splitlines() or ["it says nothing"])[0]  # Java's are followed by their stack
+            message = f"the harness met an error it did not expect ({type(error).__name__}: {said})"
+            return TidegaugeError(message, "please report it if it comes again")
 
 
 def _note(exploration: Exploration, tried: Tried, trying: _Trying) -> bool:
@@ -152,10 +177,15 @@ class _Trying:
     """Makes tries, and keeps them."""
 
     def __init__(
-        self, exploration: Exploration, run: Run, tell: Callable[[str], None], clock: Callable[[], float]
+        self,
+        exploration: Exploration,
+        run: Run,
+        tell: Callable[[str], None],
+        clock: Callable[[], float],
+        keep: Callable[[], None],
     ) -> None:
         self._known = exploration
-        self._run, self._tell, self._clock = run, tell, clock
+        self._run, self._tell, self._clock, self._keep = run, tell, clock, keep
         self._began_s = clock()
         self.failures = 0  # in a row
 
@@ -165,7 +195,9 @@ class _Trying:
         return self._clock() - self._began_s
 
     def make(self, draw: Draw, seed: int, why: Why) -> Tried:
-        """One run, told before and after."""
+        """One run, told before and after; what is found by then is kept first."""
+        if self._known.first is not None:
+            self._keep()
         left_s = self._known.budget_s - self.elapsed_s
         if self._known.tries and self.room() < 1:
             raise _TimeUpError
@@ -186,6 +218,8 @@ class _Trying:
         self._tell(f"try {number} · {ran.took_s:.0f} s · {self._outcome(ran)}")
         if stopped is not None:
             raise stopped
+        if self.failures >= FAILURES_AT_MOST:
+            raise ClusterError(f"{self.failures} tries in a row failed ({ran.trouble})", "see the tries above")
         return tried
 
     def _outcome(self, ran: Ran) -> str:
@@ -209,11 +243,13 @@ class _Trying:
         self._known.shrinking.run()
 
     def once(self, draw: Draw) -> bool:
-        """Whether a run of it has the finding; one that failed has not."""
+        """Whether a run of it has the finding; one that failed does not say, and is made again."""
         assert self._known.first is not None
         assert self._known.shrinking is not None
         why: Why = "again" if draw in self._known.shrinking.counts else "smaller"
-        return self._known.shows(self.make(draw, self._known.first.seed, why).ran)
+        while (ran := self.make(draw, self._known.first.seed, why).ran).trouble:
+            pass
+        return self._known.shows(ran)
 
     def room(self) -> int:
         """For how many tries of the usual length there is time."""

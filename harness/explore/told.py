@@ -10,10 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.errors import from_os_error
 from harness.explore.search import Exploration, Tried
 from harness.scenario import Scenario, to_toml
 from harness.show import line
+from harness.store import SCENARIO_FILE
+from harness.suite.state import write_atomically
 
 FILE = "found.toml"
 
@@ -29,7 +30,7 @@ def kept(exploration: Exploration) -> Scenario | None:
 
 
 def write_file(exploration: Exploration, file: Path) -> None:
-    """Keep it, with what it shows and how sure that is."""
+    """Keep it, with what it shows and how sure that is; in place of the one before, as a whole."""
     scenario = kept(exploration)
     assert scenario is not None
     told = (
@@ -37,22 +38,20 @@ def write_file(exploration: Exploration, file: Path) -> None:
         _how_sure(exploration),
         f"found by tidegauge explore with --seed {exploration.seed}, which looked for {exploration.sought}",
     )
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("".join(f"# {text}\n" for text in told) + to_toml(scenario.as_file()), encoding="utf-8")
-    except OSError as error:
-        raise from_os_error(error, "writing the scenario file") from error
+    text = "".join(f"# {each}\n" for each in told) + to_toml(scenario.as_file())
+    write_atomically(file.resolve(), text.encode())  # a link stays one
 
 
 def command(file: Path) -> str:
-    """What runs it again."""
-    return f"tidegauge run {shlex.quote(str(file))}"
+    """What runs it again; a bare word would be taken for the name of a scenario that we ship."""
+    named = str(file) if file.suffix == ".toml" or len(file.parts) > 1 else f"./{file}"
+    return f"tidegauge run {shlex.quote(named)}"
 
 
-def shown(console: Console, exploration: Exploration, file: Path | None) -> None:
+def shown(console: Console, exploration: Exploration, file: Path | None, report: Path | None = None) -> None:
     """What was found, or what was looked at without finding anything."""
     line(console)
-    if exploration.first is None or file is None:
+    if exploration.first is None:
         _nothing(console, exploration)
         return
     first = exploration.first
@@ -61,15 +60,17 @@ def shown(console: Console, exploration: Exploration, file: Path | None) -> None
     if exploration.shrinking:
         _row(console, "smallest", str(exploration.shrinking.best))
     _row(console, "how sure", _how_sure(exploration))
-    if runs := exploration.of_the_best:
-        _row(console, "run", runs[-1].ran.run)
+    if run := exploration.run:
+        _row(console, "run", run)
+        _row(console, "report", str(report or f"tidegauge report {shlex.quote(run)} makes one"))
     if why := _why_not_smaller(exploration):
         _row(console, "", f"{why}: it may be possible to make it smaller")
-    _row(console, "scenario", str(file))
-    _row(console, "repeat", command(file))
+    where = _where(exploration, file)
+    _row(console, "scenario", str(where))
+    _row(console, "repeat", command(where))
 
 
-def as_json(exploration: Exploration, file: Path | None) -> dict[str, Any]:
+def as_json(exploration: Exploration, file: Path | None, report: Path | None = None) -> dict[str, Any]:
     """For scripts."""
     scenario, shrinking = kept(exploration), exploration.shrinking
     found = None
@@ -85,8 +86,10 @@ def as_json(exploration: Exploration, file: Path | None) -> dict[str, Any]:
             "showed": exploration.counted.hits,
             "runs": exploration.counted.runs,
             "smallest": shrinking.finished,
-            "file": str(file),
-            "command": command(file) if file else "",
+            "run": exploration.run,
+            "report": str(report) if report else None,
+            "file": str(_where(exploration, file)),
+            "command": command(_where(exploration, file)),
         }
     return {
         "found": found,
@@ -113,6 +116,11 @@ def as_json(exploration: Exploration, file: Path | None) -> dict[str, Any]:
             for each in exploration.tries
         ],
     }
+
+
+def _where(exploration: Exploration, file: Path | None) -> Path:
+    """The scenario: as it was written, or else as the run has it."""
+    return file or Path(exploration.run) / SCENARIO_FILE
 
 
 def covered(tries: Sequence[Tried]) -> dict[str, dict[str, int]]:

@@ -10,7 +10,7 @@ from harness import scenario as scenarios
 from harness.clusters.base import Capability, Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import CannotHere, UsageError
-from harness.explore.drawing import Draw, Space, Turn, draws, plainest, space_on
+from harness.explore.drawing import OTHERS, Draw, Space, Turn, draws, plainest, space_on
 from harness.explore.leaning import lean_to
 from harness.explore.sought import sought_of
 from harness.planning import plan_of
@@ -142,6 +142,32 @@ def test_only_what_is_named_is_drawn(cluster: Cluster) -> None:
         assert {turn.fault for turn in draw.turns} <= {"kill", "pause"}
         assert all(turn.target == "follower" for turn in draw.turns if turn.fault == "kill")
         assert named.scenario(draw, 0).settings.acks == "1"
+
+
+def test_what_is_the_same_in_every_try_is_not_drawn(cluster: Cluster) -> None:
+    """It would be told and made small although it has no effect, and equal tries would look different."""
+    named = space_on(cluster, ["stream"], ["kill", "pause"], ["acks=all", "workload.client=kafka-python"])
+    drawn = list(islice(draws(named, 1), SOME))
+    assert not {key for draw in drawn for key, _ in draw.settings} & {"acks", "client"}
+    assert {key for draw in drawn for key, _ in draw.settings} > {"partitions"}
+    assert len({named.scenario(draw, 0).model_dump_json() for draw in drawn}) == SOME
+
+
+def test_what_there_is_comes_again_when_almost_everything_is_fixed(cluster: Cluster) -> None:
+    """A run of the same may still find something, and a search that waits for another draw never ends."""
+    fields = WORKLOADS["stream"].model.model_fields
+    keys = {"acks", "partitions", *OTHERS} & set(fields)
+    fixed = [f"{key}={str(fields[key].default or OTHERS[key][-1]).lower()}" for key in sorted(keys)]
+    few = space_on(cluster, ["stream"], ["kill:leader"], fixed)
+    drawn = list(islice(draws(few, 1), 20))
+    assert {draw.settings for draw in drawn} == {()}
+    assert len(set(drawn)) == 9  # three beginnings, three times
+
+
+def test_a_workload_is_not_named_by_a_setting(cluster: Cluster) -> None:
+    """Another one than the drawn would be run."""
+    with pytest.raises(UsageError, match="--workload"):
+        space_on(cluster, ["stream"], ["pause"], ["name=groups"])
 
 
 def test_nodes_are_equipped_for_what_can_be_drawn_alone(cluster: Cluster) -> None:

@@ -139,6 +139,64 @@ def test_nothing_but_failures_is_an_error(space: Space) -> None:
         explored(space, lambda *_: Ran(trouble="no cluster", took_s=TRY_S))
 
 
+def test_failures_while_it_is_made_small_say_nothing_about_the_finding(space: Space) -> None:
+    """Every other run fails, and it becomes as small and as sure as without that."""
+    calls: list[int] = []
+
+    def run(scenario: Scenario, number: int) -> Ran:
+        calls.append(number)
+        return Ran(trouble="no cluster", took_s=TRY_S) if len(calls) % 2 == 0 else usual(scenario, number)
+
+    known, smooth = explored(space, run, budget_s=3000), explored(space, usual, budget_s=3000)
+    assert known.shrinking is not None
+    assert smooth.shrinking is not None
+    assert known.shrinking.finished
+    assert [plan.fault for plan in known.best.nemesis] == ["kill"] if known.best else False
+    assert known.counted == smooth.counted
+    assert (known.counted.hits, known.counted.runs) == (3, 3)
+
+
+def test_nothing_but_failures_while_it_is_made_small_keeps_the_finding(space: Space) -> None:
+    """And says why it went no further."""
+    found: list[int] = []
+
+    def run(scenario: Scenario, number: int) -> Ran:
+        if found:
+            return Ran(trouble="no cluster", took_s=TRY_S)
+        found.extend([number] if loses(scenario) else [])
+        return usual(scenario, number)
+
+    known = explored(space, run)
+    assert known.exit_code is Exit.INVALID
+    assert [bool(each.ran.trouble) for each in known.tries[found[0] :]] == [True] * 3
+    assert known.stopped == "3 tries in a row failed (no cluster)"
+    assert (known.counted.hits, known.counted.runs) == (1, 1)
+    console = Console(file=io.StringIO(), width=200)
+    shown(console, known, Path("found.toml"))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "lost-write in 1 of 1 run\n" in text
+    assert "3 tries in a row failed (no cluster): it may be possible to make it smaller" in text
+
+
+@pytest.mark.parametrize("error", [ClusterError("it broke", "mend it"), OSError(28, "no space"), ValueError("a bug")])
+def test_whatever_ends_it_what_was_found_stays_found(space: Space, error: Exception) -> None:
+    """With nothing found it is an error."""
+
+    def run(scenario: Scenario, number: int) -> Ran:
+        if known:
+            raise error
+        known.extend([number] if loses(scenario) else [])
+        return usual(scenario, number)
+
+    known: list[int] = []
+    ended = explored(space, run)
+    assert ended.exit_code is Exit.INVALID
+    assert ended.best is not None
+    assert ended.stopped
+    with pytest.raises(type(error)):
+        explored(space, run)
+
+
 def test_ctrl_c_while_nothing_is_found_is_an_interruption(space: Space) -> None:
     """What was tried is still told."""
 
