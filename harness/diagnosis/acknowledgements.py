@@ -10,10 +10,11 @@ leader-lacked-acknowledged    shared-offset one after the other, on both sides o
                               acknowledged. Likely: that a broker gives an offset away twice by itself looks the same.
                               Accounts for what the next one does, what readers passed, and marks that fell there
 offsets-assigned-twice        shared-offset. Certain. Sends of one offset were under way together unless one was over
-                              before the other began, which not-linearizable and realtime-order count: so many of them,
-                              at least, that batches in flight together get one base offset is said if it is half or
-                              more and several may be in flight; and against it, how many at most it does not explain.
-                              Accounts for two values at an offset, a value at two offsets, and the order of these
+                              before the other began, which realtime-order counts, and not-linearizable of appends (that
+                              of ends says nothing of sends): so many of them, at least, that batches in flight together
+                              get one base offset is said if it is half or more and several may be in flight; and
+                              against it, how many at most it does not explain. Accounts for two values at an offset, a
+                              value at two offsets, and the order of these
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def leader_lacked_acknowledged(evidence: Evidence) -> Cause | None:
     """A log that was cut short when its leader changed, and filled again."""
     proof = evidence.wrong("shared-offset")
     found, lost = evidence.found("shared-offset"), evidence.found("lost-write", "lost-tail")
-    one_by_one = evidence.found("realtime-order", "not-linearizable")
+    one_by_one, _ = _one_by_one(evidence)
     if not proof or not evidence.wrong("lost-write", "lost-tail") or 2 * min(lost, one_by_one) < found:
         return None
     between = [fault for fault in evidence.faults if all(_between(fault, each) for each in proof)]
@@ -115,6 +116,13 @@ def _between(fault: Fault, shared: Finding) -> bool:
     return fault.injected_ns < shared.until_ns and (fault.healed_ns is None or shared.time_ns < fault.healed_ns)
 
 
+def _one_by_one(evidence: Evidence) -> tuple[int, int]:
+    """Sends that were over before one of the same or a lower offset began, at least and at most."""
+    later = evidence.found("realtime-order")
+    least, most = evidence.tagged("not-linearizable", "append")
+    return later + least, later + most
+
+
 def _apart_ms(shared: list[Finding]) -> float:
     apart = [each.until_ns - each.time_ns for each in shared if each.until_ns is not None and each.time_ns is not None]
     return median(apart or [0]) / MS
@@ -127,7 +135,7 @@ def offsets_assigned_twice(evidence: Evidence) -> Cause | None:
         return None
     found, limit = evidence.found("shared-offset"), evidence.settings.get("max_in_flight")
     one = limit == 1
-    one_by_one = min(found, evidence.found("realtime-order", "not-linearizable"))
+    one_by_one = min(found, _one_by_one(evidence)[1])
     together = found - one_by_one if evidence.looked_at("not-linearizable") else 0
     apart_ms = _apart_ms(proof)
     moved, lost = evidence.found("duplicate"), evidence.found("lost-write", "lost-tail")

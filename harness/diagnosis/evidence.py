@@ -65,6 +65,18 @@ class Evidence:
         """How often these were found in all; of findings, only the first and the worst are kept."""
         return sum(self._anomaly(name).found for name in anomalies)
 
+    def tagged(self, anomaly: str, tag: str) -> tuple[int, int]:
+        """How often it was found with this tag, at least and at most.
+
+        The first and the worst with the same tags are kept: of tags that no finding has, there is none.
+        """
+        known = self._anomaly(anomaly)
+        if not known.findings:
+            return 0, known.found
+        those = sum(tag in each.tags for each in known.findings)
+        others = len(known.findings) - those
+        return those if others else known.found, known.found - others if those else 0
+
     def looked_at(self, anomaly: str) -> int:
         """In how much it was looked for, all of it; zero if it was not, or not everywhere."""
         known = self._anomaly(anomaly)

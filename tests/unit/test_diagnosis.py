@@ -55,6 +55,11 @@ def cause(*findings: Finding, **known: Any) -> Cause:
     return found
 
 
+def broken(*faults: Fault) -> Coverage:
+    """Of a run with these faults."""
+    return Coverage({"send": {"ok": 200}}, faults=[FaultCoverage(fault, None, Span(1, 1), None) for fault in faults])
+
+
 def settings(**changed: Any) -> dict[str, Any]:
     """Facts of a run that was set up in another way."""
     return {"scenario": {"settings": {**FACTS["scenario"]["settings"], **changed}}}
@@ -232,6 +237,32 @@ def test_offsets_given_twice_one_after_the_other_did_not_meet_in_flight_either()
     (told,) = diagnosis(results(finding("shared-offset"), after)).causes
     assert told.name == "offsets-assigned-twice"
     assert "in flight together" not in told.sentence
+
+
+@pytest.mark.parametrize("tags", [("end", "ahead"), ("end", "behind"), ("end", "fell", "older epoch")])
+def test_ends_say_nothing_about_sends(tags: tuple[str, ...]) -> None:
+    """However many contradict each other: sends of one offset may have been under way together all the same."""
+    shared, end = finding("shared-offset"), finding("not-linearizable", *tags)
+    (told,) = diagnosis(results(shared, end, counts={"not-linearizable": 500})).causes
+    assert (told.name, told.against) == ("offsets-assigned-twice", ())
+    assert "in flight together" in told.sentence
+    coverage = broken(Fault(1, "leader-kill", 2_000, 8_000_000_000, bit=True))
+    gone = results(shared, end, finding("lost-write"), counts={"not-linearizable": 500}, coverage=coverage)
+    assert [each.name for each in diagnosis(gone).causes] == ["offsets-assigned-twice"]
+
+
+def test_of_ends_and_appends_as_many_came_one_after_the_other_as_can_be_shown() -> None:
+    """Of each sort some are kept: how many of all are appends is known from below and from above."""
+    shared = [finding("shared-offset", offset=offset) for offset in range(4)]
+    order = [finding("not-linearizable", *tags) for tags in (("append",), ("end", "ahead"), ("end", "ahead"))]
+    (told,) = diagnosis(results(*shared, *order, counts={"not-linearizable": 4})).causes
+    assert told.against == ("up to 2 of them to sends that came one after the other",)
+    coverage = broken(Fault(1, "leader-kill", 2_000, 8_000_000_000, bit=True))
+    lost = [finding("lost-write", offset=offset) for offset in range(4)]
+    mixed = results(*shared, *order, *lost, counts={"not-linearizable": 400}, coverage=coverage)
+    assert [each.name for each in diagnosis(mixed).causes] == ["offsets-assigned-twice"]
+    appends = results(*shared, order[0], *lost, counts={"not-linearizable": 4}, coverage=coverage)
+    assert [each.name for each in diagnosis(appends).causes] == ["leader-lacked-acknowledged"]
 
 
 @pytest.mark.parametrize(
