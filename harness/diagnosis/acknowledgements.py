@@ -5,10 +5,11 @@ them, and never outranks them.
 
 acknowledged-without-offset   false-ack. Certain. Accounts for offsets that were acknowledged again and again if, in
                               each partition, those are 0, 1, 2 and so on: what a client counts on from such an answer
-leader-lacked-acknowledged    shared-offset one after the other, on both sides of a fault that bit, and at least half as
-                              many acknowledged messages lost: whoever led after it began below what had been
-                              acknowledged. Likely: that a broker gives an offset away twice by itself looks the same.
-                              Accounts for what the next one does, what readers passed, and marks that fell there
+leader-lacked-acknowledged    shared-offset one after the other, and between the two, or all the while, a fault that
+                              changes leaders and bit; and at least half as many acknowledged messages lost: whoever led
+                              after it began below what had been acknowledged. Likely: that a broker gives an offset
+                              away twice by itself looks the same. Accounts for what the next one does, what readers
+                              passed, and marks that fell there
 offsets-assigned-twice        shared-offset. Certain. Sends of one offset were under way together unless one was over
                               before the other began, which realtime-order counts, and not-linearizable of appends (that
                               of ends says nothing of sends): so many of them, at least, that batches in flight together
@@ -79,10 +80,10 @@ def leader_lacked_acknowledged(evidence: Evidence) -> Cause | None:
     one_by_one, _ = _one_by_one(evidence)
     if not proof or not evidence.wrong("lost-write", "lost-tail") or 2 * min(lost, one_by_one) < found:
         return None
-    between = [fault for fault in evidence.faults if all(_between(fault, each) for each in proof)]
+    between = _between(evidence, proof)
     if not between:
         return None
-    names = listed(sorted({fault.name for fault in between}))
+    meanwhile = _meanwhile(between, proof)
     return Cause(
         "leader-lacked-acknowledged",
         f"a new leader lacked what had been acknowledged (acks={evidence.acks}):"
@@ -96,7 +97,7 @@ def leader_lacked_acknowledged(evidence: Evidence) -> Cause | None:
         ),
         because=(
             f"{evidence.told(proof)[0]} ({_processes(proof[0])})",
-            f"acknowledgements of one offset lie {_apart_ms(proof):,.0f} ms apart (median), on both sides of {names}",
+            f"acknowledgements of one offset lie {_apart_ms(proof):,.0f} ms apart (median), {meanwhile}",
             *(f"{fault.name}: {fault.detail}" for fault in between[:SHOWN] if fault.detail),
         ),
         remedies=(
@@ -106,14 +107,31 @@ def leader_lacked_acknowledged(evidence: Evidence) -> Cause | None:
     )
 
 
-def _between(fault: Fault, shared: Finding) -> bool:
-    """Whether it began before an offset was acknowledged again, and was not healed when that was first done."""
-    if not fault.bit or None in {fault.injected_ns, shared.time_ns, shared.until_ns}:
-        return False
-    assert fault.injected_ns is not None
-    assert shared.time_ns is not None
-    assert shared.until_ns is not None
-    return fault.injected_ns < shared.until_ns and (fault.healed_ns is None or shared.time_ns < fault.healed_ns)
+def _between(evidence: Evidence, shared: list[Finding]) -> list[Fault]:
+    """The faults that bit and change leaders between the acknowledgements of these; none unless of all of them."""
+    faults = [fault for fault in evidence.leader_changes if fault.bit]
+    if not all(any(_sides(fault, each) for fault in faults) for each in shared):
+        return []
+    return [fault for fault in faults if any(_sides(fault, each) for each in shared)]
+
+
+def _sides(fault: Fault, shared: Finding) -> tuple[bool, bool] | None:
+    """Whether it began, and was healed, between two acknowledgements of an offset; None if it was there at no time."""
+    began_ns, healed_ns, first_ns, again_ns = fault.injected_ns, fault.healed_ns, shared.time_ns, shared.until_ns
+    if began_ns is None or first_ns is None or again_ns is None:
+        return None
+    if began_ns >= again_ns or (healed_ns is not None and healed_ns <= first_ns):
+        return None
+    return first_ns < began_ns, healed_ns is not None and healed_ns < again_ns
+
+
+def _meanwhile(faults: list[Fault], shared: list[Finding]) -> str:
+    """How they lie to each other, as far as it is so for all of these offsets."""
+    names = listed(sorted({fault.name for fault in faults}))
+    sides = {found for each in shared for fault in faults if (found := _sides(fault, each))}
+    if all(began for began, _ in sides):
+        return f"before and after {names} began"
+    return f"while {names} lasted" if sides == {(False, False)} else f"around {names}"
 
 
 def _one_by_one(evidence: Evidence) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from checkers.results import Anomaly, CheckResults, Finding
 from harness.diagnosis.cause import Cause, Confidence, counted, listed
 from harness.policies import Mark
 from harness.verdict import Judged, Verdict
+from nemesis import FAULTS
 
 CONFIDENCE_AT_MOST: dict[str, Confidence] = {"unproven": "possible", "possibly the client": "likely"}
 NS = 1_000_000_000
@@ -140,6 +141,11 @@ class Evidence:
     def faults(self) -> list[Fault]:
         """Those that were injected."""
         return [each.fault for each in self.results.coverage.faults if each.fault.injected_ns is not None]
+
+    @property
+    def leader_changes(self) -> list[Fault]:
+        """Those of a kind that changes leaders; one that nobody knows any more may have done so."""
+        return [each for each in self.faults if each.name not in FAULTS or FAULTS[each.name].changes_leaders]
 
     @property
     def unexplained(self) -> tuple[str, ...]:

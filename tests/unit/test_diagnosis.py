@@ -296,6 +296,43 @@ def test_offsets_given_away_again_after_a_fault_were_cut_off(
         assert [each.name for each in both.causes] == [name]
 
 
+CUT_OFF = (finding("shared-offset"), finding("realtime-order"), finding("lost-write"))
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        ([Fault(1, "kill", 2_000, 8_000_000_000, bit=True)], "before and after kill began"),
+        ([Fault(1, "kill", 500, 9_500_000_000, 9_800_000_000, bit=True)], "while kill lasted"),  # both are inside
+        ([Fault(1, "kill", 500, 900, 2_000, bit=True)], "around kill"),  # the second came when all was whole
+        ([Fault(1, "gone-since", 2_000, bit=True)], "before and after gone-since began"),  # it may change leaders
+    ],
+)
+def test_how_a_leader_change_lies_to_acknowledgements_is_said_as_it_is(faults: list[Fault], said: str) -> None:
+    """What was acknowledged while it lasted does not lie on both sides of it."""
+    (told,) = diagnosis(results(*CUT_OFF, coverage=broken(*faults))).causes
+    assert told.name == "leader-lacked-acknowledged"
+    assert told.because[1].endswith(f"apart (median), {said}")
+
+
+@pytest.mark.parametrize("name", ["latency", "client-pause", "min-isr", "replication-cut"])
+def test_a_fault_that_changes_no_leader_is_no_new_leader(name: str) -> None:
+    """Whatever it does, and although it bit."""
+    told = diagnosis(results(*CUT_OFF, coverage=broken(Fault(1, name, 2_000, 8_000_000_000, bit=True))))
+    assert [(each.name, each.confidence) for each in told.causes] == [("offsets-assigned-twice", "certain")]
+
+
+def test_each_offset_may_have_been_given_away_again_by_another_leader_change() -> None:
+    """But one that no change lies between was not."""
+    more = [replace(each, offset=6, time_ns=20_000_000_000, until_ns=30_000_000_000) for each in CUT_OFF]
+    first = Fault(1, "double-kill", 2_000, 8_000_000_000, 8_500_000_000, bit=True)
+    second = Fault(2, "double-kill", 21_000_000_000, 22_000_000_000, 23_000_000_000, bit=True)
+    (told,) = diagnosis(results(*CUT_OFF, *more, coverage=broken(first, second))).causes
+    assert told.name == "leader-lacked-acknowledged"
+    (told,) = diagnosis(results(*CUT_OFF, *more, coverage=broken(first))).causes
+    assert (told.name, told.confidence) == ("offsets-assigned-twice", "certain")
+
+
 def test_offsets_of_sends_under_way_together_were_not_cut_off() -> None:
     """Whatever was broken meanwhile: a leader that lacks something comes later."""
     fault = Fault(1, "leader-kill", 2_000, 8_000_000_000, bit=True)
