@@ -6,16 +6,19 @@ them, and never outranks them.
 acknowledged-without-offset   false-ack. Certain. Accounts for offsets that were acknowledged again and again if, in
                               each partition, those are 0, 1, 2 and so on: what a client counts on from such an answer
 leader-lacked-acknowledged    shared-offset one after the other, and between the two, or all the while, a fault that
-                              changes leaders and bit; and at least half as many acknowledged messages lost: whoever led
-                              after it began below what had been acknowledged. Likely: that a broker gives an offset
-                              away twice by itself looks the same. Accounts for what the next one does, what readers
-                              passed, and marks that fell there
-offsets-assigned-twice        shared-offset. Certain. Sends of one offset were under way together unless one was over
-                              before the other began, which realtime-order counts, and not-linearizable of appends (that
-                              of ends says nothing of sends): so many of them, at least, that batches in flight together
-                              get one base offset is said if it is half or more and several may be in flight; and
-                              against it, how many at most it does not explain. Accounts for two values at an offset, a
-                              value at two offsets, and the order of these
+                              changes leaders and bit; and for at least half of them an acknowledged message that is
+                              lost, or, where readers kept up and nothing is, two values that are at no other offset:
+                              whoever led after it began below what had been acknowledged. Likely: that a broker gives
+                              an offset away twice by itself looks the same. Accounts for what the next one does, what
+                              readers passed, and marks that fell there
+offsets-assigned-twice        shared-offset. Certain, unless such a fault lies between them and more than half may have
+                              come one after the other: then likely, for a new leader may have lacked them. Sends of one
+                              offset were under way together unless one was over before the other began, which
+                              realtime-order counts, and not-linearizable of appends (that of ends says nothing of
+                              sends): so many of them, at least, that batches in flight together get one base offset is
+                              said if it is half or more and several may be in flight; and against it, how many at most
+                              it does not explain. Accounts for two values at an offset, a value at two offsets, and the
+                              order of these
 """
 
 from __future__ import annotations
@@ -78,7 +81,9 @@ def leader_lacked_acknowledged(evidence: Evidence) -> Cause | None:
     proof = evidence.wrong("shared-offset")
     found, lost = evidence.found("shared-offset"), evidence.found("lost-write", "lost-tail")
     one_by_one, _ = _one_by_one(evidence)
-    if not proof or not evidence.wrong("lost-write", "lost-tail") or 2 * min(lost, one_by_one) < found:
+    gone = lost if evidence.wrong("lost-write", "lost-tail") else 0
+    replaced = _replaced(evidence)
+    if not proof or 2 * min(gone + replaced, one_by_one) < found:
         return None
     between = _between(evidence, proof)
     if not between:
@@ -87,7 +92,8 @@ def leader_lacked_acknowledged(evidence: Evidence) -> Cause | None:
     return Cause(
         "leader-lacked-acknowledged",
         f"a new leader lacked what had been acknowledged (acks={evidence.acks}):"
-        f" {counted(found, 'offset')} given away again, {counted(lost, 'acknowledged message')} lost",
+        f" {counted(found, 'offset')} given away again"
+        + (f", {counted(lost, 'acknowledged message')} lost" if lost else ""),
         "likely",
         tuple(proof),
         (
@@ -98,13 +104,21 @@ def leader_lacked_acknowledged(evidence: Evidence) -> Cause | None:
         because=(
             f"{evidence.told(proof)[0]} ({_processes(proof[0])})",
             f"acknowledgements of one offset lie {_apart_ms(proof):,.0f} ms apart (median), {meanwhile}",
+            *when(replaced, f"two values are known at {counted(replaced, 'offset')}, and are at no other"),
             *(f"{fault.name}: {fault.detail}" for fault in between[:SHOWN] if fault.detail),
         ),
+        against=("a broker that gives an offset away twice by itself looks the same",),
         remedies=(
             "elect only replicas that hold all that was acknowledged",
             "do not count a replica as in sync that came back with less than it had when that was asked for",
         ),
     )
+
+
+def _replaced(evidence: Evidence) -> int:
+    """Offsets that held one value after the other, and not because an acknowledgement named the wrong one, at least."""
+    two = evidence.found("inconsistent-offset") if evidence.wrong("inconsistent-offset") else 0
+    return max(0, min(two, evidence.found("shared-offset")) - evidence.found("duplicate"))
 
 
 def _between(evidence: Evidence, shared: list[Finding]) -> list[Fault]:
@@ -127,11 +141,15 @@ def _sides(fault: Fault, shared: Finding) -> tuple[bool, bool] | None:
 
 def _meanwhile(faults: list[Fault], shared: list[Finding]) -> str:
     """How they lie to each other, as far as it is so for all of these offsets."""
-    names = listed(sorted({fault.name for fault in faults}))
+    names = _named(faults)
     sides = {found for each in shared for fault in faults if (found := _sides(fault, each))}
     if all(began for began, _ in sides):
         return f"before and after {names} began"
     return f"while {names} lasted" if sides == {(False, False)} else f"around {names}"
+
+
+def _named(faults: list[Fault]) -> str:
+    return listed(sorted({fault.name for fault in faults}))
 
 
 def _one_by_one(evidence: Evidence) -> tuple[int, int]:
@@ -158,12 +176,14 @@ def offsets_assigned_twice(evidence: Evidence) -> Cause | None:
     apart_ms = _apart_ms(proof)
     moved, lost = evidence.found("duplicate"), evidence.found("lost-write", "lost-tail")
     in_flight = not one and 2 * together >= found
+    between = _between(evidence, proof) if 2 * together < found else []
+    meanwhile = _meanwhile(between, proof)
     at_once = "one request" if one else f"up to {limit} requests" if limit else "several requests"
     return Cause(
         "offsets-assigned-twice",
         f"offsets are assigned twice: {counted(found, 'offset')} acknowledged to two or more sends"
         + ("; batches in flight together get one base offset" if in_flight else ""),
-        "certain",
+        "likely" if between else "certain",
         tuple(proof),
         (
             *evidence.seen(*ORDER, *STEPS, "inconsistent-offset", "duplicate", "watermark-ahead"),
@@ -182,8 +202,10 @@ def offsets_assigned_twice(evidence: Evidence) -> Cause | None:
         against=(
             *when(one_by_one and in_flight, f"up to {one_by_one:,} of them to sends that came one after the other"),
             *when(one, "one request in flight was allowed: batches of one producer cannot have met"),
+            *when(between, f"they lie {meanwhile}: a new leader that lacks what was acknowledged looks the same"),
         ),
         remedies=(
+            *when(between, f"see whether it is gone without {_named(between)}"),
             "reserve the base offset and append in one step, under the partition's lock",
             *when(not one, "see whether it is gone with max.in.flight.requests.per.connection=1"),
         ),

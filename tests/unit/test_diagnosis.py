@@ -322,6 +322,31 @@ def test_a_fault_that_changes_no_leader_is_no_new_leader(name: str) -> None:
     assert [(each.name, each.confidence) for each in told.causes] == [("offsets-assigned-twice", "certain")]
 
 
+def test_a_log_that_was_cut_off_behind_readers_that_kept_up_is_no_broker_that_counts_wrong() -> None:
+    """Nothing is lost then: both values were read where they were acknowledged."""
+    shared, later, _ = CUT_OFF
+    coverage = broken(Fault(1, "last-standing", 2_000, 8_000_000_000, bit=True))
+    two, moved = finding("inconsistent-offset"), finding("duplicate", "idempotent")
+    (told,) = diagnosis(results(shared, later, two, coverage=coverage)).causes
+    assert (told.name, told.confidence) == ("leader-lacked-acknowledged", "likely")
+    assert told.sentence.endswith("1 offset given away again")
+    assert "at no other" in told.because[2]
+    (told,) = diagnosis(results(shared, later, two, moved, coverage=coverage)).causes
+    assert (told.name, told.confidence) == ("offsets-assigned-twice", "likely")  # the acknowledgement may be wrong
+
+
+@pytest.mark.parametrize("name", ["leader-kill", "latency"])
+@pytest.mark.parametrize("after", [True, False])
+def test_offsets_given_twice_are_certain_only_if_no_new_leader_can_have_done_it(name: str, *, after: bool) -> None:
+    """One that lacks what was acknowledged gives it away again, but not to sends that are under way together."""
+    found = [finding("shared-offset"), *([finding("realtime-order")] if after else [])]
+    (told,) = diagnosis(results(*found, coverage=broken(Fault(1, name, 2_000, 8_000_000_000, bit=True)))).causes
+    doubtful = after and name == "leader-kill"
+    assert (told.name, told.confidence) == ("offsets-assigned-twice", "likely" if doubtful else "certain")
+    assert any("before and after leader-kill began: a new leader" in each for each in told.against) == doubtful
+    assert ("see whether it is gone without leader-kill" in told.remedies) == doubtful
+
+
 def test_each_offset_may_have_been_given_away_again_by_another_leader_change() -> None:
     """But one that no change lies between was not."""
     more = [replace(each, offset=6, time_ns=20_000_000_000, until_ns=30_000_000_000) for each in CUT_OFF]
