@@ -9,16 +9,19 @@ leader-lacked-acknowledged    shared-offset one after the other, and between the
                               changes leaders and bit; and for at least half of them an acknowledged message that is
                               lost, or, where readers kept up and nothing is, two values that are at no other offset:
                               whoever led after it began below what had been acknowledged. Likely: that a broker gives
-                              an offset away twice by itself looks the same. Accounts for what the next one does, what
-                              readers passed, and marks that fell there
+                              an offset away twice by itself looks the same. Accounts for what the next one does, and
+                              for marks that fell
 offsets-assigned-twice        shared-offset. Certain, unless such a fault lies between them and more than half may have
                               come one after the other: then likely, for a new leader may have lacked them. Sends of one
                               offset were under way together unless one was over before the other began, which
                               realtime-order counts, and not-linearizable of appends (that of ends says nothing of
                               sends): so many of them, at least, that batches in flight together get one base offset is
                               said if it is half or more and several may be in flight; and against it, how many at most
-                              it does not explain. Accounts for two values at an offset, a value at two offsets, and the
-                              order of these
+                              it does not explain. Accounts for two values at an offset, a value at two offsets, the
+                              order of these and what readers passed
+
+Both account for what is seen in their own partitions alone; and for what is lost there if that is at most LOST_EACH
+times as much as was given away again. What is more is told by itself.
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ from harness.diagnosis.evidence import Evidence
 
 SHOWN = 2
 MS = 1_000_000
+LOST = ("lost-write", "lost-tail")
+LOST_EACH = 4  # for an offset that was given away again: a log that was cut off need not be filled again as far
+FOLLOWS = (*ORDER, *STEPS, "inconsistent-offset", "duplicate", "watermark-ahead", "retry-offset-changed")
 
 
 def acknowledged_without_offset(evidence: Evidence) -> Cause | None:
@@ -79,27 +85,25 @@ def _arrived(evidence: Evidence) -> list[str]:
 def leader_lacked_acknowledged(evidence: Evidence) -> Cause | None:
     """A log that was cut short when its leader changed, and filled again."""
     proof = evidence.wrong("shared-offset")
-    found, lost = evidence.found("shared-offset"), evidence.found("lost-write", "lost-tail")
-    one_by_one, _ = _one_by_one(evidence)
-    gone = lost if evidence.wrong("lost-write", "lost-tail") else 0
-    replaced = _replaced(evidence)
-    if not proof or 2 * min(gone + replaced, one_by_one) < found:
+    found, replaced = evidence.found("shared-offset"), _replaced(evidence, proof)
+    gone = evidence.found_beside(proof, *LOST)[0] if evidence.wrong(*LOST) else 0
+    if not proof or 2 * min(gone + replaced, _one_by_one(evidence, proof)[0]) < found:
         return None
     between = _between(evidence, proof)
     if not between:
         return None
-    meanwhile = _meanwhile(between, proof)
+    meanwhile, (lost, count) = _meanwhile(between, proof), _lost(evidence, proof)
     return Cause(
         "leader-lacked-acknowledged",
         f"a new leader lacked what had been acknowledged (acks={evidence.acks}):"
         f" {counted(found, 'offset')} given away again"
-        + (f", {counted(lost, 'acknowledged message')} lost" if lost else ""),
+        + (f", {counted(count, 'acknowledged message')} lost" if lost else ""),
         "likely",
         tuple(proof),
         (
-            *evidence.seen(*ORDER, *STEPS, "inconsistent-offset", "duplicate", "watermark-ahead"),
-            *evidence.seen("watermark-behind-ack", "retry-offset-changed", "lost-write", "lost-tail"),
+            *evidence.beside(proof, *FOLLOWS, "watermark-behind-ack"),
             *evidence.beside(proof, "end-offset-regression", "watermark-regression", "lso-regression"),
+            *lost,
         ),
         because=(
             f"{evidence.told(proof)[0]} ({_processes(proof[0])})",
@@ -115,10 +119,17 @@ def leader_lacked_acknowledged(evidence: Evidence) -> Cause | None:
     )
 
 
-def _replaced(evidence: Evidence) -> int:
+def _replaced(evidence: Evidence, shared: list[Finding]) -> int:
     """Offsets that held one value after the other, and not because an acknowledgement named the wrong one, at least."""
-    two = evidence.found("inconsistent-offset") if evidence.wrong("inconsistent-offset") else 0
-    return max(0, min(two, evidence.found("shared-offset")) - evidence.found("duplicate"))
+    two = evidence.found_beside(shared, "inconsistent-offset")[0] if evidence.wrong("inconsistent-offset") else 0
+    return max(0, min(two, evidence.found("shared-offset")) - evidence.found_beside(shared, "duplicate")[1])
+
+
+def _lost(evidence: Evidence, shared: list[Finding]) -> tuple[list[Finding], int]:
+    """What was lost beside these, and how much at most; nothing if that is more than they can have cost."""
+    _, most = evidence.found_beside(shared, *LOST)
+    lost = evidence.beside(shared, *LOST) if most <= LOST_EACH * evidence.found("shared-offset") else []
+    return lost, most if lost else 0
 
 
 def _between(evidence: Evidence, shared: list[Finding]) -> list[Fault]:
@@ -152,11 +163,10 @@ def _named(faults: list[Fault]) -> str:
     return listed(sorted({fault.name for fault in faults}))
 
 
-def _one_by_one(evidence: Evidence) -> tuple[int, int]:
+def _one_by_one(evidence: Evidence, shared: list[Finding]) -> tuple[int, int]:
     """Sends that were over before one of the same or a lower offset began, at least and at most."""
-    later = evidence.found("realtime-order")
-    least, most = evidence.tagged("not-linearizable", "append")
-    return later + least, later + most
+    later, append = evidence.found_beside(shared, "realtime-order"), evidence.tagged("not-linearizable", "append")
+    return later[0] + append[0], later[1] + append[1]
 
 
 def _apart_ms(shared: list[Finding]) -> float:
@@ -171,10 +181,11 @@ def offsets_assigned_twice(evidence: Evidence) -> Cause | None:
         return None
     found, limit = evidence.found("shared-offset"), evidence.settings.get("max_in_flight")
     one = limit == 1
-    one_by_one = min(found, _one_by_one(evidence)[1])
+    one_by_one = min(found, _one_by_one(evidence, proof)[1])
     together = found - one_by_one if evidence.looked_at("not-linearizable") else 0
     apart_ms = _apart_ms(proof)
-    moved, lost = evidence.found("duplicate"), evidence.found("lost-write", "lost-tail")
+    lost, count = _lost(evidence, proof)
+    moved = 0 if evidence.found(*LOST) else evidence.found("duplicate")
     in_flight = not one and 2 * together >= found
     between = _between(evidence, proof) if 2 * together < found else []
     meanwhile = _meanwhile(between, proof)
@@ -185,18 +196,15 @@ def offsets_assigned_twice(evidence: Evidence) -> Cause | None:
         + ("; batches in flight together get one base offset" if in_flight else ""),
         "likely" if between else "certain",
         tuple(proof),
-        (
-            *evidence.seen(*ORDER, *STEPS, "inconsistent-offset", "duplicate", "watermark-ahead"),
-            *evidence.seen("retry-offset-changed", "lost-write", "lost-tail"),
-        ),
+        (*evidence.beside(proof, *FOLLOWS), *lost),
         because=(
             f"{evidence.told(proof)[0]} ({_processes(proof[0])})",
             *when(
                 together, f"{together:,} of them at least to sends that were under way together; {at_once} in flight"
             ),
             *when(apart_ms, f"the acknowledgements of one offset lie {apart_ms:,.0f} ms apart (median)"),
-            *when(moved and not lost, f"{moved:,} messages were read at other offsets: the acknowledgement is wrong"),
-            *when(lost, f"{counted(lost, 'acknowledged message')} lost: another one took its place"),
+            *when(moved, f"{moved:,} messages were read at other offsets: the acknowledgement is wrong"),
+            *when(lost, f"{counted(count, 'acknowledged message')} lost: another one took its place"),
             *_arrived(evidence),
         ),
         against=(

@@ -93,10 +93,16 @@ class Evidence:
 
         Where not all of those were kept, their partitions are not known, and none is ruled out.
         """
-        known = list(findings)
-        places = {(each.topic, each.partition) for each in known}
-        whole = self.whole(*{each.anomaly for each in known})
-        return [each for each in self.seen(*anomalies) if not whole or (each.topic, each.partition) in places]
+        places = self._places(findings)
+        return [each for each in self.seen(*anomalies) if places is None or (each.topic, each.partition) in places]
+
+    def found_beside(self, findings: Iterable[Finding], *anomalies: str) -> tuple[int, int]:
+        """How often these were found in the partitions of those, at least and at most; again none is ruled out."""
+        places, found = self._places(findings), self.found(*anomalies)
+        if places is None:
+            return found, found
+        kept = [(each.topic, each.partition) in places for name in anomalies for each in self._anomaly(name).findings]
+        return kept.count(True), found - kept.count(False)
 
     def whole(self, *anomalies: str) -> bool:
         """Whether all their findings were kept."""
@@ -155,6 +161,12 @@ class Evidence:
             for seen in self.verdict.seen
             if self._counts(seen.mark) and (self.wrong(seen.anomaly) or not seen.findings)
         )
+
+    def _places(self, findings: Iterable[Finding]) -> set[tuple[str | None, int | None]] | None:
+        """Their partitions; None if not all of them were kept."""
+        known = list(findings)
+        whole = self.whole(*{each.anomaly for each in known})
+        return {(each.topic, each.partition) for each in known} if whole else None
 
     def _counts(self, mark: Mark) -> bool:
         return mark.status != "allowed" and not (mark.status == "unproven" and self.results.has_holes)

@@ -347,6 +347,32 @@ def test_offsets_given_twice_are_certain_only_if_no_new_leader_can_have_done_it(
     assert ("see whether it is gone without leader-kill" in told.remedies) == doubtful
 
 
+@pytest.mark.parametrize("fault", ["leader-kill", ""])
+@pytest.mark.parametrize(("partition", "shared", "lost"), [(2, 2, 1), (2, 2, 10_000), (0, 2, 10_000), (2, 50, 10_000)])
+def test_offsets_given_twice_account_for_no_more_losses_than_they_can_have_cost(
+    partition: int, shared: int, lost: int, fault: str
+) -> None:
+    """Those of other partitions, and those that are too many, are another cause."""
+    twice = [finding(name, offset=offset) for name in ("shared-offset", "realtime-order") for offset in (7, 8)]
+    twice += [finding("inconsistent-offset", offset=7), finding("inconsistent-offset", offset=8)]
+    gone = finding("lost-write", partition=partition)
+    coverage = broken(*([Fault(1, fault, 2_000, 8_000_000_000, bit=True)] if fault else []))
+    counts = {"shared-offset": shared, "realtime-order": shared, "inconsistent-offset": shared, "lost-write": lost}
+    told = diagnosis(results(*twice, gone, counts=counts, coverage=coverage))
+    first = "leader-lacked-acknowledged" if fault else "offsets-assigned-twice"
+    assert [each.name for each in told.causes] == [first, "acknowledged-then-lost"]
+    assert "lost" not in " ".join((told.causes[0].sentence, *told.causes[0].because))
+    few = diagnosis(results(*twice, replace(gone, partition=0), coverage=coverage))
+    assert [each.name for each in few.causes] == [first]
+    assert "1 acknowledged message lost" in " ".join((few.causes[0].sentence, *few.causes[0].because))
+
+
+def test_what_is_seen_in_other_partitions_does_not_follow_from_offsets_given_twice() -> None:
+    """It is told by itself, or unexplained."""
+    told = diagnosis(results(finding("shared-offset"), finding("poll-skip", partition=2)))
+    assert [each.name for each in told.causes] == ["offsets-assigned-twice", "skipped-by-readers"]
+
+
 def test_each_offset_may_have_been_given_away_again_by_another_leader_change() -> None:
     """But one that no change lies between was not."""
     more = [replace(each, offset=6, time_ns=20_000_000_000, until_ns=30_000_000_000) for each in CUT_OFF]
