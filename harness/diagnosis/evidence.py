@@ -66,17 +66,21 @@ class Evidence:
         """How often these were found in all; of findings, only the first and the worst are kept."""
         return sum(self._anomaly(name).found for name in anomalies)
 
+    def kept(self, anomaly: str) -> list[Finding]:
+        """The first and the worst of them, whatever accounts for them and whatever their marks."""
+        return self._anomaly(anomaly).findings
+
     def tagged(self, anomaly: str, tag: str) -> tuple[int, int]:
         """How often it was found with this tag, at least and at most.
 
         The first and the worst with the same tags are kept: of tags that no finding has, there is none.
         """
-        known = self._anomaly(anomaly)
-        if not known.findings:
-            return 0, known.found
-        those = sum(tag in each.tags for each in known.findings)
-        others = len(known.findings) - those
-        return those if others else known.found, known.found - others if those else 0
+        found, kept = self.found(anomaly), self.kept(anomaly)
+        if not kept:
+            return 0, found
+        those = sum(tag in each.tags for each in kept)
+        others = len(kept) - those
+        return those if others else found, found - others if those else 0
 
     def looked_at(self, anomaly: str) -> int:
         """In how much it was looked for, all of it; zero if it was not, or not everywhere."""
@@ -101,7 +105,7 @@ class Evidence:
         places, found = self._places(findings), self.found(*anomalies)
         if places is None:
             return found, found
-        kept = [(each.topic, each.partition) in places for name in anomalies for each in self._anomaly(name).findings]
+        kept = [(each.topic, each.partition) in places for name in anomalies for each in self.kept(name)]
         return kept.count(True), found - kept.count(False)
 
     def whole(self, *anomalies: str) -> bool:

@@ -429,6 +429,43 @@ def test_rotten_records_account_for_no_more_lost_ones_than_there_are() -> None:
     assert [each.name for each in told.causes] == ["corrupted", "acknowledged-then-lost"]
 
 
+def torn(missing: int, writes: int = 8) -> Finding:
+    """A transaction of which so many writes are not there."""
+    detail = f"{writes - missing} of the {writes} writes of a transaction are visible, {missing} are missing"
+    return finding("torn", detail=detail, offset=missing)
+
+
+@pytest.mark.parametrize(
+    ("found", "counts", "alone"),
+    [
+        ([torn(3), torn(2)], {"lost-write": 5}, True),
+        ([torn(3), torn(2)], {"lost-write": 6}, False),
+        ([torn(3), torn(2)], {"lost-write": 19, "torn": 4}, True),  # seven of each that was not kept, at most
+        ([torn(3), torn(2)], {"lost-write": 20, "torn": 4}, False),
+        ([torn(3), torn(2)], {"lost-write": 10_000, "torn": 4}, False),
+        ([finding("torn")], {"lost-write": 2}, False),
+    ],
+)
+def test_torn_transactions_account_for_no_more_losses_than_they_lack(
+    found: list[Finding], counts: dict[str, int], *, alone: bool
+) -> None:
+    """Wherever those are; the rest is another cause."""
+    told = diagnosis(results(*found, finding("lost-write", partition=3), counts=counts))
+    assert [each.name for each in told.causes] == ["torn-transactions", *([] if alone else ["acknowledged-then-lost"])]
+
+
+@pytest.mark.parametrize("lost", [8, 9])
+@pytest.mark.parametrize("tag", ["commit", "abort"])
+def test_a_commit_that_became_an_abort_lacks_all_its_writes(tag: str, lost: int) -> None:
+    """With torn ones beside it or not; what was aborted for certain lacks nothing."""
+    detail = "its commit was acknowledged; 8 of its 8 writes are in the log, and none is visible"
+    ended = finding("wrong-outcome", tag, detail=detail, topic=None, partition=None)
+    for more in ([], [torn(2)]):
+        told = diagnosis(results(*more, ended, finding("lost-write"), counts={"lost-write": lost + 2 * len(more)}))
+        names = {each.name for each in told.causes}
+        assert ("acknowledged-then-lost" in names) == (lost == 9 or tag == "abort")
+
+
 @pytest.mark.parametrize("resends", [0, 3])
 def test_the_clients_own_duplicates_are_allowed_and_explained(resends: int) -> None:
     """Without idempotence; with resends at the taps that is certain."""
