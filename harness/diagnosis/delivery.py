@@ -2,8 +2,9 @@
 
 corrupted                     corrupt. Accounts for as many lost writes as there are such records
 misrouted                     misrouted. The same, and for two values at an offset
-acknowledged-then-lost        lost-write, or lost-tail. Certain without a leader change by a fault; with one likely, and
-                              named; accounts for what readers passed, and marks below what was lost
+acknowledged-then-lost        lost-write, or lost-tail. Certain if no fault was injected; with one, whether it was seen
+                              to bite or not, likely, and named; accounts for what readers passed, and marks below what
+                              was lost
 skipped-by-readers            poll-skip while nothing is lost: others were handed it
 reader-goes-back              nonmonotonic-poll of consumers that were given nothing anew
 resend-not-recognised         retry-duplicate, retry-offset-changed: one producer id, epoch and sequence at two offsets
@@ -69,18 +70,18 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
     if not proof:
         return None
     count = evidence.found("lost-write", "lost-tail")
-    faults = [fault for fault in evidence.faults if fault.bit]
+    injected, faults = evidence.faults, [fault for fault in evidence.faults if fault.bit]
     what = f"acknowledged messages are lost: {count:,} of {evidence.results.figures.acknowledged:,}"
     passed = evidence.found("lost-write")
     remedy = (
         "acknowledge acks=all only when min.insync.replicas have the batch, and keep it through leader changes"
-        if faults
+        if injected
         else "acknowledge a batch only after it is in the log, and keep it there"
     )
     return Cause(
         "acknowledged-then-lost",
-        f"{what}, {'with ' + faults[0].name if faults else 'without any fault'} (acks={evidence.acks})",
-        "likely" if faults else "certain",
+        f"{what}, {'with ' + (faults or injected)[0].name if injected else 'without any fault'} (acks={evidence.acks})",
+        "likely" if injected else "certain",
         tuple(proof),
         (
             *evidence.seen(*SKIPS, "watermark-behind-ack", "watermark-frozen", "watermark-ahead"),
@@ -91,6 +92,7 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
             *when(passed, f"readers were handed what comes after {passed:,} of them: not merely late"),
             *(f"{fault.name}: {fault.detail}" for fault in faults[:SHOWN]),
         ),
+        against=tuple(f"{fault.name} was not seen to bite" for fault in injected[:1] if not faults),
         remedies=(remedy,),
     )
 

@@ -429,6 +429,21 @@ def test_rotten_records_account_for_no_more_lost_ones_than_there_are() -> None:
     assert [each.name for each in told.causes] == ["corrupted", "acknowledged-then-lost"]
 
 
+@pytest.mark.parametrize("bit", [True, False])
+def test_losses_are_certain_to_be_the_brokers_only_without_any_fault(*, bit: bool) -> None:
+    """Also one that nobody saw bite was there; one that was never injected was not."""
+    fault = Fault(1, "isolate", 500, 2_000, bit=bit, detail="node 1 is cut off")
+    (told,) = diagnosis(results(finding("lost-write"), coverage=broken(fault))).causes
+    assert (told.name, told.confidence) == ("acknowledged-then-lost", "likely")
+    assert ", with isolate (acks=all)" in told.sentence
+    assert ("isolate: node 1 is cut off" in told.because) == bit
+    assert told.against == (() if bit else ("isolate was not seen to bite",))
+    assert "leader changes" in told.remedies[0]
+    (told,) = diagnosis(results(finding("lost-write"), coverage=broken(Fault(1, "isolate", failed=True)))).causes
+    assert told.confidence == "certain"
+    assert "without any fault" in told.sentence
+
+
 def torn(missing: int, writes: int = 8) -> Finding:
     """A transaction of which so many writes are not there."""
     detail = f"{writes - missing} of the {writes} writes of a transaction are visible, {missing} are missing"
