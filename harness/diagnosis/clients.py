@@ -2,7 +2,9 @@
 
 client-duplicates   duplicates that are allowed without idempotence, or may be the client's: it sent a batch again that
                     was there already. Who sent again was seen at the taps; without them it is likely at most
-weak-acks           losses that acks=0 or 1 allow when leaders change: with the leader change that came before them
+weak-acks           losses that acks=0 or 1 allow when leaders change. Certain if faults that change leaders were seen
+                    to bite, and none of these was written after the last of them was undone and healed; likely if such
+                    a fault was there for some of them; possible if for none
 unclean-election    losses that an unclean election allows, the same
 """
 
@@ -69,24 +71,29 @@ def _gone_with_the_leader(
 ) -> Cause | None:
     if not proof:
         return None
-    changes = _changes(evidence, proof)
+    there = [fault for fault in evidence.leader_changes if any(_took(fault, each) for each in proof)]
+    changes = [fault for fault in there if fault.bit]
+    shown = all(any(_took(fault, each) for fault in changes) for each in proof)
+    confidence: Confidence = "certain" if shown else "likely" if there else "possible"
     lost = evidence.found("lost-write", "lost-tail")
     return Cause(
         name,
         f"{sentence}: {counted(lost, 'message')}" if lost else sentence,
-        "certain" if changes else "likely",
+        confidence,
         tuple(proof),
         because=(
             *(f"{fault.name}: {fault.detail}" for fault in changes[:SHOWN]),
             *evidence.told(proof),
         ),
+        against=when(not shown, "of some of it no leader change was seen that can have taken it away"),
         remedies=remedies,
         allowed=True,
     )
 
 
-def _changes(evidence: Evidence, proof: list[Finding]) -> list[Fault]:
-    """The faults that bit before these were over, those first that came after what was lost had been acknowledged."""
-    written = max((each.time_ns for each in proof if each.time_ns is not None), default=0)
-    bit = [fault for fault in evidence.faults if fault.bit]
-    return sorted(bit, key=lambda fault: (fault.undone_ns or written) < written)
+def _took(fault: Fault, written: Finding) -> bool:
+    """Whether it was not over before this was written, and so may have taken it away."""
+    if written.time_ns is None:
+        return False
+    over_ns = max((each for each in (fault.undone_ns, fault.healed_ns) if each is not None), default=written.time_ns)
+    return written.time_ns <= over_ns

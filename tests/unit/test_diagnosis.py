@@ -509,8 +509,39 @@ def test_losses_with_acks_1_are_told_with_the_leader_change_that_caused_them() -
     told = diagnosis(found, settings(acks="1"), acks="1", faults=faults)
     assert told.causes == ()
     (why,) = told.allowed
-    assert why.name == "weak-acks"
+    assert (why.name, why.confidence, why.against) == ("weak-acks", "certain", ())
     assert why.because[0] == "leader-kill: leader 1 → 3"
+
+
+@pytest.mark.parametrize(
+    ("faults", "confidence"),
+    [
+        ([Fault(1, "leader-kill", 500, 900, 1_000, bit=True)], "certain"),  # it was being healed
+        ([Fault(1, "leader-kill", 500, 900, 950, bit=True)], "possible"),  # all was over before it was written
+        ([Fault(1, "leader-kill", 500, 900, 950, bit=True), Fault(2, "latency", 960, bit=True)], "possible"),
+        ([Fault(1, "leader-kill", 500, 2_000), Fault(2, "latency", 500, 2_000, bit=True)], "likely"),  # it did not bite
+        ([Fault(1, "leader-kill", 500, 900, 950, bit=True), Fault(2, "leader-kill", 5_000, bit=True)], "certain"),
+    ],
+)
+def test_only_a_leader_change_that_can_have_taken_it_makes_a_loss_with_acks_1_certain(
+    faults: list[Fault], confidence: str
+) -> None:
+    """Neither a fault that changes no leader, nor one that nobody saw bite, nor one that was over."""
+    planned = (PlannedFault("leader-kill", changes_leaders=True), PlannedFault("latency", changes_leaders=False))
+    found = results(finding("lost-write", until_ns=None), coverage=broken(*faults))
+    (why,) = diagnosis(found, settings(acks="1"), acks="1", faults=planned).allowed
+    assert (why.name, why.confidence) == ("weak-acks", confidence)
+    assert bool(why.against) == (confidence != "certain")
+    assert not any("latency" in each for each in why.because)
+
+
+def test_every_loss_with_acks_1_needs_its_leader_change() -> None:
+    """One that was written when all was over is not explained by what took another one."""
+    coverage = broken(Fault(1, "leader-kill", 500, 900, 2_000, bit=True))
+    lost = [finding("lost-write", until_ns=None, time_ns=time_ns, offset=time_ns) for time_ns in (1_000, 3_000)]
+    planned = (PlannedFault("leader-kill", changes_leaders=True),)
+    (why,) = diagnosis(results(*lost, coverage=coverage), settings(acks="1"), acks="1", faults=planned).allowed
+    assert (why.name, why.confidence) == ("weak-acks", "likely")
 
 
 def test_a_reorder_that_no_retry_can_have_caused_is_told_though_it_is_allowed() -> None:
