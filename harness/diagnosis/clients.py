@@ -1,7 +1,10 @@
 """Clients: what a client library does by itself, and what the configuration costs. Mostly of what is allowed.
 
 client-duplicates   duplicates that are allowed without idempotence, or may be the client's: it sent a batch again that
-                    was there already. Who sent again was seen at the taps; without them it is likely at most
+                    was there already. Who sent again was seen at the taps; without them it is likely at most. So it is
+                    if there are more duplicates than those batches can have held. How many that was is not counted: of
+                    each as many messages as fit into the largest batch are taken for possible, of 16 KiB unless it was
+                    set, which is kafka-python's (confluent-kafka's may be larger)
 weak-acks           losses that acks=0 or 1 allow when leaders change. Certain if faults that change leaders were seen
                     to bite, and none of these was written after the last of them was undone and healed; likely if such
                     a fault was there for some of them; possible if for none
@@ -17,6 +20,7 @@ from harness.diagnosis.evidence import Evidence
 
 LOST = ("lost-write", "lost-tail", "unseen", "inconsistent-offset", "shared-offset")
 SHOWN = 2
+BATCH_BYTES, VALUE_BYTES = 16_384, 100  # unless they were set
 
 
 def client_duplicates(evidence: Evidence) -> Cause | None:
@@ -26,12 +30,13 @@ def client_duplicates(evidence: Evidence) -> Cause | None:
     proof = proof or evidence.allowed("duplicate", because="idempotence")
     if not proof:
         return None
-    resends = evidence.results.figures.resends
+    resends, copies = evidence.results.figures.resends, evidence.found("duplicate")
+    enough = copies <= resends * _batch(evidence)
     recognised = evidence.looked_at("retry-duplicate") and not evidence.found("retry-duplicate")
-    confidence: Confidence = "certain" if resends and allowed else "likely"
+    confidence: Confidence = "certain" if resends and enough and allowed else "likely"
     return Cause(
         "client-duplicates",
-        f"the client's own duplicates: {counted(evidence.found('duplicate'), 'message')} at two offsets, sent twice by"
+        f"the client's own duplicates: {counted(copies, 'message')} at two offsets, sent twice by"
         f" {evidence.settings.get('client', 'the client')}",
         confidence,
         tuple(proof),
@@ -41,10 +46,19 @@ def client_duplicates(evidence: Evidence) -> Cause | None:
             *when(resends, f"{counted(resends, 'batch', 'batches')} passed the taps again"),
             *when(recognised, "no batch was appended twice under one producer id, epoch and sequence"),
         ),
-        against=when(evidence.tapped and not resends, "no batch passed the taps again"),
+        against=(
+            *when(evidence.tapped and not resends, "no batch passed the taps again"),
+            *when(resends and not enough, f"{copies:,} are more than so few batches are likely to have held"),
+        ),
         remedies=("turn idempotence on",) if allowed else ("repeat the run with the other client",),
         allowed=allowed,
     )
+
+
+def _batch(evidence: Evidence) -> int:
+    """Messages that a batch holds at most."""
+    size_bytes = evidence.settings.get("batch_size") or BATCH_BYTES
+    return max(1, size_bytes // (evidence.settings.get("value_bytes") or VALUE_BYTES))
 
 
 def weak_acks(evidence: Evidence) -> Cause | None:

@@ -492,6 +492,28 @@ def test_the_clients_own_duplicates_are_allowed_and_explained(resends: int) -> N
     ]
 
 
+@pytest.mark.parametrize(
+    ("copies", "changed", "confidence"),
+    [
+        (163, {}, "certain"),
+        (164, {}, "likely"),
+        (10_000, {}, "likely"),
+        (16, {"value_bytes": 1_000}, "certain"),
+        (17, {"value_bytes": 1_000}, "likely"),
+        (10_000, {"batch_size": 1_000_000}, "certain"),
+        (1, {"value_bytes": 900_000}, "certain"),
+    ],
+)
+def test_one_resend_does_not_make_any_number_of_duplicates_the_clients(
+    copies: int, changed: dict[str, int], confidence: str
+) -> None:
+    """No more than a batch can hold."""
+    found = results(finding("duplicate", "plain"), counts={"duplicate": copies}, figures=Figures(resends=1))
+    (told,) = diagnosis(found, settings(**changed)).allowed
+    assert (told.name, told.confidence) == ("client-duplicates", confidence)
+    assert bool(told.against) == (confidence == "likely")
+
+
 def test_duplicates_that_may_be_the_clients_are_no_more_than_likely() -> None:
     """An idempotent confluent-kafka, and a leader change."""
     faults = (PlannedFault("leader-kill", changes_leaders=True),)
