@@ -1,8 +1,13 @@
 """Clients: what a client library does by itself, and what the configuration costs. Mostly of what is allowed.
 
 client-duplicates   duplicates that are allowed without idempotence, or may be the client's: it sent a batch again that
-                    was there already. Who sent again was seen at the taps; without them it is likely at most
-weak-acks           losses that acks=0 or 1 allow when leaders change: with the leader change that came before them
+                    was there already. Who sent again was seen at the taps; without them it is likely at most. So it is
+                    if there are more duplicates than those batches can have held. How many that was is not counted: of
+                    each as many messages as fit into the largest batch are taken for possible, of 16 KiB unless it was
+                    set, which is kafka-python's (confluent-kafka's may be larger)
+weak-acks           losses that acks=0 or 1 allow when leaders change. Certain if faults that change leaders were seen
+                    to bite, and none of these was written after the last of them was undone and healed; likely if such
+                    a fault was there for some of them; possible if for none
 unclean-election    losses that an unclean election allows, the same
 """
 
@@ -15,6 +20,7 @@ from harness.diagnosis.evidence import Evidence
 
 LOST = ("lost-write", "lost-tail", "unseen", "inconsistent-offset", "shared-offset")
 SHOWN = 2
+BATCH_BYTES, VALUE_BYTES = 16_384, 100  # unless they were set
 
 
 def client_duplicates(evidence: Evidence) -> Cause | None:
@@ -24,12 +30,13 @@ def client_duplicates(evidence: Evidence) -> Cause | None:
     proof = proof or evidence.allowed("duplicate", because="idempotence")
     if not proof:
         return None
-    resends = evidence.results.figures.resends
+    resends, copies = evidence.results.figures.resends, evidence.found("duplicate")
+    enough = copies <= resends * _batch(evidence)
     recognised = evidence.looked_at("retry-duplicate") and not evidence.found("retry-duplicate")
-    confidence: Confidence = "certain" if resends and allowed else "likely"
+    confidence: Confidence = "certain" if resends and enough and allowed else "likely"
     return Cause(
         "client-duplicates",
-        f"the client's own duplicates: {counted(evidence.found('duplicate'), 'message')} at two offsets, sent twice by"
+        f"the client's own duplicates: {counted(copies, 'message')} at two offsets, sent twice by"
         f" {evidence.settings.get('client', 'the client')}",
         confidence,
         tuple(proof),
@@ -39,10 +46,19 @@ def client_duplicates(evidence: Evidence) -> Cause | None:
             *when(resends, f"{counted(resends, 'batch', 'batches')} passed the taps again"),
             *when(recognised, "no batch was appended twice under one producer id, epoch and sequence"),
         ),
-        against=when(evidence.tapped and not resends, "no batch passed the taps again"),
+        against=(
+            *when(evidence.tapped and not resends, "no batch passed the taps again"),
+            *when(resends and not enough, f"{copies:,} are more than so few batches are likely to have held"),
+        ),
         remedies=("turn idempotence on",) if allowed else ("repeat the run with the other client",),
         allowed=allowed,
     )
+
+
+def _batch(evidence: Evidence) -> int:
+    """Messages that a batch holds at most."""
+    size_bytes = evidence.settings.get("batch_size") or BATCH_BYTES
+    return max(1, size_bytes // (evidence.settings.get("value_bytes") or VALUE_BYTES))
 
 
 def weak_acks(evidence: Evidence) -> Cause | None:
@@ -69,24 +85,29 @@ def _gone_with_the_leader(
 ) -> Cause | None:
     if not proof:
         return None
-    changes = _changes(evidence, proof)
+    there = [fault for fault in evidence.leader_changes if any(_took(fault, each) for each in proof)]
+    changes = [fault for fault in there if fault.bit]
+    shown = all(any(_took(fault, each) for fault in changes) for each in proof)
+    confidence: Confidence = "certain" if shown else "likely" if there else "possible"
     lost = evidence.found("lost-write", "lost-tail")
     return Cause(
         name,
         f"{sentence}: {counted(lost, 'message')}" if lost else sentence,
-        "certain" if changes else "likely",
+        confidence,
         tuple(proof),
         because=(
             *(f"{fault.name}: {fault.detail}" for fault in changes[:SHOWN]),
             *evidence.told(proof),
         ),
+        against=when(not shown, "of some of it no leader change was seen that can have taken it away"),
         remedies=remedies,
         allowed=True,
     )
 
 
-def _changes(evidence: Evidence, proof: list[Finding]) -> list[Fault]:
-    """The faults that bit before these were over, those first that came after what was lost had been acknowledged."""
-    written = max((each.time_ns for each in proof if each.time_ns is not None), default=0)
-    bit = [fault for fault in evidence.faults if fault.bit]
-    return sorted(bit, key=lambda fault: (fault.undone_ns or written) < written)
+def _took(fault: Fault, written: Finding) -> bool:
+    """Whether it was not over before this was written, and so may have taken it away."""
+    if written.time_ns is None:
+        return False
+    over_ns = max((each for each in (fault.undone_ns, fault.healed_ns) if each is not None), default=written.time_ns)
+    return written.time_ns <= over_ns

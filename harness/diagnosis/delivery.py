@@ -1,23 +1,10 @@
-"""Delivery: what was acknowledged, and what became of it.
+"""Delivery: what became of what was acknowledged. What acknowledgements say themselves: `acknowledgements`.
 
-Contradictions between acknowledgements come before anything that is said of reads: a perfect count of received messages
-can hide them, and never outranks them.
-
-acknowledged-without-offset   false-ack. Certain. Accounts for offsets that were acknowledged again and again if, in
-                              each partition, those are 0, 1, 2 and so on: what a client counts on from such an answer
-leader-lacked-acknowledged    shared-offset one after the other, on both sides of a fault that bit, and at least half as
-                              many acknowledged messages lost: whoever led after it began below what had been
-                              acknowledged. Likely: that a broker gives an offset away twice by itself looks the same.
-                              Accounts for what the next one does, what readers passed, and marks that fell there
-offsets-assigned-twice        shared-offset. Certain. Sends of one offset were under way together unless one was over
-                              before the other began, which not-linearizable and realtime-order count: so many of them,
-                              at least, that batches in flight together get one base offset is said if it is half or
-                              more and several may be in flight; and against it, how many at most it does not explain.
-                              Accounts for two values at an offset, a value at two offsets, and the order of these
 corrupted                     corrupt. Accounts for as many lost writes as there are such records
 misrouted                     misrouted. The same, and for two values at an offset
-acknowledged-then-lost        lost-write, or lost-tail. Certain without a leader change by a fault; with one likely, and
-                              named; accounts for what readers passed, and marks below what was lost
+acknowledged-then-lost        lost-write, or lost-tail. Certain if no fault was injected; with one, whether it was seen
+                              to bite or not, likely, and named; accounts for what readers passed, and marks below what
+                              was lost
 skipped-by-readers            poll-skip while nothing is lost: others were handed it
 reader-goes-back              nonmonotonic-poll of consumers that were given nothing anew
 resend-not-recognised         retry-duplicate, retry-offset-changed: one producer id, epoch and sequence at two offsets
@@ -30,157 +17,13 @@ replicas-differ               replica-divergence
 
 from __future__ import annotations
 
-from statistics import median
-
-from checkers.coverage import Fault
-from checkers.results import Finding
-from harness.diagnosis.cause import Cause, counted, listed, when
+from harness.diagnosis.cause import Cause, counted, when
 from harness.diagnosis.evidence import Evidence, times
 
 SHOWN = 2
-MS = 1_000_000
 ORDER = ("realtime-order", "not-linearizable", "nonmonotonic-send", "int-nonmonotonic-send")
 SKIPS = ("poll-skip", "int-poll-skip", "gap")
 STEPS = (*SKIPS, "nonmonotonic-poll", "int-nonmonotonic-poll")
-
-
-def acknowledged_without_offset(evidence: Evidence) -> Cause | None:
-    """Acknowledgements that say nothing."""
-    proof = evidence.wrong("false-ack")
-    if not proof:
-        return None
-    shared = evidence.wrong("shared-offset")
-    counted_on = shared if _from_zero(shared, evidence.found("shared-offset")) else []
-    follows = evidence.seen(*ORDER, "inconsistent-offset", "duplicate", "watermark-ahead") if counted_on else []
-    offsets = sorted({each.offset for each in proof if "no offset" in each.tags and each.offset is not None})
-    what = f"with offset {offsets[0]}" if len(offsets) == 1 else "without a usable offset"
-    again = f"{counted(evidence.found('shared-offset'), 'offset')} from 0 on were acknowledged again and again"
-    return Cause(
-        "acknowledged-without-offset",
-        f"false acknowledgements: {counted(evidence.found('false-ack'), 'send')} acknowledged {what}",
-        "certain",
-        tuple(proof),
-        (*counted_on, *follows),
-        because=(
-            *evidence.told(proof),
-            *when(counted_on, f"the client counts on from there: {again}"),
-            *_arrived(evidence),
-        ),
-        remedies=("acknowledge with the base offset that the batch was appended at, or with an error",),
-    )
-
-
-def _from_zero(shared: list[Finding], found: int) -> bool:
-    """Whether all of these offsets are known, and are the first ones of their partitions without a gap."""
-    by_place: dict[tuple[str | None, int | None], set[int]] = {}
-    for each in shared:
-        by_place.setdefault((each.topic, each.partition), set()).add(-1 if each.offset is None else each.offset)
-    whole = sum(map(len, by_place.values())) == found
-    return bool(shared) and whole and all(offsets == set(range(len(offsets))) for offsets in by_place.values())
-
-
-def _arrived(evidence: Evidence) -> list[str]:
-    figures = evidence.results.figures
-    complete = figures.acknowledged > 0 and figures.distinct >= figures.acknowledged
-    return [f"all {figures.acknowledged:,} messages arrived: the count of messages hides it"] if complete else []
-
-
-def leader_lacked_acknowledged(evidence: Evidence) -> Cause | None:
-    """A log that was cut short when its leader changed, and filled again."""
-    proof = evidence.wrong("shared-offset")
-    found, lost = evidence.found("shared-offset"), evidence.found("lost-write", "lost-tail")
-    one_by_one = evidence.found("realtime-order", "not-linearizable")
-    if not proof or not evidence.wrong("lost-write", "lost-tail") or 2 * min(lost, one_by_one) < found:
-        return None
-    between = [fault for fault in evidence.faults if all(_between(fault, each) for each in proof)]
-    if not between:
-        return None
-    names = listed(sorted({fault.name for fault in between}))
-    return Cause(
-        "leader-lacked-acknowledged",
-        f"a new leader lacked what had been acknowledged (acks={evidence.acks}):"
-        f" {counted(found, 'offset')} given away again, {counted(lost, 'acknowledged message')} lost",
-        "likely",
-        tuple(proof),
-        (
-            *evidence.seen(*ORDER, *STEPS, "inconsistent-offset", "duplicate", "watermark-ahead"),
-            *evidence.seen("watermark-behind-ack", "retry-offset-changed", "lost-write", "lost-tail"),
-            *evidence.beside(proof, "end-offset-regression", "watermark-regression", "lso-regression"),
-        ),
-        because=(
-            f"{evidence.told(proof)[0]} ({_processes(proof[0])})",
-            f"acknowledgements of one offset lie {_apart_ms(proof):,.0f} ms apart (median), on both sides of {names}",
-            *(f"{fault.name}: {fault.detail}" for fault in between[:SHOWN] if fault.detail),
-        ),
-        remedies=(
-            "elect only replicas that hold all that was acknowledged",
-            "do not count a replica as in sync that came back with less than it had when that was asked for",
-        ),
-    )
-
-
-def _between(fault: Fault, shared: Finding) -> bool:
-    """Whether it began before an offset was acknowledged again, and was not healed when that was first done."""
-    if not fault.bit or None in {fault.injected_ns, shared.time_ns, shared.until_ns}:
-        return False
-    assert fault.injected_ns is not None
-    assert shared.time_ns is not None
-    assert shared.until_ns is not None
-    return fault.injected_ns < shared.until_ns and (fault.healed_ns is None or shared.time_ns < fault.healed_ns)
-
-
-def _apart_ms(shared: list[Finding]) -> float:
-    apart = [each.until_ns - each.time_ns for each in shared if each.until_ns is not None and each.time_ns is not None]
-    return median(apart or [0]) / MS
-
-
-def offsets_assigned_twice(evidence: Evidence) -> Cause | None:
-    """One offset, two acknowledgements."""
-    proof = evidence.wrong("shared-offset")
-    if not proof:
-        return None
-    found, limit = evidence.found("shared-offset"), evidence.settings.get("max_in_flight")
-    one = limit == 1
-    one_by_one = min(found, evidence.found("realtime-order", "not-linearizable"))
-    together = found - one_by_one if evidence.looked_at("not-linearizable") else 0
-    apart_ms = _apart_ms(proof)
-    moved, lost = evidence.found("duplicate"), evidence.found("lost-write", "lost-tail")
-    in_flight = not one and 2 * together >= found
-    at_once = "one request" if one else f"up to {limit} requests" if limit else "several requests"
-    return Cause(
-        "offsets-assigned-twice",
-        f"offsets are assigned twice: {counted(found, 'offset')} acknowledged to two or more sends"
-        + ("; batches in flight together get one base offset" if in_flight else ""),
-        "certain",
-        tuple(proof),
-        (
-            *evidence.seen(*ORDER, *STEPS, "inconsistent-offset", "duplicate", "watermark-ahead"),
-            *evidence.seen("retry-offset-changed", "lost-write", "lost-tail"),
-        ),
-        because=(
-            f"{evidence.told(proof)[0]} ({_processes(proof[0])})",
-            *when(
-                together, f"{together:,} of them at least to sends that were under way together; {at_once} in flight"
-            ),
-            *when(apart_ms, f"the acknowledgements of one offset lie {apart_ms:,.0f} ms apart (median)"),
-            *when(moved and not lost, f"{moved:,} messages were read at other offsets: the acknowledgement is wrong"),
-            *when(lost, f"{counted(lost, 'acknowledged message')} lost: another one took its place"),
-            *_arrived(evidence),
-        ),
-        against=(
-            *when(one_by_one and in_flight, f"up to {one_by_one:,} of them to sends that came one after the other"),
-            *when(one, "one request in flight was allowed: batches of one producer cannot have met"),
-        ),
-        remedies=(
-            "reserve the base offset and append in one step, under the partition's lock",
-            *when(not one, "see whether it is gone with max.in.flight.requests.per.connection=1"),
-        ),
-    )
-
-
-def _processes(finding: Finding) -> str:
-    names = sorted(finding.processes)
-    return f"of process {names[0]}" if len(names) == 1 else f"of processes {listed(names)}"
 
 
 def corrupted(evidence: Evidence) -> Cause | None:
@@ -227,18 +70,18 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
     if not proof:
         return None
     count = evidence.found("lost-write", "lost-tail")
-    faults = [fault for fault in evidence.faults if fault.bit]
+    injected, faults = evidence.faults, [fault for fault in evidence.faults if fault.bit]
     what = f"acknowledged messages are lost: {count:,} of {evidence.results.figures.acknowledged:,}"
     passed = evidence.found("lost-write")
     remedy = (
         "acknowledge acks=all only when min.insync.replicas have the batch, and keep it through leader changes"
-        if faults
+        if injected
         else "acknowledge a batch only after it is in the log, and keep it there"
     )
     return Cause(
         "acknowledged-then-lost",
-        f"{what}, {'with ' + faults[0].name if faults else 'without any fault'} (acks={evidence.acks})",
-        "likely" if faults else "certain",
+        f"{what}, {'with ' + (faults or injected)[0].name if injected else 'without any fault'} (acks={evidence.acks})",
+        "likely" if injected else "certain",
         tuple(proof),
         (
             *evidence.seen(*SKIPS, "watermark-behind-ack", "watermark-frozen", "watermark-ahead"),
@@ -249,6 +92,7 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
             *when(passed, f"readers were handed what comes after {passed:,} of them: not merely late"),
             *(f"{fault.name}: {fault.detail}" for fault in faults[:SHOWN]),
         ),
+        against=tuple(f"{fault.name} was not seen to bite" for fault in injected[:1] if not faults),
         remedies=(remedy,),
     )
 

@@ -16,6 +16,7 @@ from checkers.results import Anomaly, CheckResults, Finding
 from harness.diagnosis.cause import Cause, Confidence, counted, listed
 from harness.policies import Mark
 from harness.verdict import Judged, Verdict
+from nemesis import FAULTS
 
 CONFIDENCE_AT_MOST: dict[str, Confidence] = {"unproven": "possible", "possibly the client": "likely"}
 NS = 1_000_000_000
@@ -65,6 +66,22 @@ class Evidence:
         """How often these were found in all; of findings, only the first and the worst are kept."""
         return sum(self._anomaly(name).found for name in anomalies)
 
+    def kept(self, anomaly: str) -> list[Finding]:
+        """The first and the worst of them, whatever accounts for them and whatever their marks."""
+        return self._anomaly(anomaly).findings
+
+    def tagged(self, anomaly: str, tag: str) -> tuple[int, int]:
+        """How often it was found with this tag, at least and at most.
+
+        The first and the worst with the same tags are kept: of tags that no finding has, there is none.
+        """
+        found, kept = self.found(anomaly), self.kept(anomaly)
+        if not kept:
+            return 0, found
+        those = sum(tag in each.tags for each in kept)
+        others = len(kept) - those
+        return those if others else found, found - others if those else 0
+
     def looked_at(self, anomaly: str) -> int:
         """In how much it was looked for, all of it; zero if it was not, or not everywhere."""
         known = self._anomaly(anomaly)
@@ -80,10 +97,16 @@ class Evidence:
 
         Where not all of those were kept, their partitions are not known, and none is ruled out.
         """
-        known = list(findings)
-        places = {(each.topic, each.partition) for each in known}
-        whole = self.whole(*{each.anomaly for each in known})
-        return [each for each in self.seen(*anomalies) if not whole or (each.topic, each.partition) in places]
+        places = self._places(findings)
+        return [each for each in self.seen(*anomalies) if places is None or (each.topic, each.partition) in places]
+
+    def found_beside(self, findings: Iterable[Finding], *anomalies: str) -> tuple[int, int]:
+        """How often these were found in the partitions of those, at least and at most; again none is ruled out."""
+        places, found = self._places(findings), self.found(*anomalies)
+        if places is None:
+            return found, found
+        kept = [(each.topic, each.partition) in places for name in anomalies for each in self.kept(name)]
+        return kept.count(True), found - kept.count(False)
 
     def whole(self, *anomalies: str) -> bool:
         """Whether all their findings were kept."""
@@ -130,6 +153,11 @@ class Evidence:
         return [each.fault for each in self.results.coverage.faults if each.fault.injected_ns is not None]
 
     @property
+    def leader_changes(self) -> list[Fault]:
+        """Those of a kind that changes leaders; one that nobody knows any more may have done so."""
+        return [each for each in self.faults if each.name not in FAULTS or FAULTS[each.name].changes_leaders]
+
+    @property
     def unexplained(self) -> tuple[str, ...]:
         """Anomalies that are not allowed, and of which something is left."""
         return tuple(
@@ -137,6 +165,12 @@ class Evidence:
             for seen in self.verdict.seen
             if self._counts(seen.mark) and (self.wrong(seen.anomaly) or not seen.findings)
         )
+
+    def _places(self, findings: Iterable[Finding]) -> set[tuple[str | None, int | None]] | None:
+        """Their partitions; None if not all of them were kept."""
+        known = list(findings)
+        whole = self.whole(*{each.anomaly for each in known})
+        return {(each.topic, each.partition) for each in known} if whole else None
 
     def _counts(self, mark: Mark) -> bool:
         return mark.status != "allowed" and not (mark.status == "unproven" and self.results.has_holes)

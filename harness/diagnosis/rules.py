@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.diagnosis import clients, coordinators, delivery, leadership, stalls, transactions, watermarks
+from harness.diagnosis import (
+    acknowledgements,
+    clients,
+    coordinators,
+    delivery,
+    leadership,
+    stalls,
+    transactions,
+    watermarks,
+)
 from harness.diagnosis.cause import Cause
 from harness.diagnosis.evidence import Evidence
 
@@ -30,10 +39,10 @@ RULES: tuple[Rule, ...] = (
     clients.weak_acks,
     clients.unclean_election,
     # acknowledgements that contradict each other
-    delivery.acknowledged_without_offset,
+    acknowledgements.acknowledged_without_offset,
     watermarks.shown_before_replicated,
-    delivery.leader_lacked_acknowledged,
-    delivery.offsets_assigned_twice,
+    acknowledgements.leader_lacked_acknowledged,
+    acknowledgements.offsets_assigned_twice,
     # marks
     watermarks.watermark_not_idempotent,
     watermarks.watermark_frozen,

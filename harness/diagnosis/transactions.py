@@ -2,9 +2,12 @@
 
 hanging-transaction       lso-stuck: nobody ends a transaction. Accounts for stalls and for what was not read
 aborted-shown             aborted-read, or wrong-outcome of an abort: readers of what is committed are handed it
-torn-transactions         torn: accounts for lost writes, and for what readers passed over
+torn-transactions         torn: accounts for lost writes, and for what readers passed over, if no more is lost than
+                          these transactions and those of the next one may lack: as much as is said of those that were
+                          kept, and of any other as much as of the largest of these. Wherever it is: a transaction has
+                          parts in many partitions, and what is found names one
 wrong-outcome             wrong-outcome of a commit, or zombie-write: the end that was acknowledged is not the one in
-                          the log, or somebody who had been fenced wrote on
+                          the log, or somebody who had been fenced wrote on. Accounts for the same
 offsets-forgotten         committed-offset-vanished: a group that had committed is told that it had not. Accounts for
                           what it reads again, and outputs that it makes twice
 offsets-go-back           committed-offset-regression
@@ -16,10 +19,14 @@ isolation                 cycles among transactions, precommitted-read
 
 from __future__ import annotations
 
+from checkers.results import Finding
 from harness.diagnosis.cause import Cause, counted, listed, when
 from harness.diagnosis.delivery import SKIPS, STEPS
-from harness.diagnosis.evidence import Evidence, lasted_s
+from harness.diagnosis.evidence import Evidence, lasted_s, numbers
 
+TORN = r"of the (\d+) writes of a transaction are visible, (\d+) are missing$"
+ABORTED = r"of its (\d+) writes are in the log, and none is visible$"
+DECIDED = {"torn": "", "wrong-outcome": "commit", "zombie-write": ""}  # with the tag of those that lack something
 CYCLES = ("G0", "G1c", "G-single", "G2", "G0-realtime", "G1c-realtime", "G-single-realtime", "G2-realtime")
 
 
@@ -78,10 +85,32 @@ def torn_transactions(evidence: Evidence) -> Cause | None:
         f"transactions are not atomic: of {evidence.found('torn'):,} (of {committed:,} committed) a part is missing",
         "certain",
         tuple(proof),
-        tuple(evidence.seen("lost-write", "lost-tail", "wrong-outcome", "offsets-not-atomic", *SKIPS)),
+        (*evidence.seen("wrong-outcome", "offsets-not-atomic"), *_lacking(evidence)),
         because=evidence.told(proof),
         remedies=("write the marker of a transaction to all its partitions before its end is acknowledged",),
     )
+
+
+def _lacking(evidence: Evidence) -> list[Finding]:
+    """What is lost, and what readers passed, if transactions may lack so much."""
+    may_lack = sum(_may_lack(evidence, name, tag) for name, tag in DECIDED.items())
+    lost = evidence.found("lost-write", "lost-tail")
+    return evidence.seen("lost-write", "lost-tail", *SKIPS) if lost <= may_lack else []
+
+
+def _may_lack(evidence: Evidence, anomaly: str, tag: str) -> int:
+    """Writes that these transactions lack, at most; one each where that is not said."""
+    kept = [_writes(each) for each in evidence.kept(anomaly) if not tag or tag in each.tags]
+    found = evidence.tagged(anomaly, tag)[1] if tag else evidence.found(anomaly)
+    return sum(missing for missing, _ in kept) + (found - len(kept)) * max((most for _, most in kept), default=1)
+
+
+def _writes(finding: Finding) -> tuple[int, int]:
+    """Of a transaction: how many are missing, and how many could be in one like it."""
+    if torn := numbers(finding, TORN):
+        return int(torn[1]), int(torn[0]) - 1
+    aborted = numbers(finding, ABORTED)
+    return (int(aborted[0]), int(aborted[0])) if aborted else (1, 1)
 
 
 def wrong_outcome(evidence: Evidence) -> Cause | None:
@@ -95,7 +124,7 @@ def wrong_outcome(evidence: Evidence) -> Cause | None:
         " or a producer that had been fenced wrote on",
         "likely",
         tuple(proof),
-        tuple(evidence.seen("lost-write", "lost-tail", *SKIPS)),
+        tuple(_lacking(evidence)),
         because=evidence.told(proof, 2),
         remedies=("raise the producer epoch with every transaction, so that what comes late is refused (KIP-890)",),
     )

@@ -55,6 +55,11 @@ def cause(*findings: Finding, **known: Any) -> Cause:
     return found
 
 
+def broken(*faults: Fault) -> Coverage:
+    """Of a run with these faults."""
+    return Coverage({"send": {"ok": 200}}, faults=[FaultCoverage(fault, None, Span(1, 1), None) for fault in faults])
+
+
 def settings(**changed: Any) -> dict[str, Any]:
     """Facts of a run that was set up in another way."""
     return {"scenario": {"settings": {**FACTS["scenario"]["settings"], **changed}}}
@@ -234,6 +239,32 @@ def test_offsets_given_twice_one_after_the_other_did_not_meet_in_flight_either()
     assert "in flight together" not in told.sentence
 
 
+@pytest.mark.parametrize("tags", [("end", "ahead"), ("end", "behind"), ("end", "fell", "older epoch")])
+def test_ends_say_nothing_about_sends(tags: tuple[str, ...]) -> None:
+    """However many contradict each other: sends of one offset may have been under way together all the same."""
+    shared, end = finding("shared-offset"), finding("not-linearizable", *tags)
+    (told,) = diagnosis(results(shared, end, counts={"not-linearizable": 500})).causes
+    assert (told.name, told.against) == ("offsets-assigned-twice", ())
+    assert "in flight together" in told.sentence
+    coverage = broken(Fault(1, "leader-kill", 2_000, 8_000_000_000, bit=True))
+    gone = results(shared, end, finding("lost-write"), counts={"not-linearizable": 500}, coverage=coverage)
+    assert [each.name for each in diagnosis(gone).causes] == ["offsets-assigned-twice"]
+
+
+def test_of_ends_and_appends_as_many_came_one_after_the_other_as_can_be_shown() -> None:
+    """Of each sort some are kept: how many of all are appends is known from below and from above."""
+    shared = [finding("shared-offset", offset=offset) for offset in range(4)]
+    order = [finding("not-linearizable", *tags) for tags in (("append",), ("end", "ahead"), ("end", "ahead"))]
+    (told,) = diagnosis(results(*shared, *order, counts={"not-linearizable": 4})).causes
+    assert told.against == ("up to 2 of them to sends that came one after the other",)
+    coverage = broken(Fault(1, "leader-kill", 2_000, 8_000_000_000, bit=True))
+    lost = [finding("lost-write", offset=offset) for offset in range(4)]
+    mixed = results(*shared, *order, *lost, counts={"not-linearizable": 400}, coverage=coverage)
+    assert [each.name for each in diagnosis(mixed).causes] == ["offsets-assigned-twice"]
+    appends = results(*shared, order[0], *lost, counts={"not-linearizable": 4}, coverage=coverage)
+    assert [each.name for each in diagnosis(appends).causes] == ["leader-lacked-acknowledged"]
+
+
 @pytest.mark.parametrize(
     ("injected_ns", "healed_ns", "bit", "lost", "name"),
     [
@@ -263,6 +294,94 @@ def test_offsets_given_away_again_after_a_fault_were_cut_off(
         fell = finding("end-offset-regression", "older epoch", "across nodes")
         both = diagnosis(results(*shared, *later, *gone, fell, coverage=coverage))
         assert [each.name for each in both.causes] == [name]
+
+
+CUT_OFF = (finding("shared-offset"), finding("realtime-order"), finding("lost-write"))
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        ([Fault(1, "kill", 2_000, 8_000_000_000, bit=True)], "before and after kill began"),
+        ([Fault(1, "kill", 500, 9_500_000_000, 9_800_000_000, bit=True)], "while kill lasted"),  # both are inside
+        ([Fault(1, "kill", 500, 900, 2_000, bit=True)], "around kill"),  # the second came when all was whole
+        ([Fault(1, "gone-since", 2_000, bit=True)], "before and after gone-since began"),  # it may change leaders
+    ],
+)
+def test_how_a_leader_change_lies_to_acknowledgements_is_said_as_it_is(faults: list[Fault], said: str) -> None:
+    """What was acknowledged while it lasted does not lie on both sides of it."""
+    (told,) = diagnosis(results(*CUT_OFF, coverage=broken(*faults))).causes
+    assert told.name == "leader-lacked-acknowledged"
+    assert told.because[1].endswith(f"apart (median), {said}")
+
+
+@pytest.mark.parametrize("name", ["latency", "client-pause", "min-isr", "replication-cut"])
+def test_a_fault_that_changes_no_leader_is_no_new_leader(name: str) -> None:
+    """Whatever it does, and although it bit."""
+    told = diagnosis(results(*CUT_OFF, coverage=broken(Fault(1, name, 2_000, 8_000_000_000, bit=True))))
+    assert [(each.name, each.confidence) for each in told.causes] == [("offsets-assigned-twice", "certain")]
+
+
+def test_a_log_that_was_cut_off_behind_readers_that_kept_up_is_no_broker_that_counts_wrong() -> None:
+    """Nothing is lost then: both values were read where they were acknowledged."""
+    shared, later, _ = CUT_OFF
+    coverage = broken(Fault(1, "last-standing", 2_000, 8_000_000_000, bit=True))
+    two, moved = finding("inconsistent-offset"), finding("duplicate", "idempotent")
+    (told,) = diagnosis(results(shared, later, two, coverage=coverage)).causes
+    assert (told.name, told.confidence) == ("leader-lacked-acknowledged", "likely")
+    assert told.sentence.endswith("1 offset given away again")
+    assert "at no other" in told.because[2]
+    (told,) = diagnosis(results(shared, later, two, moved, coverage=coverage)).causes
+    assert (told.name, told.confidence) == ("offsets-assigned-twice", "likely")  # the acknowledgement may be wrong
+
+
+@pytest.mark.parametrize("name", ["leader-kill", "latency"])
+@pytest.mark.parametrize("after", [True, False])
+def test_offsets_given_twice_are_certain_only_if_no_new_leader_can_have_done_it(name: str, *, after: bool) -> None:
+    """One that lacks what was acknowledged gives it away again, but not to sends that are under way together."""
+    found = [finding("shared-offset"), *([finding("realtime-order")] if after else [])]
+    (told,) = diagnosis(results(*found, coverage=broken(Fault(1, name, 2_000, 8_000_000_000, bit=True)))).causes
+    doubtful = after and name == "leader-kill"
+    assert (told.name, told.confidence) == ("offsets-assigned-twice", "likely" if doubtful else "certain")
+    assert any("before and after leader-kill began: a new leader" in each for each in told.against) == doubtful
+    assert ("see whether it is gone without leader-kill" in told.remedies) == doubtful
+
+
+@pytest.mark.parametrize("fault", ["leader-kill", ""])
+@pytest.mark.parametrize(("partition", "shared", "lost"), [(2, 2, 1), (2, 2, 10_000), (0, 2, 10_000), (2, 50, 10_000)])
+def test_offsets_given_twice_account_for_no_more_losses_than_they_can_have_cost(
+    partition: int, shared: int, lost: int, fault: str
+) -> None:
+    """Those of other partitions, and those that are too many, are another cause."""
+    twice = [finding(name, offset=offset) for name in ("shared-offset", "realtime-order") for offset in (7, 8)]
+    twice += [finding("inconsistent-offset", offset=7), finding("inconsistent-offset", offset=8)]
+    gone = finding("lost-write", partition=partition)
+    coverage = broken(*([Fault(1, fault, 2_000, 8_000_000_000, bit=True)] if fault else []))
+    counts = {"shared-offset": shared, "realtime-order": shared, "inconsistent-offset": shared, "lost-write": lost}
+    told = diagnosis(results(*twice, gone, counts=counts, coverage=coverage))
+    first = "leader-lacked-acknowledged" if fault else "offsets-assigned-twice"
+    assert [each.name for each in told.causes] == [first, "acknowledged-then-lost"]
+    assert "lost" not in " ".join((told.causes[0].sentence, *told.causes[0].because))
+    few = diagnosis(results(*twice, replace(gone, partition=0), coverage=coverage))
+    assert [each.name for each in few.causes] == [first]
+    assert "1 acknowledged message lost" in " ".join((few.causes[0].sentence, *few.causes[0].because))
+
+
+def test_what_is_seen_in_other_partitions_does_not_follow_from_offsets_given_twice() -> None:
+    """It is told by itself, or unexplained."""
+    told = diagnosis(results(finding("shared-offset"), finding("poll-skip", partition=2)))
+    assert [each.name for each in told.causes] == ["offsets-assigned-twice", "skipped-by-readers"]
+
+
+def test_each_offset_may_have_been_given_away_again_by_another_leader_change() -> None:
+    """But one that no change lies between was not."""
+    more = [replace(each, offset=6, time_ns=20_000_000_000, until_ns=30_000_000_000) for each in CUT_OFF]
+    first = Fault(1, "double-kill", 2_000, 8_000_000_000, 8_500_000_000, bit=True)
+    second = Fault(2, "double-kill", 21_000_000_000, 22_000_000_000, 23_000_000_000, bit=True)
+    (told,) = diagnosis(results(*CUT_OFF, *more, coverage=broken(first, second))).causes
+    assert told.name == "leader-lacked-acknowledged"
+    (told,) = diagnosis(results(*CUT_OFF, *more, coverage=broken(first))).causes
+    assert (told.name, told.confidence) == ("offsets-assigned-twice", "certain")
 
 
 def test_offsets_of_sends_under_way_together_were_not_cut_off() -> None:
@@ -310,6 +429,58 @@ def test_rotten_records_account_for_no_more_lost_ones_than_there_are() -> None:
     assert [each.name for each in told.causes] == ["corrupted", "acknowledged-then-lost"]
 
 
+@pytest.mark.parametrize("bit", [True, False])
+def test_losses_are_certain_to_be_the_brokers_only_without_any_fault(*, bit: bool) -> None:
+    """Also one that nobody saw bite was there; one that was never injected was not."""
+    fault = Fault(1, "isolate", 500, 2_000, bit=bit, detail="node 1 is cut off")
+    (told,) = diagnosis(results(finding("lost-write"), coverage=broken(fault))).causes
+    assert (told.name, told.confidence) == ("acknowledged-then-lost", "likely")
+    assert ", with isolate (acks=all)" in told.sentence
+    assert ("isolate: node 1 is cut off" in told.because) == bit
+    assert told.against == (() if bit else ("isolate was not seen to bite",))
+    assert "leader changes" in told.remedies[0]
+    (told,) = diagnosis(results(finding("lost-write"), coverage=broken(Fault(1, "isolate", failed=True)))).causes
+    assert told.confidence == "certain"
+    assert "without any fault" in told.sentence
+
+
+def torn(missing: int, writes: int = 8) -> Finding:
+    """A transaction of which so many writes are not there."""
+    detail = f"{writes - missing} of the {writes} writes of a transaction are visible, {missing} are missing"
+    return finding("torn", detail=detail, offset=missing)
+
+
+@pytest.mark.parametrize(
+    ("found", "counts", "alone"),
+    [
+        ([torn(3), torn(2)], {"lost-write": 5}, True),
+        ([torn(3), torn(2)], {"lost-write": 6}, False),
+        ([torn(3), torn(2)], {"lost-write": 19, "torn": 4}, True),  # seven of each that was not kept, at most
+        ([torn(3), torn(2)], {"lost-write": 20, "torn": 4}, False),
+        ([torn(3), torn(2)], {"lost-write": 10_000, "torn": 4}, False),
+        ([finding("torn")], {"lost-write": 2}, False),
+    ],
+)
+def test_torn_transactions_account_for_no_more_losses_than_they_lack(
+    found: list[Finding], counts: dict[str, int], *, alone: bool
+) -> None:
+    """Wherever those are; the rest is another cause."""
+    told = diagnosis(results(*found, finding("lost-write", partition=3), counts=counts))
+    assert [each.name for each in told.causes] == ["torn-transactions", *([] if alone else ["acknowledged-then-lost"])]
+
+
+@pytest.mark.parametrize("lost", [8, 9])
+@pytest.mark.parametrize("tag", ["commit", "abort"])
+def test_a_commit_that_became_an_abort_lacks_all_its_writes(tag: str, lost: int) -> None:
+    """With torn ones beside it or not; what was aborted for certain lacks nothing."""
+    detail = "its commit was acknowledged; 8 of its 8 writes are in the log, and none is visible"
+    ended = finding("wrong-outcome", tag, detail=detail, topic=None, partition=None)
+    for more in ([], [torn(2)]):
+        told = diagnosis(results(*more, ended, finding("lost-write"), counts={"lost-write": lost + 2 * len(more)}))
+        names = {each.name for each in told.causes}
+        assert ("acknowledged-then-lost" in names) == (lost == 9 or tag == "abort")
+
+
 @pytest.mark.parametrize("resends", [0, 3])
 def test_the_clients_own_duplicates_are_allowed_and_explained(resends: int) -> None:
     """Without idempotence; with resends at the taps that is certain."""
@@ -319,6 +490,28 @@ def test_the_clients_own_duplicates_are_allowed_and_explained(resends: int) -> N
     assert [(each.name, each.confidence) for each in told.allowed] == [
         ("client-duplicates", "certain" if resends else "likely")
     ]
+
+
+@pytest.mark.parametrize(
+    ("copies", "changed", "confidence"),
+    [
+        (163, {}, "certain"),
+        (164, {}, "likely"),
+        (10_000, {}, "likely"),
+        (16, {"value_bytes": 1_000}, "certain"),
+        (17, {"value_bytes": 1_000}, "likely"),
+        (10_000, {"batch_size": 1_000_000}, "certain"),
+        (1, {"value_bytes": 900_000}, "certain"),
+    ],
+)
+def test_one_resend_does_not_make_any_number_of_duplicates_the_clients(
+    copies: int, changed: dict[str, int], confidence: str
+) -> None:
+    """No more than a batch can hold."""
+    found = results(finding("duplicate", "plain"), counts={"duplicate": copies}, figures=Figures(resends=1))
+    (told,) = diagnosis(found, settings(**changed)).allowed
+    assert (told.name, told.confidence) == ("client-duplicates", confidence)
+    assert bool(told.against) == (confidence == "likely")
 
 
 def test_duplicates_that_may_be_the_clients_are_no_more_than_likely() -> None:
@@ -338,8 +531,39 @@ def test_losses_with_acks_1_are_told_with_the_leader_change_that_caused_them() -
     told = diagnosis(found, settings(acks="1"), acks="1", faults=faults)
     assert told.causes == ()
     (why,) = told.allowed
-    assert why.name == "weak-acks"
+    assert (why.name, why.confidence, why.against) == ("weak-acks", "certain", ())
     assert why.because[0] == "leader-kill: leader 1 → 3"
+
+
+@pytest.mark.parametrize(
+    ("faults", "confidence"),
+    [
+        ([Fault(1, "leader-kill", 500, 900, 1_000, bit=True)], "certain"),  # it was being healed
+        ([Fault(1, "leader-kill", 500, 900, 950, bit=True)], "possible"),  # all was over before it was written
+        ([Fault(1, "leader-kill", 500, 900, 950, bit=True), Fault(2, "latency", 960, bit=True)], "possible"),
+        ([Fault(1, "leader-kill", 500, 2_000), Fault(2, "latency", 500, 2_000, bit=True)], "likely"),  # it did not bite
+        ([Fault(1, "leader-kill", 500, 900, 950, bit=True), Fault(2, "leader-kill", 5_000, bit=True)], "certain"),
+    ],
+)
+def test_only_a_leader_change_that_can_have_taken_it_makes_a_loss_with_acks_1_certain(
+    faults: list[Fault], confidence: str
+) -> None:
+    """Neither a fault that changes no leader, nor one that nobody saw bite, nor one that was over."""
+    planned = (PlannedFault("leader-kill", changes_leaders=True), PlannedFault("latency", changes_leaders=False))
+    found = results(finding("lost-write", until_ns=None), coverage=broken(*faults))
+    (why,) = diagnosis(found, settings(acks="1"), acks="1", faults=planned).allowed
+    assert (why.name, why.confidence) == ("weak-acks", confidence)
+    assert bool(why.against) == (confidence != "certain")
+    assert not any("latency" in each for each in why.because)
+
+
+def test_every_loss_with_acks_1_needs_its_leader_change() -> None:
+    """One that was written when all was over is not explained by what took another one."""
+    coverage = broken(Fault(1, "leader-kill", 500, 900, 2_000, bit=True))
+    lost = [finding("lost-write", until_ns=None, time_ns=time_ns, offset=time_ns) for time_ns in (1_000, 3_000)]
+    planned = (PlannedFault("leader-kill", changes_leaders=True),)
+    (why,) = diagnosis(results(*lost, coverage=coverage), settings(acks="1"), acks="1", faults=planned).allowed
+    assert (why.name, why.confidence) == ("weak-acks", "likely")
 
 
 def test_a_reorder_that_no_retry_can_have_caused_is_told_though_it_is_allowed() -> None:
