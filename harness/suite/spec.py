@@ -1,7 +1,8 @@
 """What a suite is: a TOML file in, checked cases out. Nothing is started, and every mistake is told with its place.
 
 Layers are laid over each other: defaults, the scenario's file, its own keys, a combination of its matrix, flags. A
-workload without a name, or a plan without a fault, is for whatever is named above it.
+workload without a name, or a plan without a fault, is for whatever is named above it. Where no fault is named above a
+plan of the defaults there is none; anywhere else that is a mistake, since the case would pass without its fault.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from harness.paths import PACKAGE
 from harness.scenario import Scenario, derived_seed
 from harness.suite.expectation import Expectation
 from harness.suite.matrix import Combination, combinations
+from nemesis.schedule import Plan
 
 OWN = ("name", "file", "repeat", "expect", "matrix")  # keys of a suite's scenario that no scenario file has, or not so
 OF_A_FILE = frozenset(Scenario.model_fields) - {"settings", "name"}
@@ -182,7 +184,7 @@ def _expected(data: Mapping[str, Any], source: str) -> Expectation:
 
 
 def _laid(layers: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """All layers over each other, the last one on top."""
+    """All layers over each other, the last one on top; the first are the defaults."""
     data: dict[str, Any] = {}
     for layer in layers:
         high = scenarios.normal(layer)
@@ -191,11 +193,12 @@ def _laid(layers: list[Mapping[str, Any]]) -> dict[str, Any]:
             high["workload"] = {**low, **high["workload"]}
             data.pop("workload")
         base = _nameless(data)
-        if base and "nemesis" in high:
+        if "nemesis" in high:
+            _refuse_unknown_of_plans(high["nemesis"])
             high["nemesis"] = [{**base, **plan} if isinstance(plan, dict) else plan for plan in high["nemesis"]]
         data = scenarios.over(data, high)
-    if _nameless(data):
-        data.pop("nemesis")
+    if _nameless(data) and all(layer.get("nemesis") is None for layer in layers[1:]):
+        data.pop("nemesis")  # of the defaults; a scenario that says when a fault comes and names none is refused
     return data
 
 
@@ -204,6 +207,14 @@ def _nameless(data: Mapping[str, Any]) -> dict[str, Any]:
     plans = data.get("nemesis") or []
     one = plans[0] if len(plans) == 1 and isinstance(plans[0], dict) else {}
     return {} if "fault" in one else dict(one)
+
+
+def _refuse_unknown_of_plans(plans: list[Any]) -> None:
+    """Also in a plan that says no more than when faults come: nobody would miss the fault of a misspelled one."""
+    known = {field.alias or name for name, field in Plan.model_fields.items()}
+    for plan in plans:
+        if isinstance(plan, dict) and (unknown := [key for key in plan if key not in known]):
+            raise UsageError(f"unknown key 'nemesis.{unknown[0]}'", suggestion(str(unknown[0]), sorted(known)))
 
 
 def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
