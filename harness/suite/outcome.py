@@ -4,7 +4,7 @@
     failed        too few did, and at least one of the others has a verdict that says something
     trouble       too few did: the harness or the cluster failed, also when it was tried again
     unknown       too few did: too little was seen to decide
-    skipped       this machine, or this kind of cluster, cannot do it
+    skipped       this machine, or this kind of cluster, cannot do it, and the tries that there are do not decide
     pending       not run, or not to its end
 
 A finding outweighs trouble, and trouble outweighs what nobody knows: the exit code is that of the worst case.
@@ -64,17 +64,17 @@ class Outcome:
     repeat: int = 1
     needed: int = 1  # tries that have to go as expected
     digest: str = ""
-    skipped: str = ""  # why
+    skipped: str = ""  # why the tries that are missing cannot be made here
     tries: tuple[Try, ...] = field(default=())
 
     @property
     def status(self) -> Status:
         """What all tries make of it."""
-        if self.skipped:
-            return "skipped"
-        if len(self.tries) < self.repeat:
+        met, missing = sum(each.met for each in self.tries), max(self.repeat - len(self.tries), 0)
+        if missing and not self.skipped:
             return "pending"
-        met = sum(each.met for each in self.tries)
+        if met < self.needed <= met + missing:
+            return "skipped"
         if met >= self.needed:
             return "passed"
         others = [each for each in self.tries if not each.met]
@@ -103,6 +103,10 @@ class Outcome:
     def with_try(self, one: Try) -> Outcome:
         """And one try more."""
         return replace(self, tries=(*self.tries, one))
+
+    def not_here(self, why: str) -> Outcome:
+        """What is missing cannot be made here; what was found before stays found."""
+        return replace(self, skipped=why) if self.status == "pending" else self
 
     def without_trouble(self) -> Outcome:
         """Without the tries of which nobody knows anything, so that they are made again; nor what was not possible."""

@@ -80,7 +80,7 @@ def play_cases(  # noqa: PLR0913 - as above
     """All that is not finished, with a keeper that goes on to others; `upcoming` are cases of theirs."""
     for each in planned:
         if each.skipped:
-            state = state.having(replace(state.outcome(each.case.name), skipped=each.skipped))
+            state = state.having(state.outcome(each.case.name).not_here(each.skipped))
     hands.tell(state)
     course = _Course(state, planned, hands, keeper, attempts, upcoming)
     course.run(stop_at_first=stop_at_first)

@@ -24,7 +24,7 @@ from harness.suite.outcome import exit_code
 from harness.suite.running import run_suite
 from harness.suite.spec import Suite
 from harness.suite.state import State
-from harness.suite.told import Telling
+from harness.suite.told import Telling, lines
 from tests.suites import STREAM, Paper, PaperKeeper, Unchecked, as_planned, checked, suite
 
 THREE = "".join(STREAM.replace('"stream"', f'"{name}"', 1) for name in ("a", "b", "c"))
@@ -34,9 +34,8 @@ NO_NODE = ClusterError("node 2 died during start-up", "see its log")
 def play(found: Suite, paper: Paper, known: State | None = None, **how: Any) -> State:
     """Run a suite with these outcomes."""
     known = known or states.begin(found, found.cases, 7, {})
-    return run_suite(
-        known, as_planned(found.cases), paper.hands(how.pop("tell", None)), how.pop("keeper", PaperKeeper()), **how
-    )
+    planned = how.pop("planned", as_planned(found.cases))
+    return run_suite(known, planned, paper.hands(how.pop("tell", None)), how.pop("keeper", PaperKeeper()), **how)
 
 
 def statuses(state: State) -> list[str]:
@@ -324,13 +323,13 @@ def test_a_failure_tells_the_cause_and_the_report(tmp_path: Path) -> None:
         assert said in (failure.text or "")
 
 
-def again(tmp_path: Path, found: Suite, left: State) -> tuple[State, Paper]:
+def again(tmp_path: Path, found: Suite, left: State, **how: Any) -> tuple[State, Paper]:
     """Go on with what was left, read back from the disk."""
     states.write(tmp_path, left)
     known, cases = states.resumed(states.read(tmp_path), found)
     paper = Paper()
     assert [case.name for case in cases] == [each.name for each in left.outcomes]
-    return play(found, paper, known), paper
+    return play(found, paper, known, **how), paper
 
 
 def test_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
@@ -350,6 +349,49 @@ def test_tries_that_are_there_are_kept(tmp_path: Path) -> None:
     ended, paper = again(tmp_path, found, left)
     assert (statuses(ended), paper.seeds) == (["passed"], [whole.seeds[1]])
     assert sorted(one.number for one in ended.outcomes[0].tries) == [1, 2, 3]
+
+
+NO_CLOCKS = "this machine has no clocks"
+
+
+def not_here(found: Suite) -> dict[str, Any]:
+    """On a machine that can do none of it."""
+    return {"planned": [replace(each, skipped=NO_CLOCKS) for each in as_planned(found.cases)]}
+
+
+def test_what_was_found_stays_found_where_the_case_cannot_be_had_any_more(tmp_path: Path) -> None:
+    """Only what is still to be run is skipped: in the table, the XML and the exit code."""
+    found = suite(tmp_path, THREE)
+    left = play(found, Paper(b=[checked("invalid")], c=[KeyboardInterrupt()]))
+    telling = Telling(tmp_path, None, {})
+    ended, paper = again(tmp_path, found, left, tell=telling.tell, **not_here(found))
+    assert (statuses(ended), paper.ran) == (["passed", "failed", "skipped"], [])
+    assert exit_code(ended.outcomes) is Exit.INVALID
+    (failure,) = ET.parse(tmp_path / states.JUNIT_FILE).iter("failure")
+    assert "lost-write" in (failure.get("message") or "")
+
+
+@pytest.mark.parametrize(
+    ("needed", "first", "status", "said"),
+    [
+        (3, "invalid", "failed", "only 1 of 3 tries were made"),
+        (3, "valid", "skipped", "1 of 1 tries as expected, 3 needed, and the rest cannot be had here"),
+        (2, "invalid", "skipped", "0 of 1 tries as expected, 2 needed, and the rest cannot be had here"),
+        (1, "valid", "passed", "only 1 of 3 tries were made"),
+    ],
+)
+def test_tries_that_cannot_be_made_any_more_decide_nothing(
+    tmp_path: Path, needed: int, first: str, status: str, said: str
+) -> None:
+    """Those that were made do, if whatever the others might bring changes nothing; where they can be made, they are."""
+    found = suite(tmp_path, STREAM + f"repeat = 3\nexpect = {{ verdict = 'valid', at_least = {needed} }}")
+    left = play(found, Paper(stream=[checked(first), KeyboardInterrupt()]))
+    ended, paper = again(tmp_path, found, left, **not_here(found))
+    assert (statuses(ended), paper.ran) == ([status], [])
+    told = "\n".join(lines(ended.outcomes[0]))
+    assert said in told
+    assert NO_CLOCKS in told
+    assert again(tmp_path, found, ended)[1].ran == ["stream", "stream"]
 
 
 def test_what_changed_in_the_file_is_run_again(tmp_path: Path) -> None:
