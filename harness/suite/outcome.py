@@ -56,6 +56,22 @@ class Try:
 
 
 @dataclass(frozen=True)
+class Unchecked:
+    """A run that was recorded for a try and is to be checked, be it by who goes on with a suite that was killed."""
+
+    number: int  # of the try
+    run: str
+    took_s: float = 0.0  # so far, with the attempts before
+    retried: tuple[str, ...] = ()  # what those ended with
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """As it was kept."""
+        retried = tuple(map(str, data.get("retried", ())))
+        return cls(int(data["number"]), str(data["run"]), float(data.get("took_s", 0)), retried)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What is known of a case so far."""
 
@@ -66,6 +82,7 @@ class Outcome:
     digest: str = ""
     skipped: str = ""  # why the tries that are missing cannot be made here
     tries: tuple[Try, ...] = field(default=())
+    unchecked: tuple[Unchecked, ...] = field(default=())  # one for a try at most
 
     @property
     def status(self) -> Status:
@@ -102,7 +119,15 @@ class Outcome:
 
     def with_try(self, one: Try) -> Outcome:
         """And one try more."""
-        return replace(self, tries=(*self.tries, one))
+        return replace(self.settled(one.number), tries=(*self.tries, one))
+
+    def with_run(self, one: Unchecked) -> Outcome:
+        """And a run that is to be checked, in place of an older one for the same try."""
+        return replace(self, unchecked=(*self.settled(one.number).unchecked, one))
+
+    def settled(self, number: int) -> Outcome:
+        """Without the run that was to be checked for this try."""
+        return replace(self, unchecked=tuple(each for each in self.unchecked if each.number != number))
 
     def not_here(self, why: str) -> Outcome:
         """What is missing cannot be made here; what was found before stays found."""
@@ -121,7 +146,9 @@ class Outcome:
         """As it was kept."""
         known = {each.name for each in fields(cls)}
         kept = {key: value for key, value in data.items() if key in known}
-        return cls(**{**kept, "tries": tuple(Try.from_json(each) for each in data.get("tries", ()))})
+        tries = tuple(Try.from_json(each) for each in data.get("tries", ()))
+        unchecked = tuple(Unchecked.from_json(each) for each in data.get("unchecked", ()))
+        return cls(**{**kept, "tries": tries, "unchecked": unchecked})
 
 
 def exit_code(outcomes: Iterable[Outcome], *, interrupted: bool = False) -> Exit:

@@ -19,15 +19,19 @@ from harness.report.github import VARIABLE
 from harness.runner import Recorded
 from harness.scenario import Scenario
 from harness.stop import Stop
+from harness.store import Run
 from harness.suite import state as states
+from harness.suite.outcome import Unchecked as Waiting
 from harness.suite.outcome import exit_code
 from harness.suite.running import run_suite
 from harness.suite.spec import Suite
 from harness.suite.state import State
 from harness.suite.told import Telling, lines
+from harness.suite.trying import left_behind
 from tests.suites import STREAM, Paper, PaperKeeper, Unchecked, as_planned, checked, suite
 
 THREE = "".join(STREAM.replace('"stream"', f'"{name}"', 1) for name in ("a", "b", "c"))
+DAMAGED = b'{"suite": "x", "title": "", "seed": 1, "flags": {}, "started_at": "", "cases": %s}'
 NO_NODE = ClusterError("node 2 died during start-up", "see its log")
 
 
@@ -403,7 +407,91 @@ def test_what_changed_in_the_file_is_run_again(tmp_path: Path) -> None:
         again(tmp_path, suite(tmp_path, THREE.replace('"c"', '"d"')), left)
 
 
-@pytest.mark.parametrize("damage", [b"", b"[]", b'{"suite": "x"}'])
+def test_which_run_is_to_be_checked_is_kept_before_it_is(tmp_path: Path) -> None:
+    """For those who go on if the suite is killed by then; one that was cut short does not count."""
+    paper = Paper(a=[Unchecked("Spark is gone"), checked()], c=[checked(interrupted=True)])
+    ended = play(suite(tmp_path, THREE), paper)
+    left = [[(one.number, one.run) for each in state.outcomes for one in each.unchecked] for state in paper.kept]
+    assert left[0] == [(1, "/store/a/1")]
+    assert [(1, "/store/b/2")] in left, "nobody goes back to what ended in trouble"
+    assert (1, "/store/a/3") in left[-1]
+    assert not any(each.unchecked for each in ended.outcomes)
+
+
+def killed(tmp_path: Path, found: Suite) -> tuple[State, Path]:
+    """A suite whose first run was recorded, and not checked."""
+    run = tmp_path / "store" / "a" / "1"
+    begun = states.begin(found, found.cases, 7, {})
+    before = Waiting(1, str(run), 5.0, ("node 2 died",))
+    return begun.having(begun.outcome("a").with_run(before)), run
+
+
+def gone_on(tmp_path: Path, found: Suite, left: State, paper: Paper, **how: Any) -> State:
+    """Go on with a suite that was killed, with these runs."""
+    states.write(tmp_path, left)
+    return play(found, paper, states.resumed(states.read(tmp_path), found)[0], **how)
+
+
+def test_what_was_recorded_before_a_kill_is_checked_and_counts(tmp_path: Path) -> None:
+    """Run again, a rare finding would be tried again."""
+    found, paper = suite(tmp_path, THREE), Paper()
+    left, run = killed(tmp_path, found)
+    paper.recorded_before(run, checked("invalid"))
+    ended = gone_on(tmp_path, found, left, paper)
+    assert (statuses(ended), paper.ran, paper.troubles) == (["failed", "passed", "passed"], ["b", "c"], [])
+    (one,) = ended.outcome("a").tries
+    assert (one.number, one.retried, one.took_s >= 5) == (1, ("node 2 died",), True)
+
+
+def test_what_was_recorded_counts_also_where_the_case_cannot_be_had_any_more(tmp_path: Path) -> None:
+    """A check needs no cluster."""
+    found, paper = suite(tmp_path, THREE), Paper()
+    left, run = killed(tmp_path, found)
+    paper.recorded_before(run, checked("invalid"))
+    assert statuses(gone_on(tmp_path, found, left, paper, **not_here(found))) == ["failed", "skipped", "skipped"]
+    assert paper.ran == []
+
+
+def test_a_finding_in_a_run_that_failed_before_the_kill_is_one(tmp_path: Path) -> None:
+    """What was found stays found, although something of ours failed."""
+    found, paper = suite(tmp_path, THREE), Paper()
+    left, run = killed(tmp_path, found)
+    paper.recorded_before(run, checked("invalid"), state="failed", error="a worker died")
+    assert statuses(gone_on(tmp_path, found, left, paper)) == ["failed", "passed", "passed"]
+    assert str(left_behind(Run(run)).failure) == "the run failed (a worker died): run it again"
+
+
+@pytest.mark.parametrize("here", [True, False])
+@pytest.mark.parametrize(
+    ("facts", "outcome", "said"),
+    [
+        ({}, Unchecked("the history is gone"), "the history is gone"),
+        ({"state": "running"}, checked("invalid"), "was not recorded to its end"),
+        ({"interrupted": True}, checked("invalid"), "was not recorded to its end"),
+        (None, checked("invalid"), "there is no file"),
+    ],
+)
+def test_what_was_recorded_and_cannot_be_checked_is_run_again(
+    tmp_path: Path, facts: dict[str, Any] | None, outcome: Any, said: str, *, here: bool
+) -> None:
+    """However few attempts are allowed, and it is said; where the case cannot be had any more it is skipped."""
+    found, paper = suite(tmp_path, THREE), Paper()
+    left, run = killed(tmp_path, found)
+    if facts is not None:
+        paper.recorded_before(run, outcome, **facts)
+    ended = gone_on(tmp_path, found, left, paper, attempts=1, **({} if here else not_here(found)))
+    assert statuses(ended) == ["passed" if here else "skipped"] * 3
+    assert sorted(paper.ran) == (["a", "b", "c"] if here else [])
+    (told,) = paper.troubles
+    assert "a, try 1: what was recorded before the suite was killed is of no use" in told
+    assert said in told
+    assert [said in one.retried[1] for one in ended.outcome("a").tries] == [True] * here
+    assert not any(each.unchecked for each in ended.outcomes)
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"[]", b'{"suite": "x"}', DAMAGED % b'["x"]', DAMAGED % b'[{"name": "a", "tries": ["x"]}]']
+)
 def test_a_damaged_state_is_an_error(tmp_path: Path, damage: bytes) -> None:
     """With what to do."""
     (tmp_path / states.STATE_FILE).write_bytes(damage)
