@@ -165,7 +165,7 @@ def _base(own: Own, each: Combination, layers: list[Mapping[str, Any]]) -> str:
         return own.name or Path(own.file or "").stem
     if not each.labels or "workload" in each.layer:
         return ""
-    return str(_laid(layers).get("workload", {}).get("name", ""))
+    return str(_table(_laid(layers), "workload").get("name", ""))
 
 
 def _file_of(own: Own, suite: Path, source: str) -> dict[str, Any]:

@@ -125,6 +125,16 @@ def test_a_digest_changes_with_the_case_alone(tmp_path: Path) -> None:
         (WHEN + STREAM + "nemesis = { after = '2s' }", "the key 'nemesis.0.fault' is missing"),
         (STREAM + "matrix = { nemesis = [{ target = 'leader' }] }", "the key 'nemesis.0.fault' is missing"),
         (WHEN + STREAM + "matrix = { nemesis = [{ target = 'leader' }] }", "the key 'nemesis.0.fault' is missing"),
+        (
+            "[[scenario]]\nworkload = 5\nmatrix = { client = ['kafka-python'] }",
+            "'workload' of the scenario is not a table",
+        ),
+        ("[[scenario]]\nworkload = { name = 5 }", "there is no workload '5'"),
+        ("[[scenario]]\nworkload = { name = ['stream'] }", "there is no workload '['stream']'"),
+        (STREAM + "matrix = { nemesis = [[['kill', 'pause']]] }", "nested too deeply"),
+        (STREAM + "matrix = { nemesis = [[[]]] }", "nested too deeply"),
+        (STREAM + "matrix = { client = [2026-01-31] }", "a value of the axis 'client' is a date"),
+        ("[defaults]\ncluster = { netns = true }\n" + STREAM + "cluster = { kind = ['docker'] }", "cluster.kind"),
     ],
 )
 def test_a_mistake_is_a_sentence(tmp_path: Path, text: str, said: str) -> None:
