@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,12 @@ from harness.errors import UsageError
 from harness.paths import PACKAGE
 from harness.scenario import Scenario, derived_seed
 from harness.suite.expectation import Expectation
+from harness.suite.flags import asked_of, make_sense, unfit
 from harness.suite.matrix import Combination, combinations
 from nemesis.schedule import Plan
 
 OWN = ("name", "file", "repeat", "expect", "matrix")  # keys of a suite's scenario that no scenario file has, or not so
 OF_A_FILE = frozenset(Scenario.model_fields) - {"settings", "name"}
-UNLESS_NAMED = ("version", "target")  # flags that say what is tested only where the scenario does not
 TRIES_AT_MOST = 1000
 SEED_BITS = 31
 
@@ -59,6 +59,7 @@ class Case:
     expect: Expectation
     repeat: int = 1
     seed: int | None = None  # what the file says; one of its own for each case otherwise
+    cannot: str = ""  # why it cannot be had on what the flags ask for
 
     def tried(self, number: int, suite_seed: int) -> Scenario:
         """The scenario of one of its tries, which are counted from 1."""
@@ -141,12 +142,26 @@ def _cases(
 
 
 def _case(own: Own, layers: list[Mapping[str, Any]], each: Combination, flags: Mapping[str, Any], source: str) -> Case:
+    """As flags would have it, or as the file has it where they cannot."""
+    named = {key for layer in layers[1:] for key in _table(layer, "cluster")}
+    named |= {text.partition("=")[0].removeprefix("cluster.") for text in each.settings if text.startswith("cluster.")}
+    asked = asked_of(flags, _table(_laid(layers), "cluster"), named)
+    if asked.cannot:
+        return replace(_made(own, layers, each, {}, source), cannot=asked.cannot)
+    try:
+        made = _made(own, [_without(layers[0], asked.without), *layers[1:]], each, asked.cluster, source)
+    except UsageError as error:
+        plain = _made(own, layers, each, {}, source)  # what is wrong with the case itself is told first
+        if not make_sense(asked.cluster, _table(_without(layers[0], asked.without), "cluster")):
+            raise
+        return replace(plain, cannot=str(error))
+    return replace(made, cannot=unfit(made.scenario.cluster) if asked.cluster else "")
+
+
+def _made(own: Own, layers: list[Mapping[str, Any]], each: Combination, cluster: dict[str, Any], source: str) -> Case:
     name = "+".join(filter(None, (_base(own, each, layers), *each.labels)))
     place = f"{source} ({name})" if each.labels else source
-    named = {key for layer in layers[1:] for key in _table(layer, "cluster")}
-    named |= {"version"} if any(text.startswith("cluster.version=") for text in each.settings) else set()
-    wanted = {key: value for key, value in flags.items() if key not in UNLESS_NAMED or key not in named}
-    data = _laid([*layers, {"cluster": wanted} if wanted else {}])
+    data = _laid([*layers, {"cluster": cluster} if cluster else {}])
     seed = data.pop("seed", None)
     expect = own.expect or _expected(data, place)
     data["expect"] = expect.outcome
@@ -157,6 +172,12 @@ def _case(own: Own, layers: list[Mapping[str, Any]], each: Combination, flags: M
             f"{place}: expected in {expect.needed(own.repeat)} of {own.repeat} tries", "raise repeat, or lower at_least"
         )
     return Case(name, scenarios.checked({**data, "name": name}, each.settings, place), expect, own.repeat, seed)
+
+
+def _without(layer: Mapping[str, Any], keys: frozenset[str]) -> dict[str, Any]:
+    """A layer whose cluster says nothing of these."""
+    table = {key: value for key, value in _table(layer, "cluster").items() if key not in keys}
+    return {**layer, "cluster": table} if keys else dict(layer)
 
 
 def _base(own: Own, each: Combination, layers: list[Mapping[str, Any]]) -> str:
