@@ -129,7 +129,7 @@ class _Course:
         for at, each in enumerate(self._planned):
             outcome = self.state.outcome(each.case.name)
             # of those that were kept, one in the middle may be missing
-            made = {one.number for one in (*outcome.tries, *outcome.unchecked)}
+            made = {one.number for one in outcome.tries} | {one.number for one in outcome.unchecked}
             if not outcome.skipped:
                 yield from (Turn(each, at, number) for number in range(1, outcome.repeat + 1) if number not in made)
 
