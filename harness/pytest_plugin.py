@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from harness.suite.under_pytest import Bench, Result, Tapped
 
 MARKER = "scenario"
+DECLARED = f"{MARKER}(workload=..., nemesis=..., ...): what the fixture 'scenario' runs (Tidegauge)"
+FIXTURES = frozenset({"scenario", "cluster", "tap"})  # those that look at the marker
+KEYS = frozenset(  # of the marker; to load the harness for these would cost everybody a second
+    {"name", "file", "repeat", "expect", "matrix", "workload", "nemesis", "cluster", "tap", "limits", "time", "seed"}
+)
+UNMISTAKABLE = frozenset({"workload", "nemesis"})  # no other project's marker has these
 SEED_VARIABLE = "TIDEGAUGE_PYTEST_SEED"  # of the process that xdist's workers are children of
 _bench: pytest.StashKey[Bench] = pytest.StashKey()
 _SCENARIO_TABLE = re.compile(r"^\s*\[\[\s*scenario\s*\]\]", re.MULTILINE)
@@ -42,9 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known, and give workers of xdist the seed of their parent."""
-    config.addinivalue_line(
-        "markers", f"{MARKER}(workload=..., nemesis=..., ...): what the fixture 'scenario' runs (Tidegauge)"
-    )
+    config.addinivalue_line("markers", DECLARED)
     if not hasattr(config, "workerinput"):
         given = config.getoption("--tidegauge-seed")
         os.environ[SEED_VARIABLE] = str(int.from_bytes(os.urandom(4)) >> 1 if given is None else given)
@@ -60,16 +65,33 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile 
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A marked test that never runs its scenario would pass, and prove nothing."""
-    if item.get_closest_marker(MARKER) and MARKER not in getattr(item, "fixturenames", (MARKER,)):
-        pytest.fail("a test marked with 'scenario' has to ask for the fixture 'scenario' and run it", pytrace=False)
+    """A marked test that never looks at its scenario would pass, and prove nothing."""
+    if FIXTURES & set(getattr(item, "fixturenames", FIXTURES)):
+        return
+    if any(_is_ours(marker, item.config) for marker in item.iter_markers(MARKER)):
+        pytest.fail(
+            "a test marked with 'scenario' has to ask for the fixture 'scenario' and run it, or for 'cluster' or 'tap'"
+            " (if the marker is one of your own, declare it under 'markers')",
+            pytrace=False,
+        )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """After the test, if it has not failed: one that was given its scenario and never ran it proves nothing, either."""
+    given = getattr(item, "funcargs", {}).get("scenario")
+    if isinstance(given, ScenarioUnderTest) and not given.was_run and item.get_closest_marker(MARKER):
+        pytest.fail("the test never ran the scenario of its marker: call scenario.run()", pytrace=False)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Clusters and Spark end with the tests."""
+    """Clusters and Spark end with the tests; what is in the way of that is told, and no test has to do with it."""
     if bench := session.config.stash.get(_bench, None):
-        bench.close()
         del session.config.stash[_bench]
+        try:
+            bench.close()
+        except Exception as error:  # noqa: BLE001 - pytest would take it for an error of its own
+            _say(session.config, f"Tidegauge could not end what the tests have used: {error}")
 
 
 class SuiteFile(pytest.File):
@@ -117,18 +139,17 @@ class ScenarioUnderTest:
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request
+        self.was_run = False
 
     def run(self, **changes: Any) -> Result:
         """Run it on a cluster that other tests use, too; the test fails unless what was expected came of it.
 
         `changes` are keys of a scenario that win over those of the marker.
         """
+        self.was_run = True
         bench = _the_bench(self._request.config)
         node = self._request.node
-        try:
-            planned = bench.case({**_marked(node), **changes}, _name(node), node.path)
-        except _harness().TidegaugeError as error:
-            pytest.fail(str(error), pytrace=False)
+        planned = _planned(bench, {**_marked(node), **changes}, node)
         outcome, checked = bench.play(planned)
         _tell(outcome, node.user_properties)
         result: Result = _harness().Result(checked[-1])
@@ -144,8 +165,11 @@ def scenario(request: pytest.FixtureRequest) -> ScenarioUnderTest:
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster of three nodes that is up and whole, and that other tests use, too."""
-    node = request.node
-    with _the_bench(request.config).cluster(_marked(node), _name(node), node.path) as found:
+    bench, node = _the_bench(request.config), request.node
+    planned = _planned(bench, {"cluster": _marked(node).get("cluster", {})}, node)
+    if planned.skipped:
+        pytest.skip(planned.skipped)
+    with bench.cluster(planned) as found:
         yield found
 
 
@@ -173,14 +197,35 @@ def _the_bench(config: pytest.Config) -> Bench:
 
 
 def _flags(config: pytest.Config) -> dict[str, Any]:
-    bootstrap = config.getoption("--tidegauge-bootstrap")
-    flags = {
-        "kind": config.getoption("--tidegauge-cluster") or os.environ.get("TIDEGAUGE_CLUSTER"),
-        "version": config.getoption("--tidegauge-kafka-version"),
-        "target": config.getoption("--tidegauge-target"),
-        "bootstrap": bootstrap.split(",") if bootstrap else None,
-    }
-    return {key: value for key, value in flags.items() if value is not None}
+    asked = (config.getoption(f"--tidegauge-{name}") for name in ("cluster", "kafka-version", "target", "bootstrap"))
+    flags: dict[str, Any] = _harness().flags_of(*asked)
+    return flags
+
+
+def _planned(bench: Bench, entry: dict[str, Any], node: pytest.Item) -> Planned:
+    """What a test asks for; a mistake in it is a sentence."""
+    try:
+        return bench.case(entry, _name(node), node.path)
+    except _harness().TidegaugeError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def _is_ours(marker: pytest.Mark, config: pytest.Config) -> bool:
+    """Whether a test is marked for us: other projects may have a marker of this name, with other keys or declared."""
+    if marker.args or (marker.kwargs and not KEYS & marker.kwargs.keys()):
+        return False
+    declared = [line for line in config.getini("markers") if re.match(rf"\s*{MARKER}\s*(\(|:|$)", line)]
+    return declared == [DECLARED] or bool(UNMISTAKABLE & marker.kwargs.keys())
+
+
+def _say(config: pytest.Config, sentence: str) -> None:
+    """As a warning is told, which where all warnings are errors would end pytest itself."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # in a worker of xdist
+        sys.stderr.write(f"{sentence}\n")
+    else:
+        reporter.ensure_newline()
+        reporter.write_line(sentence, yellow=True)
 
 
 def _marked(node: pytest.Item) -> dict[str, Any]:

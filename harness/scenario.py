@@ -175,7 +175,7 @@ def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def _fitting(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
     """Without the keys that the kind of cluster above does not know; the same kind gets all."""
     kind = high.get("kind", low.get("kind", "local"))
-    if kind == low.get("kind", "local"):
+    if kind == low.get("kind", "local") or not isinstance(kind, str):  # what is no kind at all is refused later
         return low
     foreign = frozenset().union(*OF_A_KIND.values()) - OF_A_KIND.get(kind, frozenset())
     return {key: value for key, value in low.items() if key not in foreign}

@@ -128,6 +128,8 @@ class Paper:
         self.ran: list[str] = []
         self.seeds: list[int] = []
         self.states: list[State] = []
+        self.kept: list[State] = []  # what only those need to know who go on after a kill
+        self.troubles: list[str] = []
         self.ended: list[Outcome] = []
 
     def record(self, scenario: Scenario, _: Lent) -> Recorded:
@@ -150,6 +152,12 @@ class Paper:
             suspicion=str(facts.get("suspicion", "")),
         )
 
+    def recorded_before(self, path: Path, outcome: Checked | Unchecked, **facts: Any) -> None:
+        """A run of a suite that was killed, which comes out as told when it is checked."""
+        path.mkdir(parents=True)
+        Run(path).update(**{"state": "recorded", **facts})
+        self._recorded[path] = outcome
+
     def check(self, recorded: Recorded, _: object) -> Checked:
         """What comes of it."""
         outcome = self._recorded[recorded.run.path]
@@ -165,7 +173,16 @@ class Paper:
             if tell:
                 tell(state)
 
-        return Hands(self.record, self.check, no_view, told, lambda *_: None, self.ended.append)
+        return Hands(
+            self.record,
+            self.check,
+            no_view,
+            told,
+            lambda *_: None,
+            self.ended.append,
+            self.troubles.append,
+            self.kept.append,
+        )
 
 
 @contextmanager

@@ -31,8 +31,8 @@ WORKLOADS: dict[str, Workload[Any]] = {
 }
 
 
-def find_workload(name: str) -> Workload[Any]:
-    """The workload of this name."""
-    if name not in WORKLOADS:
-        raise UsageError(f"there is no workload '{name}'", suggestion(name, list(WORKLOADS)))
+def find_workload(name: object) -> Workload[Any]:
+    """The workload of this name, which a file may have written as anything."""
+    if not isinstance(name, str) or name not in WORKLOADS:
+        raise UsageError(f"there is no workload '{name}'", suggestion(str(name), list(WORKLOADS)))
     return WORKLOADS[name]

@@ -101,7 +101,10 @@ def _read(run: Run, sealed: Sealed, spark: SparkSession, results: Results, view:
     except Exception as error:  # noqa: BLE001 - the verdict is there, and has to be told whatever this meets
         view.happened(f"nothing is drawn: the series could not be read ({_first_line(error)})")
         return None
-    _write(run.path / SERIES_FILE, json.dumps(series, separators=(",", ":")))
+    try:
+        _write(run.path / SERIES_FILE, json.dumps(series, separators=(",", ":")))
+    except Exception as error:  # noqa: BLE001 - the same; what is drawn now needs no file
+        view.happened(f"there is no {SERIES_FILE} ({_first_line(error)})")
     return series
 
 

@@ -1,6 +1,7 @@
 """Suites: scenarios, what has to come of each, and how all of them are run on few clusters (docs/suites.md).
 
 spec, matrix     from a file to cases
+flags            what the command says about their clusters, and which cases cannot be had so
 expectation      what has to come of a case, and whether it did
 choice           -k and --only
 feasible         what each case needs of a cluster, which cases cannot be had here, and in what order they come

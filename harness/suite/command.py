@@ -132,11 +132,13 @@ def _hands(wanted: Wanted, of: int, directory: Path, err: Console) -> Hands:
     def begins(turn: Turn) -> None:
         case = turn.planned.case
         tries = f"try {turn.number} of {case.repeat}" if case.repeat > 1 else ""
-        shown.headline(err, turn.at + 1, of, case.name, trying=tries)
+        before = "recorded before, and checked now" if turn.run else ""
+        shown.headline(err, turn.at + 1, of, case.name, trying="  ".join(filter(None, (tries, before))))
 
     def ends(outcome: Outcome) -> None:
         shown.ended(err, outcome)
 
     view: Callable[[], AbstractContextManager[View]] = lambda: viewed_on(err)  # noqa: E731 - named for its type
     telling = Telling(directory, wanted.junit)
-    return Hands(record, check, view, telling.tell, begins, ends, lambda sentence: line(err, (sentence, "yellow")))
+    trouble: Callable[[str], None] = lambda sentence: line(err, (sentence, "yellow"))  # noqa: E731 - the same
+    return Hands(record, check, view, telling.tell, begins, ends, trouble, lambda known: state.write(directory, known))

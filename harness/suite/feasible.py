@@ -1,8 +1,8 @@
 """Before anything starts: what each case needs of a cluster, whether this machine has it, and in what order they come.
 
-A case that this machine or this kind of cluster cannot do is told as skipped, with the reason. One that could never be
-run anywhere is an error of the suite. Cases on one cluster come together, in the order of the file, those that spoil it
-last.
+A case that this machine, this kind of cluster or the product that was asked for cannot do is told as skipped, with the
+reason. One that could never be run anywhere is an error of the suite. Cases on one cluster come together, in the order
+of the file, those that spoil it last.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ def _plan(case: Case, prepare: Prepare) -> Planned:
     spec = case.scenario.cluster
     try:
         check_sense(case.scenario.nemesis)
+        if case.cannot:
+            return Planned(case, spec, skipped=case.cannot)
         spec = prepare(spec)
         # the seed decides when faults of a mix come, and no seed asks for more than the whole mix does
         slots = plan_of(case.scenario, make_cluster(spec, Silent()))

@@ -50,7 +50,7 @@ def _values(axis: str, values: Any, source: str) -> list[Any]:
 
 
 def _value(axis: str, value: Any, source: str) -> Combination:
-    labels = (_label(axis, value),)
+    labels = (_label(axis, value, source),)
     if not labels[0]:
         raise UsageError(f"{source}: a value of the axis '{axis}' has no name", "name it")
     if axis == "nemesis":
@@ -61,12 +61,23 @@ def _value(axis: str, value: Any, source: str) -> Combination:
         return Combination(labels, {"cluster": {"version": value}})
     if axis == "broken":
         return Combination(labels, {"tap": {"broken": [] if value == NONE else [value]}})
-    return Combination(labels, settings=(f"{axis}={toml_value(value)}",))
+    try:
+        return Combination(labels, settings=(f"{axis}={toml_value(value)}",))
+    except TypeError:
+        raise UsageError(
+            f"{source}: a value of the axis '{axis}' is a date or a time ({value})", "write a text, a number or a table"
+        ) from None
 
 
-def _label(axis: str, value: Any) -> str:
+def _label(axis: str, value: Any, source: str) -> str:
     if axis == "nemesis":
-        return _clean("+".join(map(_fault, value if isinstance(value, list) else [value])))
+        faults = value if isinstance(value, list) else [value]
+        if any(isinstance(fault, list) for fault in faults):
+            raise UsageError(
+                f"{source}: a value of the axis 'nemesis' is nested too deeply",
+                'write ["kill", "pause"] for both at once, or "kill,pause" for a mix',
+            )
+        return _clean("+".join(map(_fault, faults)))
     if axis == "workload" and isinstance(value, dict):
         return _clean(str(value.get("name", "")))
     if axis in PLAIN:

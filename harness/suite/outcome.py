@@ -4,7 +4,7 @@
     failed        too few did, and at least one of the others has a verdict that says something
     trouble       too few did: the harness or the cluster failed, also when it was tried again
     unknown       too few did: too little was seen to decide
-    skipped       this machine, or this kind of cluster, cannot do it
+    skipped       this machine, or this kind of cluster, cannot do it, and the tries that there are do not decide
     pending       not run, or not to its end
 
 A finding outweighs trouble, and trouble outweighs what nobody knows: the exit code is that of the worst case.
@@ -56,6 +56,22 @@ class Try:
 
 
 @dataclass(frozen=True)
+class Unchecked:
+    """A run that was recorded for a try and is to be checked, be it by who goes on with a suite that was killed."""
+
+    number: int  # of the try
+    run: str
+    took_s: float = 0.0  # so far, with the attempts before
+    retried: tuple[str, ...] = ()  # what those ended with
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """As it was kept."""
+        retried = tuple(map(str, data.get("retried", ())))
+        return cls(int(data["number"]), str(data["run"]), float(data.get("took_s", 0)), retried)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What is known of a case so far."""
 
@@ -64,17 +80,18 @@ class Outcome:
     repeat: int = 1
     needed: int = 1  # tries that have to go as expected
     digest: str = ""
-    skipped: str = ""  # why
+    skipped: str = ""  # why the tries that are missing cannot be made here
     tries: tuple[Try, ...] = field(default=())
+    unchecked: tuple[Unchecked, ...] = field(default=())  # one for a try at most
 
     @property
     def status(self) -> Status:
         """What all tries make of it."""
-        if self.skipped:
-            return "skipped"
-        if len(self.tries) < self.repeat:
+        met, missing = sum(each.met for each in self.tries), max(self.repeat - len(self.tries), 0)
+        if missing and not self.skipped:
             return "pending"
-        met = sum(each.met for each in self.tries)
+        if met < self.needed <= met + missing:
+            return "skipped"
         if met >= self.needed:
             return "passed"
         others = [each for each in self.tries if not each.met]
@@ -102,7 +119,19 @@ class Outcome:
 
     def with_try(self, one: Try) -> Outcome:
         """And one try more."""
-        return replace(self, tries=(*self.tries, one))
+        return replace(self.settled(one.number), tries=(*self.tries, one))
+
+    def with_run(self, one: Unchecked) -> Outcome:
+        """And a run that is to be checked, in place of an older one for the same try."""
+        return replace(self, unchecked=(*self.settled(one.number).unchecked, one))
+
+    def settled(self, number: int) -> Outcome:
+        """Without the run that was to be checked for this try."""
+        return replace(self, unchecked=tuple(each for each in self.unchecked if each.number != number))
+
+    def not_here(self, why: str) -> Outcome:
+        """What is missing cannot be made here; what was found before stays found."""
+        return replace(self, skipped=why) if self.status == "pending" else self
 
     def without_trouble(self) -> Outcome:
         """Without the tries of which nobody knows anything, so that they are made again; nor what was not possible."""
@@ -117,7 +146,9 @@ class Outcome:
         """As it was kept."""
         known = {each.name for each in fields(cls)}
         kept = {key: value for key, value in data.items() if key in known}
-        return cls(**{**kept, "tries": tuple(Try.from_json(each) for each in data.get("tries", ()))})
+        tries = tuple(Try.from_json(each) for each in data.get("tries", ()))
+        unchecked = tuple(Unchecked.from_json(each) for each in data.get("unchecked", ()))
+        return cls(**{**kept, "tries": tries, "unchecked": unchecked})
 
 
 def exit_code(outcomes: Iterable[Outcome], *, interrupted: bool = False) -> Exit:

@@ -4,6 +4,9 @@ A run is recorded while the one before it is checked, aside and with lower prior
 leaves most of a machine idle, and so a check costs no time of its own but for the last. What comes of it is written
 down as soon as it is known. Trouble that only a check finds is tried again after the run that goes on by then.
 
+Which run is to be checked is on disk before that begins. What a suite that was killed has left so is checked first when
+it goes on, and counts: run again, what was found would be tried again. Only what cannot be checked is run again.
+
 Ctrl-C ends the run that goes on, which heals its cluster; what was recorded is still checked; no other one is begun.
 """
 
@@ -16,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from harness.checking import Checked
 from harness.errors import Interrupted, TidegaugeError
@@ -25,11 +29,12 @@ from harness.runner import Recorded
 from harness.scenario import Scenario
 from harness.spark import Session
 from harness.stop import Stop
+from harness.store import Run
 from harness.suite.feasible import Planned
 from harness.suite.keeper import Keeper
 from harness.suite.outcome import Outcome, Try
 from harness.suite.state import State
-from harness.suite.trying import ATTEMPTS, Turn, try_of
+from harness.suite.trying import ATTEMPTS, Turn, left_behind, try_of
 from harness.threads import Threads
 
 LEFT = "what the last run did may have left something"
@@ -46,6 +51,7 @@ class Hands:
     begins: Callable[[Turn], None]
     ends: Callable[[Outcome], None]  # a try, and perhaps with it the case; beside the next run
     trouble: Callable[[str], None] = lambda _: None
+    keep: Callable[[State], None] = lambda _: None  # what only those need to know who go on after a kill
 
 
 def run_suite(  # noqa: PLR0913 - what to run, how, and how far it has come
@@ -80,7 +86,7 @@ def play_cases(  # noqa: PLR0913 - as above
     """All that is not finished, with a keeper that goes on to others; `upcoming` are cases of theirs."""
     for each in planned:
         if each.skipped:
-            state = state.having(replace(state.outcome(each.case.name), skipped=each.skipped))
+            state = state.having(state.outcome(each.case.name).not_here(each.skipped))
     hands.tell(state)
     course = _Course(state, planned, hands, keeper, attempts, upcoming)
     course.run(stop_at_first=stop_at_first)
@@ -118,11 +124,19 @@ class _Course:
         self._lock = threading.Lock()  # of the state and its files
 
     def _to_be_made(self) -> Iterator[Turn]:
+        """What is recorded already comes first: it needs no cluster, and may be had although the case is not."""
+        yield from self._left_behind()
         for at, each in enumerate(self._planned):
             outcome = self.state.outcome(each.case.name)
-            made = {one.number for one in outcome.tries}  # of those that were kept, one in the middle may be missing
+            # of those that were kept, one in the middle may be missing
+            made = {one.number for one in outcome.tries} | {one.number for one in outcome.unchecked}
             if not outcome.skipped:
                 yield from (Turn(each, at, number) for number in range(1, outcome.repeat + 1) if number not in made)
+
+    def _left_behind(self) -> Iterator[Turn]:
+        for at, each in enumerate(self._planned):
+            for one in self.state.outcome(each.case.name).unchecked:
+                yield Turn(each, at, one.number, one.took_s, one.retried, one.run)
 
     def run(self, *, stop_at_first: bool) -> None:
         """Record one while the one before is checked, until none is left, or the user has had enough."""
@@ -150,7 +164,7 @@ class _Course:
         self._hands.begins(turn)
         began_s = time.monotonic()
         try:
-            recorded = self._hands.record(turn.scenario(self.state.seed), self._lend(turn))
+            recorded = self._recorded(turn)
         except Interrupted:
             self._stopped = True
             return
@@ -159,13 +173,26 @@ class _Course:
             turn = turn.after(time.monotonic() - began_s)
             self._after_trouble(turn, turn.troubled(self.state.seed, error))
             return
-        if why := recorded.suspicion or (LEFT if turn.planned.spoils else ""):
+        if why := recorded.suspicion or (LEFT if turn.planned.spoils and not turn.run else ""):
             self._keeper.spoil(why)
         turn = turn.after(time.monotonic() - began_s)
         self._stopped = self._stopped or recorded.stopped
+        if not recorded.cut_short:
+            self._note(turn, lambda outcome: outcome.with_run(turn.recorded_as(recorded.run)))
         self._settle()
         checks = self._aside.submit(self._check, turn, recorded, self._keeper.session())
         self._checking = _Checking(turn, checks)
+
+    def _recorded(self, turn: Turn) -> Recorded:
+        if turn.run:
+            return left_behind(Run(Path(turn.run)))
+        return self._hands.record(turn.scenario(self.state.seed), self._lend(turn))
+
+    def _note(self, turn: Turn, change: Callable[[Outcome], Outcome]) -> None:
+        """For those who go on after a kill."""
+        with self._lock:
+            self.state = self.state.having(change(self.state.outcome(turn.planned.case.name)))
+            self._hands.keep(self.state)
 
     def _lend(self, turn: Turn) -> Lent:
         with self._hands.view() as view:
@@ -215,10 +242,21 @@ class _Course:
 
     def _after_trouble(self, turn: Turn, one: Try) -> None:
         self._keeper.renew("the last run ended in trouble")
-        if len(turn.troubles) + 1 < self._attempts:
+        if turn.run:
+            self._without(turn, one.trouble)
+        elif len(turn.troubles) + 1 < self._attempts:
+            self._note(turn, lambda outcome: outcome.settled(turn.number))
             self._turns.appendleft(turn.again(one.trouble))
         else:
             self._keep(turn, turn.ended_with(one))
+
+    def _without(self, turn: Turn, trouble: str) -> None:
+        """What was left behind is of no use: run it again if that is possible here, however few attempts there are."""
+        self._note(turn, lambda outcome: outcome.settled(turn.number))
+        name = f"{turn.planned.case.name}, try {turn.number}"
+        self._hands.trouble(f"{name}: what was recorded before the suite was killed is of no use ({trouble})")
+        if not turn.planned.skipped:
+            self._turns.appendleft(turn.again(trouble))
 
     def _end_cluster(self) -> None:
         """Nothing is recorded any more, and a check needs none."""

@@ -1,7 +1,8 @@
 """What a suite is: a TOML file in, checked cases out. Nothing is started, and every mistake is told with its place.
 
 Layers are laid over each other: defaults, the scenario's file, its own keys, a combination of its matrix, flags. A
-workload without a name, or a plan without a fault, is for whatever is named above it.
+workload without a name, or a plan without a fault, is for whatever is named above it. Where no fault is named above a
+plan of the defaults there is none; anywhere else that is a mistake, since the case would pass without its fault.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ from harness.errors import UsageError
 from harness.paths import PACKAGE
 from harness.scenario import Scenario, derived_seed
 from harness.suite.expectation import Expectation
+from harness.suite.flags import asked_of, make_sense, unfit
 from harness.suite.matrix import Combination, combinations
+from nemesis.schedule import Plan
 
 OWN = ("name", "file", "repeat", "expect", "matrix")  # keys of a suite's scenario that no scenario file has, or not so
 OF_A_FILE = frozenset(Scenario.model_fields) - {"settings", "name"}
-UNLESS_NAMED = ("version", "target")  # flags that say what is tested only where the scenario does not
 TRIES_AT_MOST = 1000
 SEED_BITS = 31
 
@@ -57,6 +59,7 @@ class Case:
     expect: Expectation
     repeat: int = 1
     seed: int | None = None  # what the file says; one of its own for each case otherwise
+    cannot: str = ""  # why it cannot be had on what the flags ask for
 
     def tried(self, number: int, suite_seed: int) -> Scenario:
         """The scenario of one of its tries, which are counted from 1."""
@@ -139,12 +142,26 @@ def _cases(
 
 
 def _case(own: Own, layers: list[Mapping[str, Any]], each: Combination, flags: Mapping[str, Any], source: str) -> Case:
+    """As flags would have it, or as the file has it where they cannot."""
+    named = {key for layer in layers[1:] for key in _table(layer, "cluster")}
+    named |= {text.partition("=")[0].removeprefix("cluster.") for text in each.settings if text.startswith("cluster.")}
+    asked = asked_of(flags, _table(_laid(layers), "cluster"), named)
+    if asked.cannot:
+        return replace(_made(own, layers, each, {}, source), cannot=asked.cannot)
+    try:
+        made = _made(own, [_without(layers[0], asked.without), *layers[1:]], each, asked.cluster, source)
+    except UsageError as error:
+        plain = _made(own, layers, each, {}, source)  # what is wrong with the case itself is told first
+        if not make_sense(asked.cluster, _table(_without(layers[0], asked.without), "cluster")):
+            raise
+        return replace(plain, cannot=str(error))
+    return replace(made, cannot=unfit(made.scenario.cluster) if asked.cluster else "")
+
+
+def _made(own: Own, layers: list[Mapping[str, Any]], each: Combination, cluster: dict[str, Any], source: str) -> Case:
     name = "+".join(filter(None, (_base(own, each, layers), *each.labels)))
     place = f"{source} ({name})" if each.labels else source
-    named = {key for layer in layers[1:] for key in _table(layer, "cluster")}
-    named |= {"version"} if any(text.startswith("cluster.version=") for text in each.settings) else set()
-    wanted = {key: value for key, value in flags.items() if key not in UNLESS_NAMED or key not in named}
-    data = _laid([*layers, {"cluster": wanted} if wanted else {}])
+    data = _laid([*layers, {"cluster": cluster} if cluster else {}])
     seed = data.pop("seed", None)
     expect = own.expect or _expected(data, place)
     data["expect"] = expect.outcome
@@ -157,13 +174,19 @@ def _case(own: Own, layers: list[Mapping[str, Any]], each: Combination, flags: M
     return Case(name, scenarios.checked({**data, "name": name}, each.settings, place), expect, own.repeat, seed)
 
 
+def _without(layer: Mapping[str, Any], keys: frozenset[str]) -> dict[str, Any]:
+    """A layer whose cluster says nothing of these."""
+    table = {key: value for key, value in _table(layer, "cluster").items() if key not in keys}
+    return {**layer, "cluster": table} if keys else dict(layer)
+
+
 def _base(own: Own, each: Combination, layers: list[Mapping[str, Any]]) -> str:
     """What cases are called before the values of their matrix."""
     if own.name or own.file:
         return own.name or Path(own.file or "").stem
     if not each.labels or "workload" in each.layer:
         return ""
-    return str(_laid(layers).get("workload", {}).get("name", ""))
+    return str(_table(_laid(layers), "workload").get("name", ""))
 
 
 def _file_of(own: Own, suite: Path, source: str) -> dict[str, Any]:
@@ -182,7 +205,7 @@ def _expected(data: Mapping[str, Any], source: str) -> Expectation:
 
 
 def _laid(layers: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """All layers over each other, the last one on top."""
+    """All layers over each other, the last one on top; the first are the defaults."""
     data: dict[str, Any] = {}
     for layer in layers:
         high = scenarios.normal(layer)
@@ -191,11 +214,12 @@ def _laid(layers: list[Mapping[str, Any]]) -> dict[str, Any]:
             high["workload"] = {**low, **high["workload"]}
             data.pop("workload")
         base = _nameless(data)
-        if base and "nemesis" in high:
+        if "nemesis" in high:
+            _refuse_unknown_of_plans(high["nemesis"])
             high["nemesis"] = [{**base, **plan} if isinstance(plan, dict) else plan for plan in high["nemesis"]]
         data = scenarios.over(data, high)
-    if _nameless(data):
-        data.pop("nemesis")
+    if _nameless(data) and all(layer.get("nemesis") is None for layer in layers[1:]):
+        data.pop("nemesis")  # of the defaults; a scenario that says when a fault comes and names none is refused
     return data
 
 
@@ -204,6 +228,14 @@ def _nameless(data: Mapping[str, Any]) -> dict[str, Any]:
     plans = data.get("nemesis") or []
     one = plans[0] if len(plans) == 1 and isinstance(plans[0], dict) else {}
     return {} if "fault" in one else dict(one)
+
+
+def _refuse_unknown_of_plans(plans: list[Any]) -> None:
+    """Also in a plan that says no more than when faults come: nobody would miss the fault of a misspelled one."""
+    known = {field.alias or name for name, field in Plan.model_fields.items()}
+    for plan in plans:
+        if isinstance(plan, dict) and (unknown := [key for key in plan if key not in known]):
+            raise UsageError(f"unknown key 'nemesis.{unknown[0]}'", suggestion(str(unknown[0]), sorted(known)))
 
 
 def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:

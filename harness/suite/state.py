@@ -107,7 +107,7 @@ def read(path: Path) -> State:
             tuple(Outcome.from_json(each) for each in data["cases"]),
             str(data["started_at"]),
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{file} cannot be read ({error})", "leave --resume out") from error
 
 

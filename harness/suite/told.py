@@ -84,7 +84,7 @@ def _case(state: State, outcome: Outcome) -> JunitCase:
     if outcome.status == "passed":
         return case
     if outcome.status in {"skipped", "pending"}:
-        return replace(case, problem="skipped", message=outcome.skipped or NOT_RUN)
+        return replace(case, problem="skipped", message=why(outcome))
     return replace(
         case,
         problem="failure" if outcome.status == "failed" else "error",
@@ -96,6 +96,8 @@ def _case(state: State, outcome: Outcome) -> JunitCase:
 
 def why(outcome: Outcome) -> str:
     """In one sentence, why a case is not as it should be."""
+    if outcome.status == "skipped" and outcome.tries:
+        return f"{_so_far(outcome)}, {outcome.needed} needed, and the rest cannot be had here: {outcome.skipped}"
     if outcome.status in {"skipped", "pending"}:
         return outcome.skipped or NOT_RUN
     one = outcome.telling
@@ -103,10 +105,16 @@ def why(outcome: Outcome) -> str:
     return f"{outcome.rate} as expected, {outcome.needed} needed: {said}" if outcome.rate else said
 
 
+def _so_far(outcome: Outcome) -> str:
+    return f"{sum(one.met for one in outcome.tries)} of {len(outcome.tries)} tries as expected"
+
+
 def lines(outcome: Outcome) -> Iterator[str]:
     """All that is worth knowing of a case that is not as it should be."""
     yield f"{outcome.status.upper()}: {why(outcome)}"
     yield f"expected: {outcome.expected}"
+    if outcome.skipped:
+        yield f"only {len(outcome.tries)} of {outcome.repeat} tries were made: {outcome.skipped}"
     for one in outcome.tries:
         yield from _of_a_try(one, f"try {one.number}: " if outcome.repeat > 1 else "")
 

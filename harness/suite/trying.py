@@ -13,13 +13,16 @@ from dataclasses import dataclass, replace
 from harness.checking import Checked
 from harness.errors import TidegaugeError, from_os_error, unexpected
 from harness.report.making import report_of
+from harness.runner import Recorded
 from harness.scenario import Scenario
+from harness.store import Run
 from harness.suite.expectation import Found
 from harness.suite.feasible import Planned
-from harness.suite.outcome import Try
+from harness.suite.outcome import Try, Unchecked
 
 ATTEMPTS = 2
 SHOWN = 6  # anomalies
+WHOLE = frozenset({"recorded", "finished"})  # states of runs that came to their end
 _OF_A_FAULT = re.compile(r"fault \d+ \([^)]*\) (failed|was never injected|did not bite|was not undone)")
 OF_THE_BROKER = ("the cluster was ", "the load was ")  # notes of the runner that may be about it: not whole, not over
 
@@ -33,6 +36,7 @@ class Turn:
     number: int  # of the try
     took_s: float = 0.0  # so far, with the attempts before
     troubles: tuple[str, ...] = ()  # what those ended with
+    run: str = ""  # what a suite that was killed has recorded for it, and not checked
 
     def scenario(self, suite_seed: int) -> Scenario:
         """What is run."""
@@ -43,8 +47,12 @@ class Turn:
         return replace(self, took_s=self.took_s + took_s)
 
     def again(self, trouble: str) -> Turn:
-        """After trouble."""
-        return replace(self, troubles=(*self.troubles, trouble))
+        """After trouble, from the start."""
+        return replace(self, troubles=(*self.troubles, trouble), run="")
+
+    def recorded_as(self, run: Run) -> Unchecked:
+        """What is to be known of it until it is checked."""
+        return Unchecked(self.number, str(run.path), round(self.took_s, 1), self.troubles)
 
     def ended_with(self, one: Try) -> Try:
         """With the time of all attempts, and what those before it ended with."""
@@ -60,6 +68,20 @@ class Turn:
             case _:  # one case that meets a bug of ours is not the end of the suite
                 said = str(unexpected(error))
         return Try(self.number, self.scenario(suite_seed).seed, trouble=said)
+
+
+def left_behind(run: Run) -> Recorded:
+    """A run that was recorded for a suite which was killed before it was checked; an error if it did not come so far.
+
+    What failed in it is raised again after the check, as it would have been then, unless something is found.
+    """
+    facts = run.facts
+    state, error = facts.get("state"), facts.get("error")
+    if state == "failed":
+        return Recorded(run, TidegaugeError(f"the run failed ({error})", "run it again"))
+    if state not in WHOLE or facts.get("interrupted"):
+        raise TidegaugeError(f"the run {run.path} was not recorded to its end", "run it again")
+    return Recorded(run)
 
 
 def try_of(checked: Checked, planned: Planned, number: int) -> Try:

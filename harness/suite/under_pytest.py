@@ -6,6 +6,7 @@ its own.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,13 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from rich.console import Console
+from typer.models import OptionInfo
 
 from harness.checking import Checked, check_run
+from harness.cli_options import BootstrapOption, RunsOnOption, RunsTargetOption, RunsVersionOption, cluster_of
 from harness.clusters.base import Cluster, NodeState
-from harness.clusters.spec import ClusterSpec
+from harness.clusters.spec import ClusterSpec, Kind
 from harness.config import parse
 from harness.errors import TidegaugeError
 from harness.lent import Lent
@@ -127,11 +130,10 @@ class Bench:
         return ended.outcomes[0], checked
 
     @contextmanager
-    def cluster(self, entry: Mapping[str, Any], name: str, place: Path) -> Iterator[Cluster]:
+    def cluster(self, each: Planned) -> Iterator[Cluster]:
         """A cluster that is up and whole; one that a test leaves with a node missing is not used again."""
-        spec = self.prepare(self.case({"cluster": entry.get("cluster", {})}, name, place).cluster)
         with viewed_on(self._console) as view:
-            cluster = self.keeper.cluster(spec, (), (), view)
+            cluster = self.keeper.cluster(self.prepare(each.cluster), (), (), view)
         yield cluster
         if left := [node.id for node in cluster.nodes if cluster.state(node.id) is not NodeState.RUNNING]:
             self.keeper.spoil(f"a test left node {left[0]} {cluster.state(left[0])}")
@@ -219,9 +221,26 @@ def cases_of(file: Path, flags: Mapping[str, Any]) -> list[Planned]:
     return planned(load_suite(file, flags).cases, assumed)
 
 
+def flags_of(kind: str | None, version: str | None, target: str | None, bootstrap: str | None) -> dict[str, Any]:
+    """What pytest's options say of the cluster; where they say nothing, the variables that our commands read."""
+    said = cluster_of(
+        cast("Kind | None", kind or _variable(RunsOnOption)),
+        version or _variable(RunsVersionOption),
+        target or _variable(RunsTargetOption),
+        bootstrap or _variable(BootstrapOption),
+    )
+    return dict(said or {})
+
+
+def _variable(option: Any) -> str | None:
+    """What the environment says for an option of our commands."""
+    (described,) = (part for part in get_args(option) if isinstance(part, OptionInfo))
+    return os.environ.get(str(described.envvar)) or None
+
+
 def explained(outcome: Outcome) -> str:
     """Why a case is not as it should be: the verdict, the cause, the report."""
     return "\n".join(lines(outcome))
 
 
-__all__ = ["Bench", "Result", "Tapped", "TidegaugeError", "cases_of", "explained", "store_dir"]
+__all__ = ["Bench", "Result", "Tapped", "TidegaugeError", "cases_of", "explained", "flags_of", "store_dir"]

@@ -74,6 +74,20 @@ def test_a_finished_suite_is_shown_again(tmp_path: Path) -> None:
     assert list((tmp_path / "store" / "suites" / "mine").glob("2*")) == before
 
 
+def test_which_run_is_being_checked_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A suite that is killed by then can go on with it."""
+    seen: list[tuple[int, str]] = []
+
+    def check(recorded: Recorded, *_: Any) -> Any:
+        told = json.loads((tmp_path / "store" / "suites" / "mine" / "latest" / "suite.json").read_text())
+        seen.extend((one["number"], one["run"]) for case in told["cases"] for one in case["unchecked"])
+        return checked(scenario={"expect": "valid"})
+
+    monkeypatch.setattr(command, "check_recorded", check)
+    assert ran(suite_file(tmp_path, STREAM))[0] == Exit.VALID
+    assert seen == [(1, "/store/stream")]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

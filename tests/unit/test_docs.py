@@ -121,6 +121,17 @@ def test_files_that_are_named_exist(page: Path) -> None:
     assert sorted(name for name in named if not (REPOSITORY / name).exists()) == []
 
 
+@pytest.mark.parametrize("file", sorted((REPOSITORY / "docs" / "examples").glob("*.yml")), ids=lambda file: file.name)
+def test_pipelines_install_what_there_is(file: Path) -> None:
+    """A checkout, until there is a release; what they run exists."""
+    released = "## 0.1.0 (unreleased)" not in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    (installed,) = (line for line in lines if "pip install" in line and not line.startswith("#"))
+    assert installed.endswith("pip install tidegauge" if released else "pip install ./tidegauge")
+    (ran,) = (line.partition("tidegauge suite ")[2] for line in lines if "tidegauge suite" in line)
+    assert not wrong(f"suite {ran}")
+
+
 @by_page
 def test_imports_work(page: Path) -> None:
     """Of all Python that is no quotation."""

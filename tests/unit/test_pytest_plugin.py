@@ -7,7 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.suite import under_pytest
+from harness import pytest_plugin
+from harness.suite import spec, under_pytest
 from tests.suites import PLUGIN, STREAM, suite_file
 from tests.support import REPOSITORY
 
@@ -31,6 +32,7 @@ def pytest_sessionstart():
 
     def record(scenario, *_):
         print("ran", scenario.title, scenario.seed)
+        print("on", *scenario.cluster.model_dump(exclude_defaults=True).values())
         if "leaky" in scenario.title:
             socket.socket()
         return Recorded(Run(Path("/store") / scenario.title))
@@ -45,6 +47,13 @@ def pytest_sessionstart():
 def pytest_unconfigure():
     patch.undo()
 """
+STUCK = """
+    def close(_):
+        from harness.errors import ClusterError
+        raise ClusterError("node 2 does not stop", "see its log")
+
+    patch.setattr(PaperKeeper, "close", close)
+"""
 CASES = STREAM + STREAM.replace('"stream"', '"bad"', 1)
 INI = "[pytest]\naddopts = --strict-markers\nfilterwarnings = error\n"
 
@@ -53,7 +62,8 @@ INI = "[pytest]\naddopts = --strict-markers\nfilterwarnings = error\n"
 def paper(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A directory with a suite, whose runs are on paper."""
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    monkeypatch.delenv("TIDEGAUGE_CLUSTER", raising=False)
+    for name in ("CLUSTER", "KAFKA_VERSION", "TARGET", "BOOTSTRAP"):
+        monkeypatch.delenv(f"TIDEGAUGE_{name}", raising=False)
     pytester.makeconftest(PAPER)
     pytester.makefile(".ini", pytest=INI)
     suite_file(pytester.path, CASES)
@@ -155,6 +165,137 @@ def test_a_test_of_ones_own_runs_the_scenario_of_its_marker(paper: pytest.Pytest
         ]
     )
     assert "harness/suite" not in result.stdout.str()
+
+
+IN_VAIN = """
+import pytest
+
+pytestmark = pytest.mark.scenario(workload="stream", cluster={"kind": "local"})
+
+def test_never_runs_it(scenario):
+    pass
+
+def test_leaves_before(scenario):
+    pytest.skip("nothing to see")
+
+@pytest.mark.xfail(strict=True)
+def test_is_known_to_be_in_vain(scenario):
+    pass
+
+def test_uses_a_cluster(cluster):
+    assert cluster == "a cluster"
+
+def test_uses_taps(tap):
+    assert tap == "taps"
+"""
+FIXTURES_ON_PAPER = """
+@pytest.fixture
+def cluster():
+    return "a cluster"
+
+@pytest.fixture
+def tap():
+    return "taps"
+"""
+
+
+def test_a_marker_is_for_whoever_looks_at_it(paper: pytest.Pytester) -> None:
+    """A test that is given its scenario and never runs it does not pass; one that works with a cluster or taps may."""
+    paper.makeconftest(PAPER + FIXTURES_ON_PAPER)
+    paper.makepyfile(test_mine=IN_VAIN)
+    result = ran(paper, "test_mine.py")
+    result.assert_outcomes(passed=2, failed=1, skipped=1, xfailed=1)
+    result.stdout.fnmatch_lines(["*the test never ran the scenario of its marker: call scenario.run()*"])
+
+
+FOREIGN = """
+import pytest
+
+@pytest.mark.scenario("login", "a user logs in")
+def test_with_arguments():
+    pass
+
+@pytest.mark.scenario(feature="login")
+def test_with_other_keys():
+    pass
+
+@pytest.mark.scenario
+def test_bare():
+    pass
+
+@pytest.mark.scenario(name="login")
+def test_with_a_key_that_we_have_too():
+    pass
+"""
+
+
+def test_a_marker_of_another_project_is_left_alone(paper: pytest.Pytester) -> None:
+    """If it has other keys than ours, or that project declares it; what is ours beyond doubt is ours all the same."""
+    paper.makepyfile(test_theirs=FOREIGN)
+    ran(paper, "test_theirs.py").assert_outcomes(passed=2, errors=2)
+    paper.makefile(".ini", pytest=f"{INI}markers =\n    scenario(name): one of our own\n")
+    ran(paper, "test_theirs.py").assert_outcomes(passed=4)
+    paper.makepyfile(test_ours='import pytest\n@pytest.mark.scenario(nemesis="kill")\ndef test_it(): pass')
+    ran(paper, "test_ours.py").assert_outcomes(errors=1)
+
+
+def test_the_keys_of_the_marker_are_those_of_a_suites_scenario() -> None:
+    """The plugin has a list of its own, since it is loaded by everybody."""
+    assert spec.OF_A_FILE | set(spec.OWN) == pytest_plugin.KEYS
+
+
+@pytest.mark.parametrize("fixture", ["cluster", "tap", "scenario"])
+def test_what_this_machine_cannot_do_skips_the_test(
+    paper: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, fixture: str
+) -> None:
+    """Whatever it asks for, with the reason."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{paper.path}/no-such-socket")
+    paper.makepyfile(test_mine=f"def test_it({fixture}):\n    {fixture}.run()")
+    result = ran(paper, "test_mine.py", "--tidegauge-cluster=docker", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*Docker does not answer at unix://*no-such-socket*"])
+
+
+def test_a_mistake_about_a_cluster_is_a_sentence(paper: pytest.Pytester) -> None:
+    """As one about a scenario is."""
+    paper.makepyfile(
+        test_mine="import pytest\n@pytest.mark.scenario(cluster={'kidn': 'local'})\ndef test_it(cluster): pass"
+    )
+    result = ran(paper, "test_mine.py")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*unknown key 'cluster.kidn'*did you mean 'kind'*"])
+    assert "harness/suite" not in result.stdout.str()
+
+
+def test_the_environment_says_what_is_tested_as_for_the_commands(
+    paper: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Options win; another product is never tested in silence."""
+    suite_file(paper.path, STREAM)
+    monkeypatch.setenv("TIDEGAUGE_KAFKA_VERSION", "4.1")
+    monkeypatch.setenv("TIDEGAUGE_TARGET", "kafka-patient")
+    ran(paper, "mine.toml", "-rA").stdout.fnmatch_lines(["on kafka-patient 4.1"])
+    result = ran(paper, "mine.toml", "-rA", "--tidegauge-kafka-version=4.2", "--tidegauge-target=kafka")
+    result.stdout.fnmatch_lines(["on 4.2"])
+
+
+def test_the_environment_says_where_a_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same variables as for `tidegauge suite`; one that is empty says nothing."""
+    monkeypatch.setenv("TIDEGAUGE_CLUSTER", "external")
+    monkeypatch.setenv("TIDEGAUGE_BOOTSTRAP", "a:1, b:2")
+    monkeypatch.setenv("TIDEGAUGE_TARGET", "")
+    monkeypatch.delenv("TIDEGAUGE_KAFKA_VERSION", raising=False)
+    assert under_pytest.flags_of(None, None, None, None) == {"kind": "external", "bootstrap": ["a:1", "b:2"]}
+    assert under_pytest.flags_of("local", None, None, "c:3") == {"kind": "local", "bootstrap": ["c:3"]}
+
+
+def test_what_cannot_be_ended_is_told_and_fails_no_test(paper: pytest.Pytester) -> None:
+    """Nor does it end pytest, not even where all warnings are errors."""
+    paper.makeconftest(PAPER.replace('"Keeper", PaperKeeper)', '"Keeper", PaperKeeper)\n' + STUCK))
+    result = ran(paper, "mine.toml", "-k", "stream")
+    result.assert_outcomes(passed=1, deselected=1)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["*could not end what the tests have used: node 2 does not stop: see its log*"])
 
 
 def test_other_files_are_nobodys_tests(paper: pytest.Pytester) -> None:

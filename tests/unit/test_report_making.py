@@ -79,3 +79,19 @@ def test_a_verdict_is_not_lost_because_of_its_report(run: Run, tmp_path: Path) -
         "nothing is drawn: the series could not be read",
         "there is no report",
     ]
+
+
+def test_series_that_cannot_be_kept_are_drawn_all_the_same(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk, say: the verdict of a run must not look like trouble, which would be tried again."""
+    said: list[str] = []
+    (run.path / f"{SERIES_FILE}.new").mkdir()
+    monkeypatch.setattr(making, "read_series", lambda *_: series())
+    sealed = Sealed(
+        run.path, {}, {Kind.COMPLETE: 1}, {}, {}, [], frozenset(), has_holes=False, first_time_ns=0, last_time_ns=1
+    )
+    with viewed_on(Console(quiet=True)) as view:
+        monkeypatch.setattr(view, "happened", said.append)
+        page = report_checked(checked_before(run), sealed, None, view)  # type: ignore[arg-type]
+    assert page is not None
+    assert '<svg class="timeline"' in page.read_text(encoding="utf-8")
+    assert [text.split(" (")[0] for text in said] == [f"there is no {SERIES_FILE}"]

@@ -19,24 +19,27 @@ from harness.report.github import VARIABLE
 from harness.runner import Recorded
 from harness.scenario import Scenario
 from harness.stop import Stop
+from harness.store import Run
 from harness.suite import state as states
+from harness.suite.outcome import Unchecked as Waiting
 from harness.suite.outcome import exit_code
 from harness.suite.running import run_suite
 from harness.suite.spec import Suite
 from harness.suite.state import State
-from harness.suite.told import Telling
+from harness.suite.told import Telling, lines
+from harness.suite.trying import left_behind
 from tests.suites import STREAM, Paper, PaperKeeper, Unchecked, as_planned, checked, suite
 
 THREE = "".join(STREAM.replace('"stream"', f'"{name}"', 1) for name in ("a", "b", "c"))
+DAMAGED = b'{"suite": "x", "title": "", "seed": 1, "flags": {}, "started_at": "", "cases": %s}'
 NO_NODE = ClusterError("node 2 died during start-up", "see its log")
 
 
 def play(found: Suite, paper: Paper, known: State | None = None, **how: Any) -> State:
     """Run a suite with these outcomes."""
     known = known or states.begin(found, found.cases, 7, {})
-    return run_suite(
-        known, as_planned(found.cases), paper.hands(how.pop("tell", None)), how.pop("keeper", PaperKeeper()), **how
-    )
+    planned = how.pop("planned", as_planned(found.cases))
+    return run_suite(known, planned, paper.hands(how.pop("tell", None)), how.pop("keeper", PaperKeeper()), **how)
 
 
 def statuses(state: State) -> list[str]:
@@ -324,13 +327,13 @@ def test_a_failure_tells_the_cause_and_the_report(tmp_path: Path) -> None:
         assert said in (failure.text or "")
 
 
-def again(tmp_path: Path, found: Suite, left: State) -> tuple[State, Paper]:
+def again(tmp_path: Path, found: Suite, left: State, **how: Any) -> tuple[State, Paper]:
     """Go on with what was left, read back from the disk."""
     states.write(tmp_path, left)
     known, cases = states.resumed(states.read(tmp_path), found)
     paper = Paper()
     assert [case.name for case in cases] == [each.name for each in left.outcomes]
-    return play(found, paper, known), paper
+    return play(found, paper, known, **how), paper
 
 
 def test_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
@@ -352,6 +355,49 @@ def test_tries_that_are_there_are_kept(tmp_path: Path) -> None:
     assert sorted(one.number for one in ended.outcomes[0].tries) == [1, 2, 3]
 
 
+NO_CLOCKS = "this machine has no clocks"
+
+
+def not_here(found: Suite) -> dict[str, Any]:
+    """On a machine that can do none of it."""
+    return {"planned": [replace(each, skipped=NO_CLOCKS) for each in as_planned(found.cases)]}
+
+
+def test_what_was_found_stays_found_where_the_case_cannot_be_had_any_more(tmp_path: Path) -> None:
+    """Only what is still to be run is skipped: in the table, the XML and the exit code."""
+    found = suite(tmp_path, THREE)
+    left = play(found, Paper(b=[checked("invalid")], c=[KeyboardInterrupt()]))
+    telling = Telling(tmp_path, None, {})
+    ended, paper = again(tmp_path, found, left, tell=telling.tell, **not_here(found))
+    assert (statuses(ended), paper.ran) == (["passed", "failed", "skipped"], [])
+    assert exit_code(ended.outcomes) is Exit.INVALID
+    (failure,) = ET.parse(tmp_path / states.JUNIT_FILE).iter("failure")
+    assert "lost-write" in (failure.get("message") or "")
+
+
+@pytest.mark.parametrize(
+    ("needed", "first", "status", "said"),
+    [
+        (3, "invalid", "failed", "only 1 of 3 tries were made"),
+        (3, "valid", "skipped", "1 of 1 tries as expected, 3 needed, and the rest cannot be had here"),
+        (2, "invalid", "skipped", "0 of 1 tries as expected, 2 needed, and the rest cannot be had here"),
+        (1, "valid", "passed", "only 1 of 3 tries were made"),
+    ],
+)
+def test_tries_that_cannot_be_made_any_more_decide_nothing(
+    tmp_path: Path, needed: int, first: str, status: str, said: str
+) -> None:
+    """Those that were made do, if whatever the others might bring changes nothing; where they can be made, they are."""
+    found = suite(tmp_path, STREAM + f"repeat = 3\nexpect = {{ verdict = 'valid', at_least = {needed} }}")
+    left = play(found, Paper(stream=[checked(first), KeyboardInterrupt()]))
+    ended, paper = again(tmp_path, found, left, **not_here(found))
+    assert (statuses(ended), paper.ran) == ([status], [])
+    told = "\n".join(lines(ended.outcomes[0]))
+    assert said in told
+    assert NO_CLOCKS in told
+    assert again(tmp_path, found, ended)[1].ran == ["stream", "stream"]
+
+
 def test_what_changed_in_the_file_is_run_again(tmp_path: Path) -> None:
     """And nothing else; a case that is gone is an error."""
     left = play(suite(tmp_path, THREE), Paper())
@@ -361,7 +407,91 @@ def test_what_changed_in_the_file_is_run_again(tmp_path: Path) -> None:
         again(tmp_path, suite(tmp_path, THREE.replace('"c"', '"d"')), left)
 
 
-@pytest.mark.parametrize("damage", [b"", b"[]", b'{"suite": "x"}'])
+def test_which_run_is_to_be_checked_is_kept_before_it_is(tmp_path: Path) -> None:
+    """For those who go on if the suite is killed by then; one that was cut short does not count."""
+    paper = Paper(a=[Unchecked("Spark is gone"), checked()], c=[checked(interrupted=True)])
+    ended = play(suite(tmp_path, THREE), paper)
+    left = [[(one.number, one.run) for each in state.outcomes for one in each.unchecked] for state in paper.kept]
+    assert left[0] == [(1, "/store/a/1")]
+    assert [(1, "/store/b/2")] in left, "nobody goes back to what ended in trouble"
+    assert (1, "/store/a/3") in left[-1]
+    assert not any(each.unchecked for each in ended.outcomes)
+
+
+def killed(tmp_path: Path, found: Suite) -> tuple[State, Path]:
+    """A suite whose first run was recorded, and not checked."""
+    run = tmp_path / "store" / "a" / "1"
+    begun = states.begin(found, found.cases, 7, {})
+    before = Waiting(1, str(run), 5.0, ("node 2 died",))
+    return begun.having(begun.outcome("a").with_run(before)), run
+
+
+def gone_on(tmp_path: Path, found: Suite, left: State, paper: Paper, **how: Any) -> State:
+    """Go on with a suite that was killed, with these runs."""
+    states.write(tmp_path, left)
+    return play(found, paper, states.resumed(states.read(tmp_path), found)[0], **how)
+
+
+def test_what_was_recorded_before_a_kill_is_checked_and_counts(tmp_path: Path) -> None:
+    """Run again, a rare finding would be tried again."""
+    found, paper = suite(tmp_path, THREE), Paper()
+    left, run = killed(tmp_path, found)
+    paper.recorded_before(run, checked("invalid"))
+    ended = gone_on(tmp_path, found, left, paper)
+    assert (statuses(ended), paper.ran, paper.troubles) == (["failed", "passed", "passed"], ["b", "c"], [])
+    (one,) = ended.outcome("a").tries
+    assert (one.number, one.retried, one.took_s >= 5) == (1, ("node 2 died",), True)
+
+
+def test_what_was_recorded_counts_also_where_the_case_cannot_be_had_any_more(tmp_path: Path) -> None:
+    """A check needs no cluster."""
+    found, paper = suite(tmp_path, THREE), Paper()
+    left, run = killed(tmp_path, found)
+    paper.recorded_before(run, checked("invalid"))
+    assert statuses(gone_on(tmp_path, found, left, paper, **not_here(found))) == ["failed", "skipped", "skipped"]
+    assert paper.ran == []
+
+
+def test_a_finding_in_a_run_that_failed_before_the_kill_is_one(tmp_path: Path) -> None:
+    """What was found stays found, although something of ours failed."""
+    found, paper = suite(tmp_path, THREE), Paper()
+    left, run = killed(tmp_path, found)
+    paper.recorded_before(run, checked("invalid"), state="failed", error="a worker died")
+    assert statuses(gone_on(tmp_path, found, left, paper)) == ["failed", "passed", "passed"]
+    assert str(left_behind(Run(run)).failure) == "the run failed (a worker died): run it again"
+
+
+@pytest.mark.parametrize("here", [True, False])
+@pytest.mark.parametrize(
+    ("facts", "outcome", "said"),
+    [
+        ({}, Unchecked("the history is gone"), "the history is gone"),
+        ({"state": "running"}, checked("invalid"), "was not recorded to its end"),
+        ({"interrupted": True}, checked("invalid"), "was not recorded to its end"),
+        (None, checked("invalid"), "there is no file"),
+    ],
+)
+def test_what_was_recorded_and_cannot_be_checked_is_run_again(
+    tmp_path: Path, facts: dict[str, Any] | None, outcome: Any, said: str, *, here: bool
+) -> None:
+    """However few attempts are allowed, and it is said; where the case cannot be had any more it is skipped."""
+    found, paper = suite(tmp_path, THREE), Paper()
+    left, run = killed(tmp_path, found)
+    if facts is not None:
+        paper.recorded_before(run, outcome, **facts)
+    ended = gone_on(tmp_path, found, left, paper, attempts=1, **({} if here else not_here(found)))
+    assert statuses(ended) == ["passed" if here else "skipped"] * 3
+    assert sorted(paper.ran) == (["a", "b", "c"] if here else [])
+    (told,) = paper.troubles
+    assert "a, try 1: what was recorded before the suite was killed is of no use" in told
+    assert said in told
+    assert [said in one.retried[1] for one in ended.outcome("a").tries] == [True] * here
+    assert not any(each.unchecked for each in ended.outcomes)
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"[]", b'{"suite": "x"}', DAMAGED % b'["x"]', DAMAGED % b'[{"name": "a", "tries": ["x"]}]']
+)
 def test_a_damaged_state_is_an_error(tmp_path: Path, damage: bytes) -> None:
     """With what to do."""
     (tmp_path / states.STATE_FILE).write_bytes(damage)

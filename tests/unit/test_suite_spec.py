@@ -19,6 +19,7 @@ file = "below.toml"
 workload = { rate = 50 }
 matrix = { nemesis = ["none", "leader-kill", "isolate:follower", ["kill,pause", "latency"]], client = ["kafka-python"] }
 """
+WHEN = "[defaults]\nnemesis = { for = '3s' }\n"  # of faults that scenarios name
 
 
 def test_the_product_of_a_matrix_has_readable_names(tmp_path: Path) -> None:
@@ -116,6 +117,24 @@ def test_a_digest_changes_with_the_case_alone(tmp_path: Path) -> None:
         (STREAM + "file = 'none.toml'", "there is no file"),
         (STREAM + STREAM, "two cases are called 'stream'"),
         (STREAM.replace('"stream"', '"a/b"', 1), "a scenario's name is letters"),
+        (STREAM + "nemesis = [{ fualt = 'leader-kill' }]", "unknown key 'nemesis.fualt': did you mean 'fault'"),
+        (WHEN + STREAM + "nemesis = [{ fualt = 'leader-kill' }]", "did you mean 'fault'"),
+        (STREAM + "nemesis = { fualt = 'kill' }\nmatrix = { nemesis = ['none', 'kill'] }", "did you mean 'fault'"),
+        (WHEN.replace("for", "fro") + STREAM, "unknown key 'nemesis.fro': did you mean 'for'"),
+        (STREAM + "nemesis = { for = '5s' }", "the key 'nemesis.0.fault' is missing"),
+        (WHEN + STREAM + "nemesis = { after = '2s' }", "the key 'nemesis.0.fault' is missing"),
+        (STREAM + "matrix = { nemesis = [{ target = 'leader' }] }", "the key 'nemesis.0.fault' is missing"),
+        (WHEN + STREAM + "matrix = { nemesis = [{ target = 'leader' }] }", "the key 'nemesis.0.fault' is missing"),
+        (
+            "[[scenario]]\nworkload = 5\nmatrix = { client = ['kafka-python'] }",
+            "'workload' of the scenario is not a table",
+        ),
+        ("[[scenario]]\nworkload = { name = 5 }", "there is no workload '5'"),
+        ("[[scenario]]\nworkload = { name = ['stream'] }", "there is no workload '['stream']'"),
+        (STREAM + "matrix = { nemesis = [[['kill', 'pause']]] }", "nested too deeply"),
+        (STREAM + "matrix = { nemesis = [[[]]] }", "nested too deeply"),
+        (STREAM + "matrix = { client = [2026-01-31] }", "a value of the axis 'client' is a date"),
+        ("[defaults]\ncluster = { netns = true }\n" + STREAM + "cluster = { kind = ['docker'] }", "cluster.kind"),
     ],
 )
 def test_a_mistake_is_a_sentence(tmp_path: Path, text: str, said: str) -> None:
@@ -124,6 +143,32 @@ def test_a_mistake_is_a_sentence(tmp_path: Path, text: str, said: str) -> None:
         suite(tmp_path, text)
     assert said in str(caught.value)
     assert "mine.toml" in str(caught.value) or "none.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize("plan", ["{ for = '5s' }", "[{ fualt = 'leader-kill' }]"])
+def test_a_file_that_names_no_fault_makes_no_case_without_one(tmp_path: Path, plan: str) -> None:
+    """`tidegauge run` refuses it, and so does a suite, unless a key beside it names one."""
+    (tmp_path / "below.toml").write_text(f"nemesis = {plan}\n")
+    with pytest.raises(UsageError, match="fault"):
+        suite(tmp_path, WHEN + "[[scenario]]\nfile = 'below.toml'")
+    with pytest.raises(UsageError, match="fault"):
+        case_of({"file": "below.toml"}, "test_it", {}, tmp_path / "test_x.py")
+
+
+def test_what_says_only_when_a_fault_comes_is_for_those_that_are_named(tmp_path: Path) -> None:
+    """In the scenario itself, too; without any, defaults are for nobody."""
+    assert [case.scenario.nemesis for case in suite(tmp_path, WHEN + STREAM).cases] == [()]
+    calm, kill = suite(
+        tmp_path, STREAM + "nemesis = { for = '4s' }\nmatrix = { nemesis = ['none', 'leader-kill'] }"
+    ).cases
+    assert (calm.scenario.nemesis, [plan.for_ for plan in kill.scenario.nemesis]) == ((), [4])
+
+
+def test_a_marker_that_names_no_fault_is_a_mistake(tmp_path: Path) -> None:
+    """As in a suite."""
+    for plan in ({"fualt": "leader-kill"}, {"for": "5s"}):
+        with pytest.raises(UsageError, match="fault"):
+            case_of({"workload": "stream", "nemesis": [plan]}, "test_it", {}, tmp_path / "test_x.py")
 
 
 def test_suites_are_found_by_name_and_by_path(tmp_path: Path) -> None:
