@@ -56,6 +56,15 @@ _IMPORTS = (
 )
 
 
+# What PySpark looks up at every call: the JVM then looks through all its jars for each package that it might be in.
+_LOOKED_UP = {
+    "PythonUtils": ("toSeq", "toArray"),
+    "functions": ("col", "expr"),
+    "org.apache.spark.sql.classic.SparkSession": ("getActiveSession",),
+    "org.apache.spark.sql.functions": ("broadcast", "col", "expr", "max", "min"),
+}
+
+
 WarmUp = Callable[["SparkSession", Path], None]
 
 
@@ -235,6 +244,7 @@ class Session:
         gateway.proc = None
         for name in _IMPORTS:
             java_gateway.java_import(gateway.jvm, name)
+        _remember(gateway.jvm)
         if self._borrowed is not None:
             spark_standby.tidy(gateway)
         assert self._directory is not None
@@ -324,6 +334,15 @@ class Session:
         if self._borrowed is not None:
             return spark_jvm.last_lines(self._borrowed.log)
         return self._jvm.last_lines() if self._jvm is not None else ()
+
+
+def _remember(jvm: Any) -> None:
+    """Look up once what PySpark asks for again and again: classes and static methods have no state."""
+    for name, methods in _LOOKED_UP.items():
+        found = getattr(jvm, name)
+        setattr(jvm, name, found)
+        for method in methods:
+            setattr(found, method, getattr(found, method))
 
 
 def _stop(context: SparkContext) -> None:
