@@ -210,8 +210,7 @@ def _partitions(history: History) -> DataFrame:
 
 
 def _shown(history: History) -> DataFrame:
-    """Per partition the log starts above 0 that nodes showed, each with the first moment, the highest end, and since
-    when they know of the last leader."""
+    """Per partition: log starts above 0 that nodes showed, with the first moment; the highest end; the last leader."""
     from pyspark.sql import functions as sql
 
     latest = f"api = {LIST_OFFSETS} and view = {View.LATEST:d}"

@@ -98,7 +98,8 @@ def decide(results: CheckResults, facts: RunFacts) -> Verdict:
         for item in seen
         if item.mark.status == "possibly the client"
     ]
-    doubtful += [f"{item.anomaly} was seen: {item.mark.why}" for item in seen if item.mark.status == "unproven"]
+    if facts.traffic_only or not facts.known or not missing:
+        doubtful += [f"{item.anomaly} was seen: {item.mark.why}" for item in seen if item.mark.status == "unproven"]
     illegal = [f"{item.anomaly} ×{item.found:,}" for item in seen if item.mark.status == "illegal"]
     outcome: Outcome = "invalid" if illegal else "unknown" if missing or doubtful else "valid"
     reasons = [*illegal, *doubtful, *missing]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,8 @@ from checkers.deletions import read_deletions
 from checkers.engine import Setting, check
 from checkers.frame import History
 from checkers.results import CheckResults, Finding
-from harness.history import Kind
-from tests.histories import Case, Rows, told, write
+from harness.history import FaultStage, Kind
+from tests.histories import SECOND_NS, Case, Rows, told, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -677,6 +678,48 @@ def test_many_tasks_find_what_one_finds(
     assert not spread.failures
     assert spread.anomalies == results.anomalies
     assert spread.figures == results.figures
+
+
+ALL_OVER = {FaultStage.INJECTED: 20, FaultStage.UNDONE: 30, FaultStage.HEALED: 40}
+LOST_LATE = """n1 metadata ─ {first} [1..2]
+    p1 send a ─ ok @0 [41..42]
+    n1 metadata ─ {second} [{at}..{at}]
+    p1 send b ─ ok @1 [60..61]
+    c1 poll ─ @1:b [70..71]
+    r1 final ─ ok @2 [80..81]"""
+
+
+@pytest.mark.parametrize(
+    ("stages", "told_of_leaders", "tags"),
+    [
+        (ALL_OVER, ("epoch 1", "epoch 1", 50), ("settled",)),
+        (ALL_OVER, ("epoch 1", "epoch 2", 35), ("settled",)),  # a new leader, while the fault lasted
+        (ALL_OVER, ("epoch 1", "epoch 2", 41), ()),  # a new leader that the last one may not have heard of
+        (ALL_OVER, ("epoch 1", "epoch 2", 50), ()),  # a new leader afterwards
+        (ALL_OVER, ("epoch -1", "epoch -1", 50), ()),  # nobody knows
+        (ALL_OVER, ("error 0", "error 0", 50), ()),
+        (ALL_OVER | {FaultStage.HEALED: 42}, ("epoch 1", "epoch 1", 50), ()),
+        ({FaultStage.INJECTED: 20, FaultStage.UNDONE: 30}, ("epoch 1", "epoch 1", 50), ()),  # never seen to be whole
+        ({FaultStage.INJECTED: 20}, ("epoch 1", "epoch 1", 50), ()),
+        ({}, ("epoch 1", "epoch 1", 50), ()),
+    ],
+)
+def test_what_is_lost_after_all_faults_and_leader_changes_is_told(
+    stages: dict[FaultStage, int],
+    told_of_leaders: tuple[str, str, int],
+    tags: tuple[str, ...],
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    """Whoever loses it cannot say that its leader was gone."""
+    rows = Rows()
+    first, second, at = told_of_leaders
+    write(rows, 0, LOST_LATE.format(first=first, second=second, at=at))
+    for stage, second_s in stages.items():
+        rows.add(Kind.FAULT, "x1", time=second_s * SECOND_NS, fault=1, stage=stage, name="leader-kill")
+    results = check(spark, rows.store(tmp_path), Setting(only=("lost-write",)))
+    (lost,) = _findings(results, 0)
+    assert (told(lost), lost.tags) == ("lost-write a 0@0", tags)
 
 
 def test_the_evidence_names_events_and_processes(batch: tuple[History, CheckResults]) -> None:

@@ -313,6 +313,13 @@ def test_a_stall_that_outlasts_a_fault_and_its_recovery_is_the_brokers() -> None
     assert _judged("stall", "class 1", KILL, (60, 80)) == "illegal"
 
 
+def test_a_recovery_from_whatever_fault_has_an_end() -> None:
+    """After one that lets nothing through, thirty seconds are given, and the five that a stall may last."""
+    assert _judged("slow-recovery", "cut", CUT, (80, 124)) == "allowed"
+    assert _judged("slow-recovery", "cut", CUT, (80, 126)) == "illegal"
+    assert _judged("no-progress-in-fault", "cut", CUT, (80, 126)) == "allowed"
+
+
 @pytest.mark.parametrize("anomaly", ["slow-recovery", "no-progress-in-fault"])
 def test_what_a_client_that_hung_did_not_send_is_nobody_elses_fault(anomaly: str) -> None:
     """It was killed when it should long have given up; what is allowed stays so."""

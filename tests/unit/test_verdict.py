@@ -64,6 +64,47 @@ def test_no_leader_change_excuses_what_came_before_it(anomaly: str, until_ns: in
     assert verdict.seen[0].mark.status == mark
 
 
+@pytest.mark.parametrize("anomaly", ["lost-write", "lost-tail", "unseen"])
+@pytest.mark.parametrize("weak", [{"acks": "1"}, {"unclean_election": True}])
+def test_no_leader_change_excuses_what_was_lost_when_all_was_over(anomaly: str, weak: dict[str, Any]) -> None:
+    """What was acknowledged by a leader that went on leading has to be there, with whatever acks."""
+    facts = replace(FACTS, **weak)
+    assert decide(results(finding(anomaly)), facts).seen[0].mark.status == "allowed"
+    verdict = decide(results(finding(anomaly), finding(anomaly, "settled")), facts)
+    assert (verdict.outcome, verdict.seen[0].mark.status) == ("invalid", "illegal")
+
+
+UNSEEN_RETRIES = Figures(unsettled=0)
+
+
+@pytest.mark.parametrize(
+    ("figures", "faults", "status"),
+    [
+        (UNSEEN_RETRIES, (), "illegal"),
+        (UNSEEN_RETRIES, (KILL,), "allowed"),  # a client may have sent it before, and no tap saw it
+        (replace(UNSEEN_RETRIES, resends=1), (), "allowed"),
+        (replace(UNSEEN_RETRIES, unsettled=1), (), "allowed"),
+        (Figures(), (), "allowed"),  # no taps: nobody knows
+    ],
+)
+def test_a_duplicate_of_what_was_sent_once_is_the_brokers(
+    figures: Figures, faults: tuple[PlannedFault, ...], status: str
+) -> None:
+    """Without idempotence only a retry excuses it, and the taps would have seen that."""
+    facts = replace(FACTS, idempotence=False, faults=faults)
+    assert decide(results(finding("duplicate", "plain"), figures=figures), facts).seen[0].mark.status == status
+
+
+def test_what_is_unproven_is_never_valid() -> None:
+    """Whatever else was covered."""
+    gap = Anomaly("gap", "", looked_at=9, found=1, findings=[finding("gap")])
+    whole = results(coverage={"operations": {"send": {"ok": 13}, "final": {"ok": 1}}})
+    whole.anomalies["gap"] = gap
+    verdict = decide(whole, replace(FACTS, imported=True))
+    assert (verdict.outcome, verdict.seen[0].mark.status) == ("unknown", "unproven")
+    assert verdict.reasons[0].startswith("gap was seen: ")
+
+
 def with_fault(fault: Fault, **spans: Any) -> dict[str, Any]:
     """A run that had this fault alone."""
     return {"faults": [replace(GOOD_FAULT, fault=fault, **spans)]}
