@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -14,10 +15,12 @@ import pytest
 import typer
 
 from harness.cli import app
+from harness.errors import UsageError
 from harness.limits import Limits
 from harness.policies import POLICIES
+from harness.scenario import load
 from harness.tap.broken import BROKEN
-from nemesis import FAULTS
+from nemesis import FAULTS, check_sense
 from tests.support import REPOSITORY
 from workloads import WORKLOADS
 
@@ -79,6 +82,17 @@ def wrong(command: str) -> str:
     return ""
 
 
+def senseless(command: str) -> str:
+    """What is wrong with the faults that a command names; nothing if they can be had."""
+    given = words(command)
+    plans = [value for option, value in pairwise(given) if option in {"-n", "--nemesis"} and not value.isupper()]
+    try:
+        check_sense(load(None, {"workload": "stream", "nemesis": plans}).nemesis)
+    except UsageError as error:
+        return f"{command}: {error}"
+    return ""
+
+
 def words(command: str) -> list[str]:
     """As a shell would take it, or else as it stands."""
     try:
@@ -105,6 +119,12 @@ def test_commands_and_their_options_exist(page: Path) -> None:
     assert [found for command in commands(page) if (found := wrong(command))] == []
 
 
+@by_page
+def test_faults_that_commands_name_make_sense(page: Path) -> None:
+    """As the program takes them."""
+    assert [found for command in commands(page) if (found := senseless(command))] == []
+
+
 def test_commands_are_looked_at() -> None:
     """Wherever they stand, and what is wrong with them is seen."""
     assert sum(1 for page in PAGES for _ in commands(page)) > 50
@@ -112,6 +132,8 @@ def test_commands_are_looked_at() -> None:
     assert wrong("cluster up --json") == ""
     assert wrong("run --sede 7") == "run has no option --sede"
     assert wrong("cluster rise") == "there is no command rise"
+    assert senseless("run -w stream -n kill,pause:leader --nemesis isolate:follower") == ""
+    assert "cannot be aimed at" in senseless("run -w stream -n isolate:leader,pause")
 
 
 @by_page
