@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from checkers.deletions import Deletions
@@ -38,6 +39,7 @@ FRESH_ROLES = ("final", "raw")  # readers that begin when all is over
 REPLICA_ROLE = "replica"  # reads what one node has, whoever leads
 PLACE = ("topic", "partition")
 RANGES = 20  # of numbers, in a condition
+TINY_ROWS = 20_000
 Rows = Sequence[Mapping[str, Any]]
 _SQL_TYPES = {INT64: "bigint", INT32: "int", INT16: "smallint", INT8: "tinyint", TEXT: "string"}
 
@@ -118,9 +120,24 @@ class Study:
     needs: Callable[[History], bool] = _always
 
 
+class Kept:
+    """The rows of a tiny history, in memory: to open its files for each of some forty scans costs more than to read."""
+
+    def __init__(self) -> None:
+        self._frames: dict[Kind, DataFrame] = {}
+        self._lock = Lock()
+
+    def once(self, kind: Kind, read: Callable[[], DataFrame]) -> DataFrame:
+        """What is read when it is first asked for; its plan is then no more than its rows."""
+        with self._lock:
+            if kind not in self._frames:
+                self._frames[kind] = read().localCheckpoint()
+            return self._frames[kind]
+
+
 @dataclass(frozen=True)
 class History:
-    """The history of a run as DataFrames; a small one is a single task."""
+    """The history of a run as DataFrames; a small one is a single task, and a tiny one is read once."""
 
     spark: SparkSession
     sealed: Sealed
@@ -132,11 +149,18 @@ class History:
     line: Timeline | None = None  # phases and faults
     limits: Mapping[str, float] = field(default_factory=dict)  # seconds, by name, as the scenario has them
     logs: Logs | None = None  # of the brokers
+    kept: Kept = field(default_factory=Kept, compare=False)
 
     @property
     def small(self) -> bool:
         """Whether one task is quicker than many."""
         return Size.of(self.sealed.events) is Size.SMALL
+
+    @property
+    def _tiny(self) -> bool:
+        """Whether its rows are kept; not by executors elsewhere, which may go."""
+        here = str(self.spark.conf.get("spark.master", "local")).startswith("local")
+        return self.small and self.sealed.events <= TINY_ROWS and here
 
     def kind(self, kind: Kind) -> DataFrame:
         """All events of a kind."""
@@ -144,8 +168,12 @@ class History:
         files = self.sealed.urls(kind)
         if not files or not self.sealed.rows.get(kind):
             return self.spark.createDataFrame([], schema)
-        frame = self.spark.read.schema(schema).parquet(*files)
-        return frame.coalesce(1) if self.small else frame
+
+        def read() -> DataFrame:
+            frame = self.spark.read.schema(schema).parquet(*files)
+            return frame.coalesce(1) if self.small else frame
+
+        return self.kept.once(kind, read) if self._tiny else read()
 
     @cached_property
     def completions(self) -> DataFrame:

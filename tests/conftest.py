@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 CLUSTERS = "tests/integration/"
 # a worker that got one of these last would be waited for
-LONGEST = ("test_nothing_left_behind.py", "test_pages.py", "test_runs.py", "test_suites.py")
+LONGEST = (
+    "test_runs.py",
+    "test_nothing_left_behind.py",
+    "test_pages.py",
+    "test_suites.py",
+    "test_products.py",
+    "test_errors.py",
+    "test_spark.py",
+    "test_scale.py",
+)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -80,7 +89,12 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with clusters, whose tests wait most of the time, and of those with what takes longest."""
-    items.sort(key=lambda item: (CLUSTERS not in item.nodeid, item.path.name not in LONGEST))
+    items.sort(
+        key=lambda item: (
+            CLUSTERS not in item.nodeid,
+            LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST),
+        )
+    )
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from checkers import coverage, watermarks
 from checkers.engine import Setting, check
@@ -65,6 +66,19 @@ def test_watermarks_of_a_fetch_with_many_batches_are_one_answer(spark: SparkSess
                 )  # fmt: skip
     found = watermarks.find_watermark_regressions(History(spark, rows.store(tmp_path))).collect()
     assert [(row.topic, row.detail.split(", ")[-1]) for row in found] == [(0, "and so in 1 answers")]
+
+
+def test_a_tiny_history_is_read_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks again needs no file any more; of a larger one, each scan does."""
+    rows = Rows()
+    write(rows, 0, "p1 send a ─ ok @0")
+    history = History(spark, rows.store(tmp_path))
+    assert history.kind(Kind.COMPLETE).count() == 1
+    (tmp_path / "complete.parquet").unlink()
+    assert replace(history, foreign=True).kind(Kind.COMPLETE).count() == 1
+    monkeypatch.setattr("checkers.frame.TINY_ROWS", 0)
+    with pytest.raises(AnalysisException, match="PATH_NOT_FOUND"):
+        history.kind(Kind.COMPLETE)
 
 
 def test_warming_up_is_a_whole_check(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
