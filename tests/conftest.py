@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CLUSTERS = "tests/integration/"
-# a worker that got one of these last would be waited for
+# in this order: a worker that got one of these last would be waited for
 LONGEST = (
     "test_runs.py",
     "test_nothing_left_behind.py",
@@ -28,7 +28,14 @@ LONGEST = (
     "test_products.py",
     "test_errors.py",
     "test_spark.py",
+    "test_clusters.py",
+    "test_broken.py",
     "test_scale.py",
+    "test_workloads.py",
+    "test_nemeses.py",
+    "test_killed_in_a_fault.py",
+    "test_spark_standby.py",
+    "test_spark_elsewhere.py",
 )
 
 
