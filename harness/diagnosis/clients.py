@@ -7,7 +7,7 @@ client-duplicates   duplicates that are allowed without idempotence, or may be t
                     set, which is kafka-python's (confluent-kafka's may be larger)
 weak-acks           losses that acks=0 or 1 allow when leaders change. Certain if faults that change leaders were seen
                     to bite, and none of these was written after the last of them was undone and healed; likely if such
-                    a fault was there for some of them; possible if for none
+                    a fault was there for some of them; possible if for none, or if others are lost that nothing allows
 unclean-election    losses that an unclean election allows, the same
 """
 
@@ -88,8 +88,9 @@ def _gone_with_the_leader(
     there = [fault for fault in evidence.leader_changes if any(_took(fault, each) for each in proof)]
     changes = [fault for fault in there if fault.bit]
     shown = all(any(_took(fault, each) for fault in changes) for each in proof)
-    confidence: Confidence = "certain" if shown else "likely" if there else "possible"
-    lost = evidence.found("lost-write", "lost-tail")
+    otherwise = evidence.wrong("lost-write", "lost-tail")  # of how many of all that are lost is not counted
+    confidence: Confidence = "possible" if otherwise or not there else "certain" if shown else "likely"
+    lost = 0 if otherwise else evidence.found("lost-write", "lost-tail")
     return Cause(
         name,
         f"{sentence}: {counted(lost, 'message')}" if lost else sentence,
@@ -99,7 +100,10 @@ def _gone_with_the_leader(
             *(f"{fault.name}: {fault.detail}" for fault in changes[:SHOWN]),
             *evidence.told(proof),
         ),
-        against=when(not shown, "of some of it no leader change was seen that can have taken it away"),
+        against=(
+            *when(not shown, "of some of it no leader change was seen that can have taken it away"),
+            *when(otherwise, "others are lost that no leader change can have taken: what did may have taken all"),
+        ),
         remedies=remedies,
         allowed=True,
     )

@@ -566,6 +566,18 @@ def test_every_loss_with_acks_1_needs_its_leader_change() -> None:
     assert (why.name, why.confidence) == ("weak-acks", "likely")
 
 
+def test_losses_with_acks_1_beside_those_of_no_leader_change_are_hardly_explained_by_it() -> None:
+    """Whatever loses what a leader keeps may have lost the others, too; how many of each there are is not known."""
+    coverage = broken(Fault(1, "leader-kill", 500, 900, 2_000, bit=True))
+    lost = [finding("lost-write", until_ns=None), finding("lost-write", "settled", until_ns=None, time_ns=3_000)]
+    planned = (PlannedFault("leader-kill", changes_leaders=True),)
+    told = diagnosis(results(*lost, coverage=coverage), settings(acks="1"), acks="1", faults=planned)
+    assert [cause.name for cause in told.causes] == ["acknowledged-then-lost"]
+    (why,) = told.allowed
+    assert (why.name, why.confidence, len(why.against)) == ("weak-acks", "possible", 1)
+    assert "2 messages" not in why.sentence
+
+
 def test_a_reorder_that_no_retry_can_have_caused_is_told_though_it_is_allowed() -> None:
     """Only where the taps saw that nothing was sent again, and without any fault."""
     found = results(finding("nonmonotonic-send", "plain"))
