@@ -31,7 +31,8 @@ false-ack      acknowledged without a usable offset (none, or negative), or belo
 What is lost or unseen is tagged `settled` if it was acknowledged when every fault was over: all that were injected had
 been undone, and the cluster was seen to be whole after each (there was one, at least); and no leader of its partition
 changed since, or SETTLING_NS and more before the acknowledgement: of the highest leader epoch that nodes told probes,
-the first moment counts, and without any there is no such tag. What weak acknowledgements cost is lost with a leader.
+the first moment counts, and unless one was told after the acknowledgement there is no such tag. What weak
+acknowledgements cost is lost with a leader.
 
 A finding of an acknowledgement is at its offset and at the end of its send. Any other is at the lowest offset at which
 the value was read in its partition, or acknowledged, and at the moment at which it was first read, or its send ended.
@@ -149,7 +150,8 @@ def _settled(history: History) -> str:
     if not faults or any(fault.undone_ns is None or fault.healed_ns is None for fault in faults):
         return "false"
     over = max(instant for fault in faults for instant in (fault.undone_ns, fault.healed_ns) if instant is not None)
-    return f"completed > {over} and (led_since <= {over} or completed > led_since + {SETTLING_NS})"
+    since = f"led_since <= {over} or completed > led_since + {SETTLING_NS}"
+    return f"completed > {over} and completed < led_until and ({since})"
 
 
 def _judged(history: History) -> list[str]:
@@ -218,15 +220,17 @@ def _shown(history: History) -> DataFrame:
     shown = history.probes.where(f"error = 0 and {history.deletions.untouched()}").selectExpr(
         *PLACE, "if(log_start > 0, log_start, null) as start", "time", f"{mark} as mark",
         "if(leader_epoch >= 0, struct(leader_epoch, -time as since), null) as led",
+        "if(leader_epoch >= 0, time, null) as told",
     )  # fmt: skip
     return (
         shown.groupBy(*PLACE, "start")
-        .agg(sql.min("time").alias("shown"), sql.max("mark").alias("mark"), sql.max("led").alias("led"))
+        .agg(sql.min("time").alias("shown"), *(sql.max(name).alias(name) for name in ("mark", "led", "told")))
         .groupBy(*PLACE)
         .agg(
             sql.expr("collect_list(if(start is null, null, struct(start, shown)))").alias("starts"),
             sql.max("mark").alias("shown_end"),
             sql.expr("-max(led).since").alias("led_since"),
+            sql.max("told").alias("led_until"),
         )
     )
 

@@ -195,7 +195,7 @@ def _settled(known: _Known, send: Event) -> bool:
     highest = max(epoch for epoch, _ in epochs)
     led_since = min(time for epoch, time in epochs if epoch == highest)
     settled = led_since <= known.over or send["time"] > led_since + SETTLING_NS
-    return bool(send["time"] > known.over and settled)
+    return bool(known.over < send["time"] < max(time for _, time in epochs) and settled)
 
 
 def _reached(known: _Known, send: Event) -> int:

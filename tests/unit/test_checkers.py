@@ -685,6 +685,7 @@ LOST_LATE = """n1 metadata ─ {first} [1..2]
     p1 send a ─ ok @0 [41..42]
     n1 metadata ─ {second} [{at}..{at}]
     p1 send b ─ ok @1 [60..61]
+    n1 metadata ─ {second} [{until}..{until}]
     c1 poll ─ @1:b [70..71]
     r1 final ─ ok @2 [80..81]"""
 
@@ -714,12 +715,22 @@ def test_what_is_lost_after_all_faults_and_leader_changes_is_told(
     """Whoever loses it cannot say that its leader was gone."""
     rows = Rows()
     first, second, at = told_of_leaders
-    write(rows, 0, LOST_LATE.format(first=first, second=second, at=at))
+    write(rows, 0, LOST_LATE.format(first=first, second=second, at=at, until=65))
     for stage, second_s in stages.items():
         rows.add(Kind.FAULT, "x1", time=second_s * SECOND_NS, fault=1, stage=stage, name="leader-kill")
     results = check(spark, rows.store(tmp_path), Setting(only=("lost-write",)))
     (lost,) = _findings(results, 0)
     assert (told(lost), lost.tags) == ("lost-write a 0@0", tags)
+
+
+def test_a_leader_that_nobody_was_told_of_afterwards_may_have_changed(spark: SparkSession, tmp_path: Path) -> None:
+    """Whoever asked last asked before it was acknowledged."""
+    rows = Rows()
+    write(rows, 0, LOST_LATE.format(first="epoch 1", second="epoch 1", at=30, until=42))
+    for stage, second_s in ALL_OVER.items():
+        rows.add(Kind.FAULT, "x1", time=second_s * SECOND_NS, fault=1, stage=stage, name="leader-kill")
+    (lost,) = _findings(check(spark, rows.store(tmp_path), Setting(only=("lost-write",))), 0)
+    assert (told(lost), lost.tags) == ("lost-write a 0@0", ())
 
 
 def test_the_evidence_names_events_and_processes(batch: tuple[History, CheckResults]) -> None:
