@@ -26,7 +26,7 @@ class Found:
     @property
     def status(self) -> str:
         """The mark without its reason."""
-        return self.mark.partition(":")[0]
+        return self.mark
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,19 @@ def row_of(case: Case, run: Run | None) -> Row:
     results = run.results if run else None
     if run is None or results is None:
         return Row(case, None, "not checked" if run else "not run")
-    return Row(case, run.path, results["verdict"], results["events"], found_in(results), tuple(results["reasons"]))
+    return Row(
+        case,
+        run.path,
+        results["verdict"],
+        results["events"],
+        found_in(results),
+        tuple(each["sentence"] for each in results["reasons"]),
+    )
 
 
 def found_in(results: dict[str, Any]) -> tuple[Found, ...]:
     """What a results.json has seen, the most serious first."""
-    found = [Found(each["anomaly"], each["found"], each["mark"]) for each in results["seen"]]
+    found = [Found(each["anomaly"], each["found"], each["mark"]["status"]) for each in results["seen"]]
     return tuple(sorted(found, key=lambda each: (each.status != "illegal", each.anomaly)))
 
 

@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -26,9 +25,6 @@ from harness.live import viewed_on
 from harness.report.making import report_checked
 from harness.seal import Sealed
 from harness.store import RUN_FILE, Run
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FACTS = {"state": "finished", "seed": 1, "title": "bench", "scenario": {"settings": {"acks": "all", "client": "bench"}}}
 
@@ -49,10 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 check_again([Run(Path(place))], view, after=partial(_report, console))
 
 
-def _report(console: Console, checked: Checked, sealed: Sealed, spark: SparkSession) -> None:
+def _report(console: Console, checked: Checked, sealed: Sealed) -> None:
     began_s = time.monotonic()
     with viewed_on(console) as view:
-        path = report_checked(checked, sealed, spark, view)
+        path = report_checked(checked, sealed, view)
     took_s = time.monotonic() - began_s
     assert path is not None, "there is no report"
     console.print(f"{sealed.events:,} events: reported in {took_s:.1f} s, {path.stat().st_size / 1e6:.2f} MB")

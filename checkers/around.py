@@ -8,55 +8,77 @@ of it       sends and records of its values, and what is at its offset in its pa
 near        what happened in its partition within `near_ns` of its time or its end, the nearest first; what the harness
             asked by itself at the taps is left out, and other clients than those it blames come last
 
+Of rows that are equally good candidates only the nearest matter. So for each finding no more than SCANNED rows before
+and after each of its moments are looked at, of those that share a key with it (its partition, one of its values, its
+offset); with other findings in the same place, or a value that was read a million times, it is still that many. Near
+are those of the SCANNED that are neither named nor of it.
+
 replica     what a node had of it when all was over: a record of one of its values at its offset, another one, or none;
             or nobody looked, because its read did not cover that offset (`checkers.replicas` says what it covers)
 witness     per partition, around the first fault or else the middle of the load: sends that were acknowledged with
             consecutive offsets, each with the moment at which it can have taken effect: the latest invocation of any
             acknowledged send at its offset or a lower one, or of an end() that shows no more than its offset (those
             that show the same are one: invoked when the last of them was, over when the first was)
+
+It takes one look at each part of the history (`look`), which brings back the best candidates of that part; `told` puts
+those of all parts together. Parts may be cut anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from checkers.answers import FETCH, LIST_OFFSETS
-from checkers.coverage import PRODUCE
-from checkers.frame import PLACE, REPLICA_ROLE, History, aggregate, together
+import numpy as np
+import polars as pl
+
+from checkers.core.answers import FETCH, LIST_OFFSETS, PRODUCE
+from checkers.core.arrays import NONE, Bools, Ints, ints
+from checkers.core.nearest import Keyed, Shelf, among, rank_among, stretched
+from checkers.core.piece import Piece
+from checkers.core.run import REPLICA_ROLE, RunContext, by
+from checkers.core.tables import TABLES, place_of, schema_of
+from checkers.series import PLACE, Place
 from harness.history import F, Kind, Type, View
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from checkers.core.results import Anomaly
 
 FINDINGS = 3
-FINDINGS_AT_MOST = 40
+FINDINGS_AT_MOST = 120
 ROWS = 10
 NEAR_ROWS = 5
-WITNESSES = 12  # partitions
+SCANNED = 100
 WITNESSED = 12  # offsets on each side
+WITNESSES_AT_MOST = 4 * WITNESSED + 2  # operations
 NEAR_LEAST_NS, NEAR_MOST_NS, NEAR_PACES = 20_000_000, 1_000_000_000, 40
 TEXT_CHARACTERS = 300
 STRANGER_NS = 3_600_000_000_000
-OWN = "client rlike '^tidegauge(-(final|raw|probe|replica).*)?$'"
-COLUMNS: dict[str, str] = {
-    "event": "bigint", "time": "bigint", "invoked": "bigint", "process": "int", "f": "int", "type": "int",
-    "topic": "int", "partition": "int", "offset": "bigint", "value": "bigint", "node": "int", "api": "int",
-    "view": "int", "error": "int", "high_watermark": "bigint", "leader": "int", "leader_epoch": "int", "isr": "string",
-    "count": "int", "client": "string", "name": "string", "detail": "string",
+OWN = "^tidegauge(-(final|raw|probe|replica).*)?$"
+NAMED, OF_IT, NEAR = 0, 1, 2
+COLUMNS: dict[str, Any] = {
+    "event": pl.Int64, "time": pl.Int64, "invoked": pl.Int64, "process": pl.Int32, "f": pl.Int32, "type": pl.Int32,
+    "topic": pl.Int32, "partition": pl.Int32, "offset": pl.Int64, "value": pl.Int64, "node": pl.Int32, "api": pl.Int32,
+    "view": pl.Int32, "error": pl.Int32, "high_watermark": pl.Int64, "leader": pl.Int32, "leader_epoch": pl.Int32,
+    "isr": pl.String, "count": pl.Int32, "client": pl.String, "name": pl.String, "detail": pl.String,
 }  # fmt: skip
-WANTED = (
-    "number int, topic int, partition int, offset bigint, `values` array<bigint>, events array<bigint>, since bigint,"
-    " until bigint, blamed array<int>"
-)
-_END = f"api = {LIST_OFFSETS} and view = {View.LATEST:d} and error = 0 and offset >= 0"
-Place = tuple[int, int]
-Rows = Sequence[Mapping[str, Any]]
+KINDS_OF_TABLES = {"sends": "complete", "ops": "complete", "records": "record", "copies": "replica", "probes": "probe",
+                   "exchanges": "exchange"}  # fmt: skip
+
+
+def _read(table: str) -> tuple[str, ...]:
+    more = ("end",) if table == "ops" else ()
+    return tuple(name for name in schema_of(TABLES[table]) if name in {*COLUMNS, *more})
+
+
+READS: dict[str, tuple[str, ...]] = {table: _read(table) for table in KINDS_OF_TABLES}
+Tables = Mapping[str, pl.DataFrame]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Shown:
     """A finding of which the operations are shown."""
 
     key: str  # the anomaly and its number among the findings that were kept
@@ -69,234 +91,441 @@ class Wanted:
     until: int | None
     blamed: tuple[int, ...]
 
-    def row(self, number: int) -> tuple[Any, ...]:
-        """As `WANTED` has it."""
-        lists = (list(self.values), list(self.events))
-        return (number, self.topic, self.partition, self.offset, *lists, self.since, self.until, list(self.blamed))
+    @property
+    def place(self) -> Place | None:
+        """Where it is, if that is known."""
+        return None if self.topic is None or self.partition is None else (self.topic, self.partition)
 
 
-def wanted(results: Mapping[str, Any], topics: Mapping[str, int]) -> list[Wanted]:
-    """The first of each anomaly; what is illegal comes first."""
-    marks = {seen["anomaly"]: str(seen["mark"]) for seen in results.get("seen", [])}
-    found = [anomaly for anomaly in results.get("anomalies", {}).values() if anomaly["findings"]]
-    found.sort(key=lambda anomaly: marks.get(anomaly["name"]) != "illegal")
-    kept = [
-        Wanted(
-            key=f"{anomaly['name']}/{number}",
-            topic=topics.get(finding["topic"]),
-            partition=finding["partition"],
-            offset=finding["offset"],
-            values=tuple(finding["values"]),
-            events=tuple(finding["events"]),
-            since=finding["time_ns"],
-            until=finding["until_ns"] or finding["time_ns"],
-            blamed=tuple(finding["processes"]),
+@dataclass(frozen=True)
+class Wanted:
+    """What is looked up: findings, and partitions with the offset around which their appends are shown."""
+
+    findings: tuple[Shown, ...] = ()
+    witnesses: Mapping[Place, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.findings or self.witnesses)
+
+    def near_ns(self, run: RunContext) -> int:
+        """How far around a finding is looked: so far that it holds some operations of its partition."""
+        places = len({(each.topic, each.partition) for each in self.findings})
+        lasted_ns = run.last_time_ns - run.first_time_ns
+        pace_ns = lasted_ns * max(1, places) // max(1, run.rows.get(Kind.COMPLETE, 0))
+        return min(NEAR_MOST_NS, max(NEAR_LEAST_NS, NEAR_PACES * pace_ns))
+
+
+def wanted(anomalies: Mapping[str, Anomaly], run: RunContext, witnesses: Mapping[Place, int] | None = None) -> Wanted:
+    """The first findings of each anomaly; and `checkers.series.witnesses`."""
+    topics = {name: number for number, name in run.topics.items()}
+    shown = [
+        Shown(
+            key=f"{name}/{number}",
+            topic=None if finding.topic is None else topics.get(finding.topic),
+            partition=finding.partition,
+            offset=finding.offset,
+            values=finding.values,
+            events=finding.events,
+            since=finding.time_ns,
+            until=finding.until_ns or finding.time_ns,
+            blamed=finding.processes,
         )
-        for anomaly in found
-        for number, finding in enumerate(anomaly["findings"][:FINDINGS])
+        for name, anomaly in anomalies.items()
+        for number, finding in enumerate(anomaly.findings[:FINDINGS])
     ]
-    return kept[:FINDINGS_AT_MOST]
+    return Wanted(tuple(shown[:FINDINGS_AT_MOST]), witnesses or {})
 
 
-def questions(history: History, chosen: Sequence[Wanted], drawn: Sequence[Place]) -> dict[str, Callable[[], DataFrame]]:
-    """What has to be asked."""
-    asked: dict[str, Callable[[], DataFrame]] = {}
-    if chosen:
-        asked["around"] = lambda: _around(history, chosen)
-        if history.does(F.REPLICA):
-            asked["replicas"] = lambda: _covered(history, chosen)
-    if drawn and history.does(F.SEND) and not history.deletions:
-        asked["witness"] = lambda: _witness(history, drawn[:WITNESSES])
-    return asked
+def look(piece: Piece, wanted: Wanted, run: RunContext) -> dict[str, pl.DataFrame]:
+    """What a part of the history has of all that."""
+    return {
+        "around": _around(piece, wanted, run),
+        "replicas": _covered(piece.ops, wanted, run),
+        **_witness(piece, wanted),
+    }
 
 
-def near_ns(history: History, places: int) -> int:
-    """How far around a finding is looked: so far that it holds some operations of its partition."""
-    lasted_ns = history.sealed.last_time_ns - history.sealed.first_time_ns
-    pace_ns = lasted_ns * max(1, places) // max(1, history.sealed.rows.get(Kind.COMPLETE, 0))
-    return min(NEAR_MOST_NS, max(NEAR_LEAST_NS, NEAR_PACES * pace_ns))
+class Asked:
+    """What is asked about findings, as tables whose rows are questions; `finding` is the number of a finding."""
+
+    def __init__(self, wanted: Wanted, run: RunContext) -> None:
+        self.near_ns = wanted.near_ns(run)
+        shown = wanted.findings
+        self.findings = pl.DataFrame(
+            [(n, _code(each), each.offset, each.since, each.until) for n, each in enumerate(shown)],
+            schema=dict.fromkeys(("finding", "f_place", "f_offset", "since", "until"), pl.Int64), orient="row",
+        )  # fmt: skip
+        self.named = _lists("event", ((n, each.events) for n, each in enumerate(shown)))
+        self.values = _lists("value", ((n, each.values) for n, each in enumerate(shown)))
+        self.blamed = _lists("worker", ((n, each.blamed) for n, each in enumerate(shown)))
+        self.moments = _lists("moment", ((n, {each.since, each.until} - {None}) for n, each in enumerate(shown)))
+        self.start_ns = run.first_time_ns
+
+    @cached_property
+    def events(self) -> Ints:
+        """Those that findings name."""
+        return _unique(self.named, "event")
+
+    @cached_property
+    def workers(self) -> Ints:
+        """Those that findings blame."""
+        return _unique(self.blamed, "worker")
+
+    @cached_property
+    def placed(self) -> pl.DataFrame:
+        """Findings whose partition is known."""
+        return self.findings.drop_nulls("f_place")
+
+    @cached_property
+    def places(self) -> Ints:
+        """Their partitions."""
+        return _unique(self.placed, "f_place")
+
+    @cached_property
+    def offsets(self) -> Shelf:
+        """Their offsets."""
+        return _shelf(self.placed.drop_nulls("f_offset"), "f_offset")
+
+    @cached_property
+    def instants(self) -> Shelf:
+        """Their moments."""
+        return _shelf(self.placed.join(self.moments, on="finding"), "moment")
+
+    def when(self, questions: pl.DataFrame) -> pl.DataFrame:
+        """Questions, once for each moment of their finding; those of one without a moment ask for what was first."""
+        known = questions.join(self.moments, on="finding", how="left")
+        return known.with_columns(pl.col("moment").fill_null(self.start_ns))
 
 
-def _around(history: History, chosen: Sequence[Wanted]) -> DataFrame:
-    """Per finding and kind of event, the rows that belong to it."""
-    from pyspark.sql import functions as sql
-
-    near = near_ns(history, len({(each.topic, each.partition) for each in chosen}))
-    events = together(
-        [
-            _shaped(history.completions, "complete"),
-            _shaped(history.records, "record"),
-            _shaped(history.kind(Kind.RECORD).where(history.by_role(REPLICA_ROLE)), "replica"),
-            *([_shaped(history.probes, "probe")] if history.has(Kind.PROBE) else []),
-            *([_shaped(history.kind(Kind.EXCHANGE), "exchange")] if history.has(Kind.EXCHANGE) else []),
-        ]
-    ).where(_candidates(chosen, near))
-    findings = history.spark.createDataFrame([each.row(number) for number, each in enumerate(chosen)], WANTED)
-    here = "e.topic = w.topic and e.partition = w.partition"
-    covers = (
-        f"{here} and w.offset between e.offset and e.offset + if(e.kind = 'exchange', greatest(e.count, 1) - 1, 0)"
-        f" and (e.kind <> 'exchange' or e.api in ({PRODUCE}, {FETCH})) and e.kind <> 'probe'"
-        f" and (e.kind <> 'complete' or e.f = {F.SEND:d})"
-    )
-    named = "array_contains(w.events, e.event)"
-    of_it = f"coalesce(not e.own and (array_contains(w.`values`, e.value) or ({covers})), false)"
-    distance = "least(abs(e.time - w.since), abs(e.time - w.until))"
-    shows = f"e.api = {FETCH} or (e.api = {LIST_OFFSETS} and e.view = {View.LATEST:d})"
-    tells = f"e.kind <> 'probe' or (e.error = 0 and ({shows}))"
-    is_near = f"{here} and {distance} <= {near}L and e.kind <> 'replica' and not e.own and ({tells})"
-    stranger = "e.kind = 'exchange' and size(w.blamed) > 0 and not array_contains(w.blamed, e.worker)"
-    joined = events.alias("e").join(
-        sql.broadcast(findings.alias("w")), sql.expr(f"{named} or {of_it} or coalesce({is_near}, false)")
-    )
-    rank = f"case when {named} then 0 when {of_it} then 1 else 2 end"
-    order = f"struct({rank}, coalesce({distance}, 0L) + if({stranger}, {STRANGER_NS}L, 0L), e.event)"
-    columns = ", ".join(f"e.`{name}`" for name in COLUMNS)
-    rows = joined.selectExpr(
-        "w.number", "e.kind", f"{rank} = 2 as near", f"{order} as place", f"struct({rank} as rank, {columns}) as row"
-    )
-    return rows.groupBy("number", "kind", "near").agg(sql.expr(f"min_by(row, place, {ROWS}) as rows"))
+def _code(finding: Shown) -> int | None:
+    """Its place as one number (`checkers.tables.place_of`)."""
+    return None if finding.place is None else (finding.place[0] << 32) | finding.place[1]
 
 
-def _shaped(rows: DataFrame, kind: str) -> DataFrame:
-    def column(name: str, type_: str) -> str:
-        if name not in rows.columns:
-            return f"cast(null as {type_}) as `{name}`"
-        read = f"left(`{name}`, {TEXT_CHARACTERS})" if type_ == "string" else f"cast(`{name}` as {type_})"
-        return f"{read} as `{name}`"
-
-    client = "client" in rows.columns
-    worker = "try_cast(regexp_extract(client, '-(\\\\d+)$', 1) as int)" if client else "cast(null as int)"
-    return rows.selectExpr(
-        f"'{kind}' as kind",
-        f"{f'coalesce({OWN}, false)' if client else 'false'} as own",
-        f"{worker} as worker",
-        *(column(name, type_) for name, type_ in COLUMNS.items()),
-    )
+def _lists(name: str, lists: Iterable[tuple[int, Iterable[int | None]]]) -> pl.DataFrame:
+    rows = [(finding, each) for finding, found in lists for each in found]
+    return pl.DataFrame(rows, schema={"finding": pl.Int64, name: pl.Int64}, orient="row").unique()
 
 
-def _candidates(chosen: Sequence[Wanted], near: int) -> str:
-    """SQL: all that may belong to any of them. Sets of numbers cost the same however many there are."""
-    instants = {instant for each in chosen for instant in (each.since, each.until) if instant is not None}
-    buckets = {instant // near + step for instant in instants for step in (-1, 0, 1)}
-    terms = []
-    for column, found in (
-        (f"time div {near}L", buckets),
-        ("event", {event for each in chosen for event in each.events}),
-        ("value", {value for each in chosen for value in each.values}),
-        ("offset", {each.offset for each in chosen if each.offset is not None}),
-    ):
-        if found:
-            terms.append(f"{column} in ({', '.join(f'{number}L' for number in sorted(found))})")
-    return " or ".join(terms) or "false"
+def _unique(frame: pl.DataFrame, name: str) -> Ints:
+    return np.unique(ints(frame, name))
 
 
-def _covered(history: History, chosen: Sequence[Wanted]) -> DataFrame:
-    """From where to where each replica was read, in the partitions of the findings."""
-    places = sorted({(each.topic, each.partition) for each in chosen if None not in {each.topic, each.partition}})
-    here = " or ".join(f"(topic = {topic} and partition = {partition})" for topic, partition in places) or "false"
-    of_replicas = history.completions.where(
-        f"f in ({F.ASSIGN:d}, {F.REPLICA:d}) and {history.by_role(REPLICA_ROLE)} and ({here})"
-    )
-    read = f"if(f = {F.REPLICA:d}, event, null)"
-    return aggregate(
-        history,
-        of_replicas,
-        ["process", *PLACE],
-        [
-            f"max_by(offset, if(f = {F.ASSIGN:d}, event, null)) as begin",
-            f"max_by(if(offset is null or end is null, null, least(offset, end)), {read}) as stop",
-        ],
-    )
+def _shelf(questions: pl.DataFrame, number: str) -> Shelf:
+    return Shelf.of(*(ints(questions, name) for name in ("f_place", number, "finding")))
 
 
-def _witness(history: History, drawn: Sequence[Place]) -> DataFrame:
-    """Per partition the sends around a moment, and the latest invocation of all that is below them."""
-    from pyspark.sql import functions as sql
+_NARROW = ("time", *PLACE, "offset", "count", "api")
 
-    here = " or ".join(f"(topic = {topic} and partition = {partition})" for topic, partition in drawn)
-    sends = history.sends.where(f"type = {Type.OK:d} and offset >= 0 and ({here})").selectExpr(
-        *PLACE, "offset", "invoked", "time", "process", "value", "event", "false as is_end"
-    )
-    middle = f"min_by(offset, abs(time - {_moment(history)}L)) as middle"
-    about = aggregate(history, sends, PLACE, [middle])
+
+class Rows:
+    """Rows of one table, and which of them belong to findings."""
+
+    def __init__(self, table: str, frame: pl.DataFrame, asked: Asked) -> None:
+        self.table, self.frame, self.asked = table, frame, asked
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @cached_property
+    def place(self) -> Ints:
+        """Where they are."""
+        return place_of(self.frame)
+
+    @cached_property
+    def time(self) -> Ints:
+        """When they were over."""
+        return ints(self.frame, "time")
+
+    @cached_property
+    def event(self) -> Ints:
+        """What they are called."""
+        return ints(self.frame, "event")
+
+    @cached_property
+    def value(self) -> Ints:
+        """What they are about; answers of nodes are about none."""
+        return ints(self.frame, "value") if "value" in self.frame.columns else np.full(len(self), NONE)
+
+    @cached_property
+    def extent(self) -> tuple[Ints, Ints]:
+        """The first and last offset of what sends, records and batches have; the last is lower where there are none."""
+        if self.table in {"ops", "probes"}:
+            return np.zeros(len(self), np.int64), np.full(len(self), -1)
+        first, length = ints(self.frame, "offset"), np.ones(len(self), np.int64)
+        if self.table == "exchanges":
+            api = ints(self.frame, "api")
+            of_batches = (api == PRODUCE) | (api == FETCH)
+            length = np.where(of_batches, np.maximum(ints(self.frame, "count", 1), 1), 0)
+        return first, first + np.where(first == NONE, 0, length - 1)
+
+    @cached_property
+    def own(self) -> Bools:
+        """What the harness asked by itself."""
+        if self.table != "exchanges":
+            return np.zeros(len(self), np.bool_)
+        own: Bools = self.frame["client"].str.contains(OWN).fill_null(value=False).to_numpy()
+        return own
+
+    @cached_property
+    def worker(self) -> Ints:
+        """The process that a client has in its name; NONE if there is none."""
+        if self.table != "exchanges":
+            return np.full(len(self), NONE)
+        numbers = self.frame.select(worker=pl.col("client").str.extract(r"-(\d+)$").cast(pl.Int64, strict=False))
+        return ints(numbers, "worker")
+
+    @cached_property
+    def tells(self) -> Bools:
+        """What may be shown because it is near: of probes only those that show a mark, of replicas nothing."""
+        if self.table == "copies":
+            return np.zeros(len(self), np.bool_)
+        if self.table != "probes":
+            return ~self.own
+        api, view, error = (ints(self.frame, name) for name in ("api", "view", "error"))
+        shows: Bools = (error == 0) & ((api == FETCH) | ((api == LIST_OFFSETS) & (view == View.LATEST)))
+        return shows
+
+    def close(self) -> Bools:
+        """Whether a finding of their partition has a moment next to them."""
+        first, end = self.asked.instants.between(
+            self.place, self.time - self.asked.near_ns, self.time + self.asked.near_ns
+        )
+        return end > first
+
+    def candidates(self) -> Rows:
+        """Those that may belong to any finding."""
+        asked = self.asked
+        chosen = among(self.event, asked.events) | among(self.value, _unique(asked.values, "value"))
+        here = np.flatnonzero(among(self.place, asked.places) & ~chosen)
+        narrow = self.frame.select(name for name in _NARROW if name in self.frame.columns)
+        rows = Rows(self.table, narrow[here], asked)
+        first, end = asked.offsets.between(rows.place, *rows.extent)
+        chosen[here] = (end > first) | rows.close()
+        return Rows(self.table, self.frame.filter(pl.Series(chosen)), asked)
+
+    def pairs(self) -> pl.DataFrame:
+        """Each of these rows with each finding that it may be among the nearest of."""
+        named = pl.DataFrame({"row": np.arange(len(self)), "event": self.event}).join(self.asked.named, on="event")
+        routes = [named.select("row", "finding"), *self._by_value(), *self._by_offset(), *self._by_place()]
+        return pl.concat(routes).unique()
+
+    def _by_value(self) -> Iterator[pl.DataFrame]:
+        values = _unique(self.asked.values, "value")
+        mine = np.flatnonzero(among(self.value, values) & ~self.own)
+        if len(mine):
+            keys = self.asked.values.with_columns(key=pl.Series(rank_among(ints(self.asked.values, "value"), values)))
+            yield from self._routes(mine, rank_among(self.value[mine], values), keys, ROWS)
+
+    def _by_offset(self) -> Iterator[pl.DataFrame]:
+        shelf = self.asked.offsets
+        first, end = shelf.between(self.place, *self.extent)
+        mine = np.flatnonzero((end > first) & ~self.own)
+        if len(mine):
+            width = len(shelf.question) + 1  # rows that cover the same offsets of findings are alike
+            alike, key = np.unique(first[mine] * width + end[mine], return_inverse=True)
+            began, count = alike // width, alike % width - alike // width
+            keys = pl.DataFrame({
+                "key": np.repeat(np.arange(len(alike)), count), "finding": shelf.question[stretched(began, count)],
+            })  # fmt: skip
+            yield from self._routes(mine, key, keys, ROWS)
+
+    def _by_place(self) -> Iterator[pl.DataFrame]:
+        asked = self.asked
+        mine = np.flatnonzero(self.tells & self.close())
+        if len(mine):
+            timed = asked.placed.join(asked.moments, on="finding", how="semi")
+            keys = timed.with_columns(key=pl.Series(rank_among(ints(timed, "f_place"), asked.places)))
+            yield from self._routes(mine, rank_among(self.place[mine], asked.places), keys, SCANNED)
+
+    def _routes(self, mine: Ints, key: Ints, keys: pl.DataFrame, most: int) -> Iterator[pl.DataFrame]:
+        """The nearest rows with the same key; and the nearest of those clients that a finding blames."""
+        yield self._nearest(mine, key, keys, most)
+        blamed, workers = self.asked.blamed, self.asked.workers
+        if self.table != "exchanges" or not len(workers):
+            return
+        nobody, worker = self.worker[mine] == NONE, self.worker[mine]
+        rank = np.where(nobody, 0, rank_among(worker, workers) + 1)
+        known = nobody | among(worker, workers)
+        width = len(workers) + 1
+        of_findings = pl.concat([
+            blamed.select("finding", rank=pl.Series(rank_among(ints(blamed, "worker"), workers) + 1)),
+            blamed.select("finding", rank=pl.lit(0, pl.Int64)).unique(),
+        ])  # fmt: skip
+        each = keys.join(of_findings, on="finding").with_columns(key=pl.col("key") * width + pl.col("rank"))
+        yield self._nearest(mine[known], key[known] * width + rank[known], each, most)
+
+    def _nearest(self, mine: Ints, key: Ints, keys: pl.DataFrame, most: int) -> pl.DataFrame:
+        questions = self.asked.when(keys)
+        rows = Keyed(key, self.time[mine], self.event[mine])
+        row, question = rows.nearest(ints(questions, "key"), ints(questions, "moment"), most)
+        return pl.DataFrame({"row": mine[row], "finding": ints(questions, "finding")[question]})
+
+    def ranked(self) -> pl.DataFrame:
+        """Pairs with how a row belongs to a finding (`rank`) and how far it is from it (`away`), without the others."""
+        first, last = self.extent
+        rows = pl.DataFrame({
+            "row": np.arange(len(self)), "event": self.event, "time": self.time, "place": self.place, "first": first,
+            "last": last, "own": self.own, "tells": self.tells, "value": self.value, "worker": self.worker,
+        })  # fmt: skip
+        pairs = self.pairs().join(rows, on="row").join(self.asked.findings, on="finding")
+        for name, table in (("event", self.asked.named), ("value", self.asked.values), ("worker", self.asked.blamed)):
+            known = table.with_columns(pl.lit(value=True).alias(f"of_{name}"))
+            pairs = pairs.join(known, on=["finding", name], how="left")
+        here = pl.col("place") == pl.col("f_place")
+        covers = here & pl.col("f_offset").is_between("first", "last")
+        of_it = ~pl.col("own") & (pl.col("of_value").is_not_null() | covers.fill_null(value=False))
+        rank = pl.when(pl.col("of_event")).then(NAMED).when(of_it).then(OF_IT).otherwise(NEAR)
+        away = pl.min_horizontal((pl.col("time") - pl.col(name)).abs() for name in ("since", "until"))
+        is_near = pl.col("tells") & here & (away <= self.asked.near_ns)
+        blames = pl.col("finding").is_in(self.asked.blamed["finding"].implode())
+        stranger = blames & (pl.col("worker") != NONE) & pl.col("of_worker").is_null()
+        farther = pl.when(stranger).then(STRANGER_NS).otherwise(0)
+        return (
+            pairs.with_columns(rank=rank)
+            .filter((pl.col("rank") != NEAR) | is_near.fill_null(value=False))
+            .select("row", "finding", "rank", away=away.fill_null(pl.col("time") - self.asked.start_ns) + farther)
+        )
+
+    def told(self) -> pl.DataFrame:
+        """The best of them, with all that is told of an operation."""
+        ranked = self.ranked()
+        shaped = self.frame[ints(ranked, "row")].select(
+            _shaped(name, type_) if name in self.frame.columns else pl.lit(None, type_).alias(name)
+            for name, type_ in COLUMNS.items()
+        )
+        kind = pl.lit(KINDS_OF_TABLES[self.table]).alias("kind")
+        return best(pl.concat([ranked.select("finding", kind, "rank", "away"), shaped], how="horizontal"))
+
+
+def _shaped(name: str, type_: Any) -> pl.Expr:
+    return pl.col(name).str.head(TEXT_CHARACTERS) if type_ == pl.String else pl.col(name).cast(type_)
+
+
+def best(candidates: pl.DataFrame) -> pl.DataFrame:
+    """Of each finding and kind of event the first ones, by themselves those that are only near."""
+    group = ["finding", "kind", pl.col("rank") == NEAR]
+    ordered = candidates.sort("finding", "kind", "rank", "away", "event")
+    place = pl.int_range(pl.len()).over(group)
+    of_clients = (pl.col("rank") == NEAR) & (pl.col("kind") != "exchange")
+    return ordered.filter(place < pl.when(of_clients).then(NEAR_ROWS).otherwise(ROWS))
+
+
+_FOUND = {"finding": pl.Int64, "kind": pl.String, "rank": pl.Int32, "away": pl.Int64, **COLUMNS}
+
+
+def _around(piece: Piece, wanted: Wanted, run: RunContext) -> pl.DataFrame:
+    """The rows that belong to findings."""
+    asked = Asked(wanted, run)
+    parts = [pl.DataFrame(schema=_FOUND)]
+    for table in KINDS_OF_TABLES:
+        if wanted.findings and len(piece[table]):
+            candidates = Rows(table, piece[table], asked).candidates()
+            parts += [candidates.told()] if len(candidates) else []
+    return best(pl.concat(parts))
+
+
+def _covered(ops: pl.DataFrame, wanted: Wanted, run: RunContext) -> pl.DataFrame:
+    """From where to where each replica was read, in the partitions of findings."""
+    places = np.unique([code for each in wanted.findings if (code := _code(each)) is not None]).astype(np.int64)
+    of_replicas = pl.col("f").is_in([F.ASSIGN, F.REPLICA]) & by(run.replica_readers)
+    here = ops.filter(of_replicas)
+    here = here.filter(pl.Series(among(place_of(here), places)))
+    whole = pl.all_horizontal(pl.col("offset", "end").is_not_null())
+    reached = pl.when(pl.col("f") == F.ASSIGN).then("offset").when(whole).then(pl.min_horizontal("offset", "end"))
+    return _last_ones(here.select("process", *PLACE, "f", "event", reached=reached))
+
+
+def _last_ones(rows: pl.DataFrame) -> pl.DataFrame:
+    """Per replica and partition the last assignment and the last read."""
+    return rows.sort("event").group_by("process", *PLACE, "f").agg(pl.col("event", "reached").last())
+
+
+def _witness(piece: Piece, wanted: Wanted) -> dict[str, pl.DataFrame]:
+    """Per partition the sends around an offset, and the latest invocation of all that is below them."""
+    schema = dict.fromkeys(PLACE, pl.Int32) | {"middle": pl.Int64}
+    rows = [(*place, offset) for place, offset in wanted.witnesses.items()]
+    middles = pl.DataFrame(rows, schema=schema, orient="row")
+    columns = (*PLACE, "offset", "invoked", "time", "process", "value", "event")
+    acknowledged = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
+    sends = acknowledged.select(columns).join(middles, on=PLACE)
+    ends = pl.concat([_ends(piece.probes, middles), _ends(piece.exchanges.filter(pl.col("type") == Type.OK), middles)])
+    inside = pl.col("offset").is_between(pl.col("middle") - WITNESSED, pl.col("middle") + WITNESSED)
+    below = pl.col("offset") < pl.col("middle") - WITNESSED
+    invoked = pl.concat([rows.filter(below).select(*PLACE, "invoked") for rows in (sends, ends)])
+    return {
+        "sends": _first_ones(sends.filter(inside).select(columns)),
+        "ends": _as_one(ends.filter(inside)),
+        "below": invoked.group_by(PLACE).agg(pl.col("invoked").max()),
+    }
+
+
+def _ends(answers: pl.DataFrame, middles: pl.DataFrame) -> pl.DataFrame:
+    """Answers that show an end."""
+    latest = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == View.LATEST) & (pl.col("error") == 0)
     columns = (*PLACE, "offset", "invoked", "time", "process", "event")
-    answered = {Kind.PROBE: _END, Kind.EXCHANGE: f"{_END} and type = {Type.OK:d}"}
-    ends = [
-        history.kind(kind).where(f"{is_end} and ({here})").select(*columns)
-        for kind, is_end in answered.items()
-        if history.has(kind)
-    ]
-    rows = [sends]
-    if ends:  # those that show the same end are one operation
-        totals = ["max(invoked) as invoked", "min(time) as time", "max_by(process, invoked) as process"]
-        same = aggregate(history, together(ends), (*PLACE, "offset"), [*totals, "max_by(event, invoked) as event"])
-        rows.append(same.selectExpr(*columns[:-1], "cast(null as bigint) as value", "event", "true as is_end"))
-    inside = f"offset between middle - {WITNESSED} and middle + {WITNESSED}"
-    row = "struct(offset, invoked, time, process, value, event, is_end)"
-    return aggregate(
-        history,
-        together(rows).join(sql.broadcast(about), [*PLACE]),
-        PLACE,
-        [
-            f"max(invoked) filter (where offset < middle - {WITNESSED}) as below",
-            f"min_by({row}, struct(offset, event), {4 * WITNESSED + 2}) filter (where {inside}) as rows",
-        ],
+    return answers.filter(latest & (pl.col("offset") >= 0)).select(columns).join(middles, on=PLACE)
+
+
+def _as_one(ends: pl.DataFrame) -> pl.DataFrame:
+    """Those that show the same end are one operation."""
+    return (
+        ends.sort("invoked", "event")
+        .group_by(*PLACE, "offset")
+        .agg(pl.col("invoked").last(), pl.col("time").min(), pl.col("process", "event").last())
     )
 
 
-def _moment(history: History) -> int:
-    """When something was broken first, or else the middle of the load."""
-    assert history.line is not None
-    began = [fault.injected_ns for fault in history.line.faults if fault.injected_ns is not None]
-    return min(began, default=sum(history.line.load_ns) // 2)
+def _first_ones(rows: pl.DataFrame) -> pl.DataFrame:
+    ordered = rows.sort(*PLACE, "offset", "event")
+    return ordered.filter(pl.int_range(pl.len()).over(PLACE) < WITNESSES_AT_MOST)
 
 
-def told(
-    history: History, sections: Mapping[str, Rows], chosen: Sequence[Wanted], drawn: Sequence[Place]
-) -> dict[str, Any]:
+def told(parts: Sequence[Tables], wanted: Wanted, run: RunContext) -> dict[str, Any]:
     """The operations of each finding, what replicas have of it, and the witnesses; times since the history began."""
-    first_ns = history.sealed.first_time_ns
-    names = {place: f"{history.sealed.topics.get(place[0], place[0])}-{place[1]}" for place in drawn}
+    whole = parts or [look(Piece({}, run), wanted, run)]
+    tables = {name: pl.concat([part[name] for part in whole]) for name in whole[0]}
+    covered = {
+        (row["topic"], row["partition"], row["process"], row["f"]): row["reached"]
+        for row in _last_ones(tables["replicas"]).to_dicts()
+    }
     operations: dict[str, list[dict[str, Any]]] = {}
-    for row in sections.get("around", []):
-        of = operations.setdefault(chosen[row["number"]].key, [])
-        kept = row["rows"][:NEAR_ROWS] if row["near"] and row["kind"] != "exchange" else row["rows"]
-        of += [_operation(row["kind"], each, history, first_ns) for each in kept]
+    for row in best(tables["around"]).to_dicts():
+        operations.setdefault(wanted.findings[row["finding"]].key, []).append(_operation(row, run))
     for of in operations.values():
         of.sort(key=lambda each: (each["from"], each["to"], each["event"]))
     return {
         "around": operations,
         "replicas": {
-            each.key: _held(each, operations.get(each.key, []), sections.get("replicas", []), history)
-            for each in chosen
+            each.key: _held(each, operations.get(each.key, []), covered, run)
+            for each in wanted.findings
             if each.offset is not None and each.values
         },
-        "witness": {
-            names[row["topic"], row["partition"]]: _points(row, first_ns) for row in sections.get("witness", [])
-        },
+        "witness": _witnesses(tables["sends"], tables["ends"], tables["below"], run),
     }
 
 
-def _operation(kind: str, row: Mapping[str, Any], history: History, first_ns: int) -> dict[str, Any]:
+def _operation(row: Mapping[str, Any], run: RunContext) -> dict[str, Any]:
     began = row["invoked"] if row["invoked"] is not None else row["time"]
     kept = {name: row[name] for name in COLUMNS if name not in {"time", "invoked", "topic"} and row[name] is not None}
     if row["topic"] is not None:
-        kept["topic"] = history.sealed.topics.get(row["topic"], str(row["topic"]))
-    return {"kind": kind, "rank": row["rank"], "from": began - first_ns, "to": row["time"] - first_ns, **kept}
+        kept["topic"] = run.topics.get(row["topic"], str(row["topic"]))
+    since = {"from": began - run.first_time_ns, "to": row["time"] - run.first_time_ns}
+    return {"kind": row["kind"], "rank": row["rank"], **since, **kept}
 
 
-def _held(finding: Wanted, operations: Sequence[Mapping[str, Any]], covered: Rows, history: History) -> list[Any]:
+def _held(
+    finding: Shown,
+    operations: Sequence[Mapping[str, Any]],
+    covered: Mapping[tuple[Any, ...], int | None],
+    run: RunContext,
+) -> list[Any]:
     """Per node: `has it`, `another record`, `nothing there` or `not looked at`; and what it has of it, and where."""
-    found = history.sealed.processes.items()
+    found = run.processes.items()
     nodes = {n: about["node"] for n, about in found if about.get("role") == REPLICA_ROLE and "node" in about}
-    ranges = {
-        row["process"]: (row["begin"], row["stop"])
-        for row in covered
-        if (row["topic"], row["partition"]) == (finding.topic, finding.partition)
-    }
     held: dict[int, tuple[str, list[list[int]]]] = {}
     for process, node in sorted(nodes.items()):
-        begin, stop = ranges.get(process, (None, None))
+        begin, stop = (covered.get((finding.topic, finding.partition, process, f)) for f in (F.ASSIGN, F.REPLICA))
         mine = [
             each
             for each in operations
@@ -316,19 +545,26 @@ def _held(finding: Wanted, operations: Sequence[Mapping[str, Any]], covered: Row
     return [[node, *held[node]] for node in sorted(held)]
 
 
-def _points(row: Mapping[str, Any], first_ns: int) -> dict[str, Any]:
-    """Sends in the order of offsets, each with its moment."""
-    latest = row["below"] or first_ns
-    shown = []
-    for each in sorted(row["rows"], key=lambda each: (each["offset"], not each["is_end"], each["invoked"])):
-        latest = max(latest, each["invoked"])
-        shown.append(
-            {
-                **{name: each[name] for name in ("offset", "process", "value", "event")},
-                "end": each["is_end"],
-                "from": each["invoked"] - first_ns,
-                "to": each["time"] - first_ns,
-                "point": latest - first_ns,
-            }
-        )
-    return {"operations": shown}
+def _witnesses(sends: pl.DataFrame, ends: pl.DataFrame, below: pl.DataFrame, run: RunContext) -> dict[str, Any]:
+    """Per partition sends and ends in the order of offsets, each with its moment."""
+    of_ends = _as_one(ends).with_columns(value=pl.lit(None, pl.Int64), is_end=pl.lit(value=True))
+    rows = _first_ones(pl.concat([sends.with_columns(is_end=pl.lit(value=False)), of_ends], how="diagonal"))
+    latest = below.group_by(PLACE).agg(below=pl.col("invoked").max())
+    told = rows.join(latest, on=PLACE, how="left").with_columns(pl.col("below").fill_null(run.first_time_ns))
+    ordered = told.sort(*PLACE, "offset", ~pl.col("is_end"), "invoked", "event").with_columns(
+        point=pl.max_horizontal("below", pl.col("invoked").cum_max().over(PLACE))
+    )
+    return {
+        f"{run.topics.get(topic, topic)}-{partition}": {"operations": [_point(row, run) for row in mine.to_dicts()]}
+        for (topic, partition), mine in ordered.partition_by(PLACE, as_dict=True, maintain_order=True).items()
+    }
+
+
+def _point(row: Mapping[str, Any], run: RunContext) -> dict[str, Any]:
+    return {
+        **{name: row[name] for name in ("offset", "process", "value", "event")},
+        "end": row["is_end"],
+        "from": row["invoked"] - run.first_time_ns,
+        "to": row["time"] - run.first_time_ns,
+        "point": row["point"] - run.first_time_ns,
+    }

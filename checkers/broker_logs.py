@@ -20,31 +20,41 @@ They tell the class of a stall where neither a tap nor a probe saw it:
 3   neither, and the Fetches that succeeded got to less than nine tenths of what was acknowledged, while those of
     another partition got further than that: the partition is behind
 
-Lines are cut at LINE_CHARACTERS, so that no pattern meets a line that it never ends with.
+Lines are cut at LINE_CHARACTERS, so that no pattern meets a line that it never ends with. The files of a run are read
+where its check was started; lines of histories that were imported with them are events like others.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
-from checkers.frame import PLACE, Family, History, Studied, Study, together
+import polars as pl
+
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext
 from harness.history import Kind, Type
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-STALL_S = 5.0
 BEHIND = 0.9  # of what was acknowledged
 LINE_CHARACTERS = 4_000
 TOLD_AT_MOST = 200
-COLUMNS = {"topic": "string", "partition": "int", "offset": "bigint", "high_watermark": "bigint", "leader_epoch": "int"}
-_GROUP = re.compile(r"\(\?P<\w+>")
-_STAMP = r"^\D{0,3}(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))? ?(Z|[+-]\d\d:?\d\d)?"
-_DAY_NS = 86_400_000_000_000
+PLACE = ("topic", "partition")
+NUMBERS = {"partition": pl.Int32, "offset": pl.Int64, "high_watermark": pl.Int64, "leader_epoch": pl.Int32}
+LINES = {"node": pl.Int32, "name": pl.String, "time": pl.Int64, "topic": pl.Int32, **NUMBERS}
+ANY, MARK, AVAILABLE, ANSWERED = range(4)  # what a line says of its partition
+_STAMP = (
+    r"^\D{0,3}(?:(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[ T])?(?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"(?:[.,](?P<fraction>[0-9]{1,9}))? ?(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?"
+)
+_SECOND_NS = 1_000_000_000
+_DAY_NS = 86_400 * _SECOND_NS
+_SECONDS_AT_MOST = (1 << 62) // _SECOND_NS  # as nanoseconds they are still a number
+_READ_AT_ONCE = 1 << 26  # characters of a file
 
 
 @dataclass(frozen=True)
@@ -61,153 +71,166 @@ class Logs:
         return bool(self.files and self.patterns)
 
 
-def events(history: History) -> DataFrame:
-    """One row per line that means something: node, name, time, topic, partition, offset, high_watermark and so on."""
-    frames = [_parsed(history, history.logs)] if history.logs else []
-    if history.has(Kind.BROKER):
-        names = ", ".join(f"`{name}`" for name in COLUMNS)
-        frames.append(history.kind(Kind.BROKER).selectExpr("node", "name", "time", *names.split(", "), "detail"))
-    return together(frames)
+@dataclass(frozen=True)
+class Said:
+    """What lines say; those of several sources can be put together."""
 
+    counts: pl.DataFrame  # by node and name
+    places: pl.DataFrame  # by partition, and by what is said `at` which offset or watermark
 
-def _parsed(history: History, logs: Logs) -> DataFrame:
-    from pyspark.sql import functions as sql
-
-    lines = together(
-        [
-            history.spark.read.text(path).select(
-                sql.lit(node).alias("node"), sql.substring("value", 1, LINE_CHARACTERS).alias("line")
-            )
-            for node, path in sorted(logs.files.items())
-        ]
-    )
-    meanings = [_meaning(name, pattern) for name, pattern in logs.patterns.items()]
-    found = lines.select("node", "line", sql.explode(sql.array_compact(sql.array(*meanings))).alias("found"))
-    stamped = found.select("node", "found.*", sql.col("line").alias("detail"), *_stamp())
-    with_time = stamped.selectExpr("*", f"{_time(logs)} as time")
-    topics = history.spark.createDataFrame(list(history.sealed.topics.items()), "number int, called string")
-    only = next(iter(history.sealed.topics)) if len(history.sealed.topics) == 1 else None
-    return (
-        with_time.join(sql.broadcast(topics), sql.col("topic") == sql.col("called"), "left")
-        .withColumn("topic", sql.expr(f"if(topic is null, {'null' if only is None else only}, number)").cast("int"))
-        .select("node", "name", "time", *COLUMNS, "detail")
-    )
-
-
-def _meaning(name: str, pattern: str) -> Column:
-    """What the line says if it matches; Java has no such names for groups as Python, so that they go by number."""
-    from pyspark.sql import functions as sql
-
-    numbers = re.compile(pattern).groupindex
-    plain = _GROUP.sub("(", pattern)
-    columns = [sql.lit(name).alias("name")]
-    for column, type_ in COLUMNS.items():
-        if column in numbers:
-            text = sql.regexp_extract("line", plain, numbers[column])
-            value = sql.nullif(text, sql.lit("")) if type_ == "string" else text.try_cast(type_)
-        else:
-            value = sql.lit(None).cast(type_)
-        columns.append(value.alias(column))
-    return sql.when(sql.col("line").rlike(plain), sql.struct(*columns))
-
-
-def _stamp() -> list[Column]:
-    from pyspark.sql import functions as sql
-
-    return [
-        sql.nullif(sql.regexp_extract("line", _STAMP, number), sql.lit("")).alias(name)
-        for number, name in enumerate(("date", "clock", "fraction", "zone"), start=1)
-    ]
-
-
-def _time(logs: Logs) -> str:
-    """SQL: the time of the line as events have it; without a date, of the day on which the run began or the next."""
-    here = timezone(timedelta(seconds=logs.utc_offset_s))
-    began = datetime.fromtimestamp(logs.wall_ns // 10**9, here).isoformat()
-    zone = (
-        "case when zone = 'Z' then '+00:00'"
-        " when length(zone) = 5 then concat(left(zone, 3), ':', right(zone, 2)) else zone end"
-    )
-    text = f"concat(coalesce(date, '{began[:10]}'), ' ', clock, coalesce({zone}, '{began[19:]}'))"
-    whole = f"unix_seconds(try_to_timestamp({text}, 'yyyy-MM-dd HH:mm:ssXXX')) * 1000000000L"
-    since = f"{whole} + cast(rpad(coalesce(fraction, '0'), 9, '0') as bigint) - {logs.wall_ns}L"
-    return f"{since} + if(date is null and {since} < -{_DAY_NS // 2}L, {_DAY_NS}L, 0L) + {logs.monotonic_ns}L"
-
-
-def signs(history: History) -> DataFrame:
-    """One row per partition that stood still by what the logs say: class, since, until, at (an offset), lines."""
-    limit_ns = int(history.limits.get("stall_s", STALL_S) * 1e9)
-    lines = events(history).where("topic is not null and partition is not null and time is not null")
-    at = lines.groupBy(*PLACE, "name", "offset", "high_watermark").agg(
-        *_exprs("count(*) as lines", "min(time) as since", "max(time) as until")
-    )
-    acked = (
-        history.sends.where(f"type = {Type.OK:d} and offset >= 0").groupBy(*PLACE).agg(*_exprs("max(offset) as acked"))
-    )
-    spans = _spans(at).join(acked, [*PLACE], "left")
-    query = f"""
-        select topic, partition, class, inline(array(case class when 1 then frozen when 2 then hung else slow end))
-        from (
-            select *, case
-                when frozen.until - frozen.since >= {limit_ns} and acked >= frozen.at then 1
-                when hung.until - hung.since >= {limit_ns} then 2
-                when slow.at < {BEHIND} * acked and best >= {BEHIND} then 3 end as class
-            from (select *, max(slow.at / acked) over () as best from {{spans}}))
-        where class is not null"""  # noqa: S608 - of constants, not of data
-    return history.spark.sql(query, spans=spans)
-
-
-def _spans(at: DataFrame) -> DataFrame:
-    """Per partition: where its watermark stood last, where a Fetch had data and was not answered, how far they got."""
-    answered = "name = 'fetch-success'"
-    got = f"max(if({answered}, offset, null))"
-    marks = "name in ('no-data', 'watermark') and high_watermark is not null"
-    by_place = at.groupBy(*PLACE).agg(
-        *_exprs(f"{got} as got", f"max(if({marks}, high_watermark, null)) as mark", "max(until) as ended")
-    )
-    frozen, hung = (f"{marks} and high_watermark = mark", "name = 'data-available' and coalesce(offset > got, true)")
-
-    def span(condition: str, place: str, until: str) -> str:
-        since, count = (f"{each} filter (where {condition})" for each in ("min(since)", "sum(lines)"))
-        return f"struct({since} as since, {until} as until, {place} as at, {count} as lines)"
-
-    return (
-        at.join(by_place, [*PLACE])
-        .groupBy(*PLACE)
-        .agg(
-            *_exprs(
-                f"{span(frozen, 'max(mark)', f'max(until) filter (where {frozen})')} as frozen",
-                f"{span(hung, f'min(offset) filter (where {hung})', 'max(ended)')} as hung",
-                f"{span(answered, 'max(got)', 'max(ended)')} as slow",
-            )
+    @classmethod
+    def of(cls, lines: pl.DataFrame) -> Self:
+        """From lines that mean something."""
+        counts = lines.group_by("node", "name").agg(
+            lines=pl.len().cast(pl.Int64), first_ns=pl.col("time").min(), last_ns=pl.col("time").max()
         )
-    )
+        return cls(counts, _kept(_signs(lines)))
+
+    @classmethod
+    def together(cls, parts: Sequence[Self]) -> Self:
+        """Of all sources."""
+        counts = pl.concat([part.counts for part in parts]).group_by("node", "name").agg(
+            pl.col("lines").sum(), pl.col("first_ns").min(), pl.col("last_ns").max()
+        )  # fmt: skip
+        return cls(counts, _kept(pl.concat([part.places for part in parts])))
 
 
-def _exprs(*expressions: str) -> list[Column]:
-    from pyspark.sql import functions as sql
-
-    return [sql.expr(expression) for expression in expressions]
-
-
-def _study(history: History, limit: int) -> Studied:
+class BrokerLogs(Family):
     """How many lines of each name every node wrote, and where the logs say that a partition stood still."""
-    counted = (
-        events(history)
-        .groupBy("node", "name")
-        .agg(*_exprs("count(*) as lines", "min(time) as first_ns", "max(time) as last_ns"))
-        .orderBy("node", "name")
-        .limit(TOLD_AT_MOST)
+
+    name = "broker logs"
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "sends": ("type", "topic", "partition", "offset"),
+        "broker": ("time", "process", "node", "name", "topic", "partition", "offset", "high_watermark"),
+    }
+
+    def needs(self, run: RunContext) -> bool:
+        """Whether there are any."""
+        return bool(run.logs) or run.has(Kind.BROKER)
+
+    def survey(self, piece: Piece, run: RunContext) -> tuple[Said, pl.DataFrame]:
+        """Of lines that were imported, and of what was acknowledged; files are read later."""
+        acked = piece.sends.filter(pl.col("type") == Type.OK, pl.col("offset") >= 0)
+        return Said.of(piece["broker"]), acked.group_by(PLACE).agg(acked=pl.col("offset").max())
+
+    def gather(self, surveys: Sequence[tuple[Said, pl.DataFrame]], run: RunContext, known: Known) -> dict[str, Any]:
+        """What results.json tells."""
+        parts = [*surveys, self.survey(Piece({}, run), run)]
+        of_files = [Said.of(lines) for lines in lines_of(run.logs, run.topics)] if run.logs else []
+        said = Said.together([*(part for part, _ in parts), *of_files])
+        acked = pl.concat([most for _, most in parts]).group_by(PLACE).agg(pl.col("acked").max())
+        still = stood_still(said.places, acked, run.limit_ns("stall_s")).head(run.limit)
+        return {
+            "lines": said.counts.sort("node", "name").head(TOLD_AT_MOST).to_dicts(),
+            "stood_still": [
+                row | {"topic": run.topics.get(row["topic"], str(row["topic"]))} for row in still.to_dicts()
+            ],
+        }
+
+    def conclude(self, mine: dict[str, Any], judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+        """No findings."""
+        return Outcome(summary=mine)
+
+
+def lines_of(logs: Logs, topics: Mapping[int, str]) -> Iterator[pl.DataFrame]:
+    """Lines of files that mean something, as tables."""
+    numbers = pl.DataFrame(
+        [(name, number) for number, name in topics.items()],
+        schema={"called": pl.String, "topic": pl.Int32}, orient="row",
+    )  # fmt: skip
+    only = pl.lit(next(iter(topics)) if len(topics) == 1 else None, pl.Int32)
+    for node, path in sorted(logs.files.items()):
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            while lines := file.readlines(_READ_AT_ONCE):
+                text = pl.Series("line", lines).str.strip_suffix("\n").str.head(LINE_CHARACTERS)
+                matched = pl.concat(_matched(text, name, pattern) for name, pattern in logs.patterns.items())
+                timed = matched.with_columns(_times(matched["line"], logs), node=pl.lit(node, pl.Int32))
+                topic = pl.when(pl.col("called").is_null()).then(only).otherwise("topic")
+                yield timed.join(numbers, on="called", how="left").with_columns(topic=topic).select(*LINES)
+
+
+def _matched(text: pl.Series, name: str, pattern: str) -> pl.DataFrame:
+    """Lines that match a pattern, with what its groups hold; the topic by its name (`called`)."""
+    try:
+        lines = text.filter(text.str.contains(pattern))
+    except pl.exceptions.ComputeError as error:  # Python compiled it, but it also knows what takes exponential time
+        raise ValueError(f"the pattern '{name}' looks around or back, which is not supported") from error
+    groups = re.compile(pattern).groupindex
+    held = lines.str.extract_groups(pattern).struct if groups else None
+    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, len(lines))
+    of = {group: held.field(group) if held and group in groups else nothing for group in ("topic", *NUMBERS)}
+    return lines.to_frame().with_columns(
+        pl.lit(name).alias("name"),
+        of["topic"].set(of["topic"] == "", None).alias("called"),
+        *(of[group].cast(type_, strict=False).alias(group) for group, type_ in NUMBERS.items()),
     )
-    names = history.sealed.topics
-    still: list[dict[str, Any]] = [
-        row.asDict() | {"topic": names.get(row["topic"], str(row["topic"]))}
-        for row in signs(history).orderBy("since").limit(limit).collect()
-    ]
-    return Studied(summary={"lines": [row.asDict() for row in counted.collect()], "stood_still": still})
 
 
-FAMILIES: tuple[Family, ...] = ()
-STUDIES: tuple[Study, ...] = (
-    Study("broker logs", {}, _study, needs=lambda history: bool(history.logs) or history.has(Kind.BROKER)),
-)
+def _times(lines: pl.Series, logs: Logs) -> pl.Series:
+    """The times of lines as events have them; without a date, of the day on which the run began or the next."""
+    here = timezone(timedelta(seconds=logs.utc_offset_s))
+    began = datetime.fromtimestamp(logs.wall_ns // _SECOND_NS, here).isoformat()
+    date, zone = pl.col("date").fill_null(began[:10]), pl.col("zone").replace("Z", "+00:00").fill_null(began[19:])
+    text = pl.concat_str(date, pl.lit(" "), "clock", pl.lit(" "), zone)
+    seconds = text.str.to_datetime("%Y-%m-%d %H:%M:%S %z", time_unit="us", strict=False).dt.epoch("s")
+    whole = pl.when(seconds.abs() < _SECONDS_AT_MOST).then(seconds) * _SECOND_NS
+    since = whole + pl.col("fraction").fill_null("0").str.pad_end(9, "0").cast(pl.Int64) - logs.wall_ns
+    is_of_next_day = pl.col("date").is_null() & (pl.col("since") < -_DAY_NS // 2)
+    day = pl.when(is_of_next_day).then(_DAY_NS).otherwise(0)
+    stamps = lines.str.extract_groups(_STAMP).struct.unnest()
+    return stamps.with_columns(since=since).select(time=pl.col("since") + day + logs.monotonic_ns).to_series()
+
+
+def _signs(lines: pl.DataFrame) -> pl.DataFrame:
+    """What lines say of a partition, a row for each."""
+    placed = lines.filter(pl.col(name).is_not_null() for name in (*PLACE, "time"))
+
+    def said(what: int, at: pl.Expr, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.select(
+            *PLACE, what=pl.lit(what), at=at, since="time", until="time", lines=pl.lit(1, pl.Int64)
+        )  # fmt: skip
+
+    of_marks = pl.col("name").is_in(["no-data", "watermark"]) & pl.col("high_watermark").is_not_null()
+    return pl.concat([
+        said(ANY, pl.lit(None, pl.Int64), placed),
+        said(MARK, pl.col("high_watermark"), placed.filter(of_marks)),
+        said(AVAILABLE, pl.col("offset"), placed.filter(pl.col("name") == "data-available")),
+        said(ANSWERED, pl.col("offset"), placed.filter(pl.col("name") == "fetch-success")),
+    ])  # fmt: skip
+
+
+def _kept(signs: pl.DataFrame) -> pl.DataFrame:
+    """What counts: the highest watermark, how far answers got, and what is available above that."""
+    answered = pl.col("what") == ANSWERED
+    got = pl.col("at").filter(answered).max().over(PLACE)
+    mark = pl.col("at").filter(pl.col("what") == MARK).max().over(PLACE)
+    counts = (
+        (pl.col("what") == ANY)
+        | answered
+        | ((pl.col("what") == MARK) & (pl.col("at") == mark))
+        | ((pl.col("what") == AVAILABLE) & (pl.col("at") > got).fill_null(value=True))
+    )
+    kept = signs.filter(counts).with_columns(at=pl.when(answered).then(got).otherwise("at"))
+    return kept.group_by(*PLACE, "what", "at").agg(
+        pl.col("since").min(), pl.col("until").max(), pl.col("lines").sum()
+    )  # fmt: skip
+
+
+def stood_still(places: pl.DataFrame, acked: pl.DataFrame, limit_ns: int) -> pl.DataFrame:
+    """A row per partition that stood still by what the logs say: class, since, until, at (an offset), lines."""
+    ended = places.filter(pl.col("what") == ANY).select(*PLACE, "until")
+    columns = (*PLACE, "class", "since", "until", "at", "lines")
+    known = places.join(acked, on=PLACE, how="left")
+    long = pl.col("until") - pl.col("since") >= limit_ns
+    frozen = known.filter(pl.col("what") == MARK, long, pl.col("acked") >= pl.col("at"))
+    available = known.filter(pl.col("what") == AVAILABLE).group_by(PLACE)
+    hung = available.agg(pl.col("since", "at").min(), pl.col("lines").sum()).join(ended, on=PLACE).filter(long)
+    answered = known.filter(pl.col("what") == ANSWERED).drop("until").join(ended, on=PLACE)
+    share = pl.col("at") / pl.when(pl.col("acked") > 0).then("acked")
+    slow = answered.filter(share < BEHIND, share.max() >= BEHIND)
+    classes = [rows.with_columns(**{"class": pl.lit(number)}).select(columns)
+               for number, rows in enumerate((frozen, hung, slow), start=1)]  # fmt: skip
+    return pl.concat(classes).unique(PLACE, keep="first", maintain_order=True).sort("since", *PLACE)
+
+
+FAMILIES: tuple[Family, ...] = (BrokerLogs(),)

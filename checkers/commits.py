@@ -21,198 +21,166 @@ committed-offset-regression   the answer is below the last commit, and whatever 
 Findings of one group, place and set of tags are one, with their number. Tagged `transaction`: the last commit was an
 operation in a transaction, and the answer one that need not wait for its end (an exchange, or an operation of a process
 that reads what is not committed); such an end is acknowledged before it is seen everywhere.
+
+All events of a group and place are in one piece: each piece is judged by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
-from checkers.frame import (
-    PLACE,
-    Family,
-    History,
-    Rule,
-    Study,
-    aggregate,
-    as_findings,
-    seconds,
-    together,
-    writers,
-)
-from harness.history import F, Kind, Type
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers.core.arrays import NEVER
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found, together
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext, by
+from harness.history import F, Type
 
 OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT = 8, 9, 28
-FOR_EVER = (1 << 63) - 1
-GROUP = ("group", *PLACE)
-_NAMED = "group is not null and topic is not null and partition is not null"
+GROUP = ("group", "topic", "partition")
+VANISHED, REGRESSION = "committed-offset-vanished", "committed-offset-regression"
+_OK = pl.col("type") == Type.OK
+_ACKNOWLEDGED = _OK & (pl.col("error") == 0)  # of an exchange
+_MAY_HAVE_HAPPENED = pl.col("type") != Type.FAIL
+_OF_AN_OFFSET = pl.col("offset") >= 0
+_TOLD = pl.col("offset").is_not_null() & pl.col("invoked").is_not_null()
 
 
-def operations(history: History, *functions: F) -> DataFrame:
-    """Completions of members, with their group."""
-    wanted = ", ".join(f"{f:d}" for f in functions)
-    found = history.completions.where(f"f in ({wanted})").selectExpr("*", "name as group")
-    return found.where(f"{_NAMED} and {history.deletions.untouched()}")
+class ByPlace(Family):
+    """A family that judges each piece by itself, when it is surveyed."""
+
+    def gather(self, surveys: Sequence[Outcome], run: RunContext, known: Known) -> Outcome:
+        """Of all places."""
+        looked_at = {name: sum(each.looked_at.get(name, 0) for each in surveys) for name in self.anomalies}
+        return Outcome(together((each.findings for each in surveys), run.limit), looked_at)
+
+    def conclude(self, mine: Outcome, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+        """It is there."""
+        return mine
 
 
-def _exchanges(history: History, *apis: int) -> DataFrame:
-    found = history.kind(Kind.EXCHANGE).where(f"api in ({', '.join(map(str, apis))})")
-    return found.selectExpr("*", "detail as group").where(f"{_NAMED} and {history.deletions.untouched()}")
+class CommittedOffsets(ByPlace):
+    """Answers of groups against the commits before them."""
+
+    name = "committed offsets"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        REGRESSION: "a group answers with a lower offset than the one committed last",
+        VANISHED: "a group answers that nothing is committed, after something was",
+    }
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "ops": ("event", "time", "process", "invoked", "f", "type", "topic", "partition", "offset", "txn", "name"),
+        "exchanges": ("event", "time", "invoked", "type", "api", "topic", "partition", "offset", "error", "detail"),
+    }
+
+    def needs(self, run: RunContext) -> bool:
+        """Whether anybody asked a group for its offsets."""
+        return run.does(F.COMMITTED) or run.asks(OFFSET_FETCH)
+
+    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+        """Both anomalies."""
+        done = operations(piece.ops, run, F.COMMIT, F.COMMITTED)
+        seen = _exchanges(piece.exchanges, run)
+        answers = _with_last(_answers(done, seen, run), _acknowledged(done, seen))
+        vanished = answers.filter(pl.col("shown") < 0)
+        shown = answers.filter(pl.col("shown") >= 0)
+        below = _unexplained(shown.filter(pl.col("committed") > pl.col("shown")), done, seen)
+        findings = together((_found(VANISHED, vanished, run), _found(REGRESSION, below, run)), run.limit)
+        return Outcome(findings, {REGRESSION: len(shown), VANISHED: len(vanished) + len(shown)})
 
 
-def _running_maximum(history: History, points: DataFrame, keys: Sequence[str], column: str, name: str) -> DataFrame:
-    """Add the running maximum of a column in the order of `at` and `turn`: inside of chunks of time, then over them."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
-
-    sealed = history.sealed
-    chunks = 1 + _commits(history) // history.chunk_rows
-    width = min(max(1, (sealed.last_time_ns - sealed.first_time_ns) // chunks), 1 << 62)
-    chunked = points.selectExpr("*", f"at div {width}L as chunk" if chunks > 1 else "0L as chunk")
-    inside = Window.partitionBy(*keys, "chunk").orderBy("at", "turn").rowsBetween(Window.unboundedPreceding, 0)
-    scanned = chunked.select("*", sql.max(column).over(inside).alias(name))
-    if chunks == 1:
-        return scanned.drop("chunk")
-    earlier = Window.partitionBy(*keys).orderBy("chunk").rowsBetween(Window.unboundedPreceding, -1)
-    carried = (
-        chunked.groupBy(*keys, "chunk")
-        .agg(sql.max(column).alias("of_chunk"))
-        .select(*keys, "chunk", sql.max("of_chunk").over(earlier).alias("carried"))
-    )
-    joined = scanned.join(sql.broadcast(carried), [*keys, "chunk"], "left")
-    return joined.select(*points.columns, sql.greatest(name, "carried").alias(name))
+def operations(ops: pl.DataFrame, run: RunContext, *functions: F) -> pl.DataFrame:
+    """Operations of members, with their group."""
+    return _of_groups(ops, run, pl.col("f").is_in([int(f) for f in functions]), "name")
 
 
-def _commits(history: History) -> int:
-    """How many events there may be that commit or ask."""
-    wanted = {Kind.COMPLETE: (F.COMMIT, F.COMMITTED), Kind.EXCHANGE: (OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT)}
-    total = 0
-    for kind, numbers in wanted.items():
-        counted = history.sealed.contents.get(kind)
-        total += history.sealed.rows.get(kind, 0) if counted is None else sum(counted.get(int(n), 0) for n in numbers)
-    return total
+def _exchanges(exchanges: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    of_offsets = pl.col("api").is_in([OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT])
+    return _of_groups(exchanges, run, of_offsets, "detail")
 
 
-def answers(history: History) -> DataFrame:
-    """One row per answer of a group: the last commit before it, and until when one of what it shows may have come."""
-    points = together([_acknowledged(history), *_asked(history)])
-    with_last = _running_maximum(history, points, GROUP, "mark", "last").where("turn = 0")
-    asked = with_last.selectExpr(
-        *GROUP, "shown", "time as at", "1 as turn", "null as until", "event", "invoked", "loose", "last"
-    )
-    tried = _tried(history).selectExpr(
-        *GROUP, "offset as shown", "invoked as at", "0 as turn", "until", "null as event", "null as invoked",
-        "null as loose", "null as last",
-    )  # fmt: skip
-    scanned = _running_maximum(history, asked.union(tried), (*GROUP, "shown"), "until", "again")
-    return scanned.where("turn = 1")
+def _of_groups(rows: pl.DataFrame, run: RunContext, chosen: pl.Expr, group: str) -> pl.DataFrame:
+    named = rows.filter(chosen).rename({group: "group"})
+    return named.filter(run.deletions.untouched(), *(pl.col(name).is_not_null() for name in GROUP))
 
 
-def _acknowledged(history: History) -> DataFrame:
-    """Acknowledged commits, as points that raise the mark."""
-    done = f"type = {Type.OK:d} and offset >= 0"
+def _acknowledged(done: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
+    """Acknowledged commits, the one that counts as the later one further down."""
     columns = (*GROUP, "invoked", "offset", "time", "event")
-    frames = [operations(history, F.COMMIT).where(done).selectExpr(*columns, "txn")]
-    if history.has(Kind.EXCHANGE):
-        seen = _exchanges(history, OFFSET_COMMIT).where(f"{done} and error = 0")
-        frames.append(seen.selectExpr(*columns, "null as txn"))
-    return together(frames).selectExpr(
-        *GROUP, "time as at", "1 as turn", "struct(invoked, offset, time, event, txn) as mark", "null as shown",
-        "invoked", "time", "event", "null as loose",
+    of_ops = done.filter(pl.col("f") == F.COMMIT, _OK, _OF_AN_OFFSET).select(*columns, "txn")
+    of_tap = seen.filter(pl.col("api") == OFFSET_COMMIT, _ACKNOWLEDGED, _OF_AN_OFFSET)
+    commits = pl.concat([of_ops, of_tap.select(*columns, pl.lit(None, pl.Int64).alias("txn"))])
+    return commits.sort("invoked", "offset", "time", "event")
+
+
+def _answers(done: pl.DataFrame, seen: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    """Answers; a loose one need not wait for the end of a transaction."""
+    columns = (*GROUP, pl.col("offset").alias("shown"), "invoked", "time", "event")
+    of_ops = done.filter(pl.col("f") == F.COMMITTED, _OK, _TOLD).select(*columns, loose=by(run.sees_aborted))
+    of_tap = seen.filter(pl.col("api") == OFFSET_FETCH, _ACKNOWLEDGED, _TOLD)
+    return pl.concat([of_ops, of_tap.select(*columns, loose=pl.lit(value=True))])
+
+
+def _with_last(answers: pl.DataFrame, commits: pl.DataFrame) -> pl.DataFrame:
+    """Answers that have a last commit before them, with that."""
+    known = (
+        commits.select(*GROUP, "time", last=pl.row_index().cast(pl.Int64))
+        .sort("time")
+        .with_columns(pl.col("last").cum_max().over(GROUP))
+    )
+    joined = answers.sort("invoked").join_asof(
+        known.rename({"time": "acknowledged"}), left_on="invoked", right_on="acknowledged", by=list(GROUP),
+        strategy="backward", allow_exact_matches=False, check_sortedness=False,
+    ).filter(pl.col("last").is_not_null())  # fmt: skip
+    last = commits[joined["last"]]
+    return joined.with_columns(
+        committed=last["offset"], began=last["invoked"], committed_ns=last["time"], commit=last["event"],
+        in_txn=joined["loose"] & last["txn"].is_not_null(),
     )  # fmt: skip
 
 
-def _asked(history: History) -> list[DataFrame]:
-    """Answers, as points that ask for the mark; at one instant they come before what was acknowledged."""
-    told = f"type = {Type.OK:d} and offset is not null and invoked is not null"
-    columns = (*GROUP, "invoked as at", "0 as turn", "null as mark", "offset as shown", "invoked", "time", "event")
-    frames = [operations(history, F.COMMITTED).where(told).selectExpr(*columns, f"{history.sees_aborted} as loose")]
-    if history.has(Kind.EXCHANGE):
-        seen = _exchanges(history, OFFSET_FETCH).where(f"{told} and error = 0")
-        frames.append(seen.selectExpr(*columns, "true as loose"))
-    return frames
+def _unexplained(below: pl.DataFrame, done: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
+    """Of answers below the last commit those that no commit of what they show explains."""
+    if below.is_empty():
+        return below
+    keys = [*GROUP, "shown"]
+    tried = _tried(done, seen).sort("invoked").with_columns(pl.col("until").cum_max().over(keys))
+    joined = below.drop("invoked").sort("time").join_asof(
+        tried, left_on="time", right_on="invoked", by=keys, strategy="backward", check_sortedness=False
+    )  # fmt: skip
+    return joined.filter((pl.col("until") < pl.col("began")).fill_null(value=True))
 
 
-def _tried(history: History) -> DataFrame:
+def _tried(done: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     """Commits that may have happened, and until when."""
-    ended = f"if(type = {Type.OK:d}, time, {FOR_EVER}L) as until"
-    tried = operations(history, F.COMMIT).where(f"type <> {Type.FAIL:d} and offset >= 0")
-    frames = [tried.selectExpr(*GROUP, "offset", "invoked", ended)]
-    if history.has(Kind.EXCHANGE):
-        sent = _exchanges(history, OFFSET_COMMIT, TXN_OFFSET_COMMIT).where(f"type <> {Type.FAIL:d} and offset >= 0")
-        sure = f"api = {OFFSET_COMMIT} and type = {Type.OK:d} and error = 0"
-        frames.append(sent.selectExpr(*GROUP, "offset", "invoked", f"if({sure}, time, {FOR_EVER}L) as until"))
-    return together(frames)
 
+    def tried(rows: pl.DataFrame, sure: pl.Expr) -> pl.DataFrame:
+        until = pl.when(sure).then("time").otherwise(NEVER)
+        possible = rows.filter(_MAY_HAVE_HAPPENED, _OF_AN_OFFSET)
+        return possible.select(*GROUP, "invoked", until=until, shown=pl.col("offset"))
 
-_NONE = "shown < 0 and last is not null"
-_BELOW = "shown >= 0 and last.offset > shown and coalesce(again < last.invoked, true)"
-
-
-def _find_answers(history: History, rules: Sequence[Rule]) -> DataFrame:
-    """A finding per group, place and set of tags: the first answer, and how many there were."""
-    which = " ".join(f"when {rule.where} then '{rule.anomaly}'" for rule in rules)
-    wrong = answers(history).selectExpr("*", "at as time", f"case {which} end as anomaly").where("anomaly is not null")
-    tagged = wrong.selectExpr("*", "loose and last.txn is not null as in_txn")
-    first = "min_by({}, struct(time, event))"
-    keys = ("anomaly", *GROUP, "in_txn")
-    found = aggregate(history, tagged, keys, [
-        "count(*) as count",
-        f"{first.format('struct(shown, time, event, last)')} as one",
-        "max(try_subtract(last.offset, shown)) as severity",
+    of_tap = pl.col("api") == OFFSET_COMMIT
+    return pl.concat([
+        tried(done.filter(pl.col("f") == F.COMMIT), _OK),
+        tried(seen.filter(of_tap | (pl.col("api") == TXN_OFFSET_COMMIT)), of_tap & _ACKNOWLEDGED),
     ])  # fmt: skip
-    return of_writers(found, {
-        "offset": "one.last.offset",
-        "time": "one.last.time",
-        "until": "one.time",
-        "events": "array(one.last.event, one.event)",
-        "tags": "array_compact(array(if(in_txn, 'transaction', null)))",
-        "severity": "severity",
-        "detail": f"format_string('group %s had committed %d by %.3f s, and at %.3f s answered %s; so %d times', group,"
-        f" one.last.offset, {seconds(history, 'one.last.time')}, {seconds(history, 'one.time')},"
-        " if(one.shown < 0, 'that there is none', cast(one.shown as string)), count)",
-    })  # fmt: skip
 
 
-def of_writers(found: DataFrame, columns: dict[str, str]) -> DataFrame:
-    """Rows of `FINDING`; the processes are those that wrote the events."""
-    return as_findings(found, {"anomaly": "anomaly", "processes": writers(columns["events"]), **columns})
+def _found(anomaly: str, wrong: pl.DataFrame, run: RunContext) -> Findings:
+    """A finding per group, place and set of tags: the first answer, and how many there were."""
+    first = wrong.sort("time", "event").group_by(*GROUP, "in_txn", maintain_order=True)
+    one = first.agg(
+        pl.all().first(), times=pl.len(), severity=(pl.col("committed") - pl.col("shown")).max()
+    ).with_columns(
+        tag=pl.when("in_txn").then(pl.lit("transaction")), shown=pl.max_horizontal("shown", -1), shown_ns=pl.col("time")
+    )  # fmt: skip
+    return found(
+        anomaly, one, run, offset="committed", time="committed_ns", until="shown_ns", events=("commit", "event"),
+        tags=("tag",), severity="severity",
+        facts=("group", "committed", "shown", "committed_ns", "shown_ns", "times"),
+    )  # fmt: skip
 
 
-COMMITTED = Family(
-    "committed offsets",
-    answers,
-    (
-        Rule(
-            "committed-offset-regression",
-            "a group answers with a lower offset than the one committed last",
-            _BELOW,
-            "shown >= 0 and last is not null",
-        ),
-        Rule(
-            "committed-offset-vanished",
-            "a group answers that nothing is committed, after something was",
-            _NONE,
-            "last is not null",
-        ),
-    ),
-    find=_find_answers,
-    needs=lambda history: history.does(F.COMMITTED) or history.asks(OFFSET_FETCH),
-)
-
-
-def find_committed_offset_regressions(history: History) -> DataFrame:
-    """Answers of groups below the offset that was committed last."""
-    return COMMITTED.findings(history, COMMITTED.of("committed-offset-regression"))
-
-
-def find_vanished_committed_offsets(history: History) -> DataFrame:
-    """Answers of groups that know of no commit."""
-    return COMMITTED.findings(history, COMMITTED.of("committed-offset-vanished"))
-
-
-FAMILIES: tuple[Family, ...] = (COMMITTED,)
-STUDIES: tuple[Study, ...] = ()
+FAMILIES: tuple[Family, ...] = (CommittedOffsets(),)

@@ -13,94 +13,147 @@ them, each by its highest `invoked`, still did.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
-from checkers.frame import Family, History, Rule, Study, as_findings, seconds
-from checkers.metadata import SETTLING_NS, another, pairs
-from harness.history import Kind, Type
+import numpy as np
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers.core.answers import SETTLING_NS
+from checkers.core.arrays import ints
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found
+from checkers.core.others import Before, Ranked, taken
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext
+from checkers.metadata import coded, in_order, number_of
+from harness.history import Type
 
 FIND_COORDINATOR = 10
-_CONTRADICTS = (
-    f"a.said < b.said and a.node <> b.node and a.last > try_add(b.first, {SETTLING_NS})"
-    f" and b.last > try_add(a.first, {SETTLING_NS})"
-)
+WHEREABOUTS = r"^(.*) at (\S+)( \(.*\))?$"
+COLUMNS = ("event", "time", "invoked", "node", "api", "leader", "error", "type", "detail")
 
 
-def coordinators(history: History) -> DataFrame:
-    """A row for each thing that nodes told the whereabouts of, with all that they said of it."""
-    found = f"api = {FIND_COORDINATOR} and type = {Type.OK:d} and error = 0 and leader >= 0 and node is not null"
-    pattern = r"^(.*) at (\\S+)( \\(.*\\))?$"
-    rows = history.kind(Kind.EXCHANGE).where(f"{found} and detail rlike '{pattern}'")
-    said = rows.selectExpr(
-        "node", "invoked", "time", "event",
-        f"inline(array(struct(regexp_extract(detail, '{pattern}', 1) as thing, concat('node ', leader) as said),"
-        f" struct(concat('node ', leader) as thing, regexp_extract(detail, '{pattern}', 2) as said)))",
-    )  # fmt: skip
-    return history.spark.sql(
-        """select cast(null as int) as topic, cast(null as int) as partition, thing,
-                  collect_list(struct(node, said, first, last, event)) as claims
-           from (select thing, node, said, min(time) as first, max(invoked) as last, min(event) as event
-                 from {said} group by thing, node, said)
-           group by thing""",
-        said=said,
-    )
+class Coordinators(Family):
+    """What nodes say of the whereabouts of things, which are of no partition: it is put together and then compared."""
 
-
-def _find_coordinators(history: History, _: Sequence[Rule]) -> DataFrame:
-    from pyspark.sql import functions as sql
-
-    one_mind = "size(filter(claims, c -> c.node = {0}.node)) = 1"
-    found = pairs(coordinators(history), ["thing"], _CONTRADICTS).selectExpr(
-        "thing", "a", "b", f"{one_mind.format('a')} and {one_mind.format('b')} as steadfast"
-    )
-    first = found.groupBy("thing").agg(
-        sql.expr("max(steadfast) as steadfast"),
-        sql.expr("min(struct(not steadfast, greatest(a.first, b.first), a.node, b.node, a, b)) as pair"),
-        sql.expr("min(greatest(a.first, b.first)) as since"),
-        sql.expr("max(greatest(a.first, b.first, least(a.last, b.last))) as until"),
-    )
-    columns = {
-        "anomaly": "'coordinator-mismatch'",
-        "topic": "null",
-        "partition": "null",
-        "nodes": "array(pair.a.node, pair.b.node)",
-        "time": "since",
-        "until": "until",
-        "events": "array(pair.a.event, pair.b.event)",
-        "tags": "array(if(steadfast, 'steadfast', 'moved'))",
-        "severity": "try_subtract(until, since)",
-        "detail": "format_string('%s: at %s, said node %d from %.3f s to %.3f s, at %s, said node %d from %.3f s to"
-        f" %.3f s', thing, pair.a.said, pair.a.node, {seconds(history, 'pair.a.first')},"
-        f" {seconds(history, 'pair.a.last')}, pair.b.said, pair.b.node, {seconds(history, 'pair.b.first')},"
-        f" {seconds(history, 'pair.b.last')})",
+    name = "coordinators"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        "coordinator-mismatch": "nodes name different coordinators, or different addresses of one"
     }
-    return as_findings(first, columns)
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {"exchanges": COLUMNS}
+
+    def needs(self, run: RunContext) -> bool:
+        """Answers to FindCoordinator."""
+        return run.asks(FIND_COORDINATOR)
+
+    def survey(self, piece: Piece, run: RunContext) -> pl.DataFrame:
+        """What each node said of each thing, from `first` to `last`."""
+        answered = (pl.col("api") == FIND_COORDINATOR) & (pl.col("type") == Type.OK) & (pl.col("error") == 0)
+        named = (pl.col("leader") >= 0) & pl.col("node").is_not_null()
+        rows = (
+            piece.exchanges.filter(answered & named)
+            .group_by("node", "leader", "detail")
+            .agg(pl.col("time").min().alias("first"), pl.col("invoked").max().alias("last"), pl.col("event").min())
+            .filter(pl.col("detail").str.contains(WHEREABOUTS))
+        )
+        leader, at, span = pl.format("node {}", "leader"), pl.col("detail").str, ("node", "first", "last", "event")
+        of_things = rows.select(*span, thing=at.extract(WHEREABOUTS, 1), said=leader)
+        of_nodes = rows.select(*span, thing=leader, said=at.extract(WHEREABOUTS, 2))
+        return merged_claims([of_things, of_nodes])
+
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> pl.DataFrame:
+        """Of all clients."""
+        return merged_claims(surveys) if surveys else pl.DataFrame()
+
+    def conclude(self, mine: pl.DataFrame, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+        """A finding per thing."""
+        if mine.is_empty():
+            return Outcome()
+        texts = {name: mine.select(name).unique().sort(name) for name in ("thing", "said")}
+        made = in_order(coded(mine, texts), ("thing", "first"), ("node", "said"))
+        made = made.with_columns(alone=pl.len().over("thing", "node") == 1)
+        return Outcome(_mismatches(made, texts, run), {"coordinator-mismatch": len(texts["thing"])})
 
 
-COORDINATORS = Family(
-    "coordinators",
-    coordinators,
-    (
-        Rule(
-            "coordinator-mismatch",
-            "nodes name different coordinators, or different addresses of one",
-            f"exists(claims, a -> {another(_CONTRADICTS)})",
-            "true",
-        ),
-    ),
-    find=_find_coordinators,
-    needs=lambda history: history.asks(FIND_COORDINATOR),
-)
+def merged_claims(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """What one node said of one thing, always the same, is one row."""
+    return (
+        pl.concat(parts)
+        .group_by("thing", "node", "said")
+        .agg(pl.col("first").min(), pl.col("last").max(), pl.col("event").min())
+    )
 
 
-def find_coordinator_mismatches(history: History) -> DataFrame:
-    """Nodes that name different coordinators."""
-    return COORDINATORS.findings(history)
+def _mismatches(made: pl.DataFrame, texts: Mapping[str, pl.DataFrame], run: RunContext) -> Findings:
+    apart = contradicted(made)
+    if apart.is_empty():
+        return Findings()
+    steadfast = contradicted(made.filter("alone"))
+    of_things = apart.group_by("thing").agg(pl.col("first").min().alias("since"), pl.col("until").max())
+    moved = apart.join(steadfast, on="thing", how="anti")
+    pairs = [
+        _told(made.filter("alone"), steadfast).with_columns(tag=pl.lit("steadfast")),
+        _told(made, moved).with_columns(tag=pl.lit("moved")),
+    ]
+    frame = of_things.join(pl.concat(pairs), on="thing").with_columns(severity=pl.col("until") - pl.col("since"))
+    of_texts = {"thing": "thing", "said": "said", "other_said": "said"}
+    frame = frame.with_columns(texts[of][of].gather(frame[name]).alias(name) for name, of in of_texts.items())
+    facts = ("thing", "node", "said", "since_ns", "until_ns")
+    return found(
+        "coordinator-mismatch",
+        frame,
+        run,
+        nodes=("node", "other"),
+        time="since",
+        until="until",
+        events=("event", "other_event"),
+        tags="tag",
+        severity="severity",
+        facts=(*facts, "other", "other_said", "other_since_ns", "other_until_ns"),
+    )
 
 
-FAMILIES: tuple[Family, ...] = (COORDINATORS,)
-STUDIES: tuple[Study, ...] = ()
+def contradicted(made: pl.DataFrame) -> pl.DataFrame:
+    """Of what was said those that another node had contradicted before, with the time until which both still did.
+
+    Of two that contradict each other one was said first: it was, more than S before the other was said last, and it
+    was still said more than S after the other was said first. Of all these the one that was said last tells it.
+    """
+    lane, first, last = number_of(made, ["thing"]), ints(made, "first"), ints(made, "last")
+    upto = Before(lane, first).last(lane, np.minimum(last - SETTLING_NS, first + 1))
+    keys = ints(made, "node"), ints(made, "said")
+    ranked = Ranked(lane, np.argsort(last, kind="stable"))
+    latest = taken(last, ranked.best_of_strangers(upto, keys, keys))
+    until = np.maximum(first, np.minimum(last, latest))
+    return made.with_columns(until=pl.Series(until)).filter(pl.Series(latest > first + SETTLING_NS))
+
+
+def _told(made: pl.DataFrame, apart: pl.DataFrame) -> pl.DataFrame:
+    """Of each thing the first that was contradicted, and what contradicts it: two claims in the order of texts."""
+    columns = ["node", "said", "first", "last", "event"]
+    later = apart.unique("thing", keep="first", maintain_order=True).select("thing", *columns)
+    both = (
+        made.select("thing", *columns)
+        .join(later, on="thing", suffix="_later")
+        .filter(
+            (pl.col("node") != pl.col("node_later"))
+            & (pl.col("said") != pl.col("said_later"))
+            & (pl.col("first") <= pl.col("first_later"))
+            & (pl.col("first") < pl.col("last_later") - SETTLING_NS)
+            & (pl.col("last") > pl.col("first_later") + SETTLING_NS)
+        )
+    )
+    lower = pl.col("said") < pl.col("said_later")
+    names = {"node": "node", "said": "said", "first": "since_ns", "last": "until_ns", "event": "event"}
+    one = {new: pl.when(lower).then(old).otherwise(f"{old}_later") for old, new in names.items()}
+    two = {new: pl.when(lower).then(f"{old}_later").otherwise(old) for old, new in names.items()}
+    other = {"other" if new == "node" else f"other_{new}": value for new, value in two.items()}
+    return (
+        both.select("thing", **one, **other)
+        .sort("thing", "node", "other", "said", "other_said")
+        .unique("thing", keep="first", maintain_order=True)
+    )
+
+
+FAMILIES: tuple[Family, ...] = (Coordinators(),)

@@ -34,8 +34,9 @@ G2-realtime
 wr is what a correct broker promises: whoever reads committed records reads them after their transaction was decided,
 and before its own is. Kafka isolates no writes, and a poll need not return all that is there: ww and rw promise less.
 
-Edges are made in Spark, in the chunks of offsets of `checkers.log`; what lies between two chunks is put together here,
-where the components are found (`checkers.graph`). More than EDGES edges, or a search of more than SECONDS, are too
+Each piece tells its writes, which of them were read, and how far each transaction read (`Steps`): what is settled
+there, or, of pieces by value, what is loose, or all (`checkers.values`). All of that is put in order in one place,
+where the components are found (`checkers.graph`). More than STEPS of them, or a search of more than SECONDS, are too
 much, and said.
 """
 
@@ -44,43 +45,49 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
+import polars as pl
 
-from checkers.frame import FINDING, History, Studied, Study, together
-from checkers.graph import RW, WR, WW, Found, Graph, Step, search, with_time
-from checkers.log import CHUNK
+from checkers.core.arrays import NONE, Bools, Ints, ints, is_in
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found, together
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext, by
+from checkers.core.tables import place_of
+from checkers.graph import RW, TIME, WR, WW, Found, Graph, Step, search, with_time
+from checkers.values import READS, Fates
 from harness.history import ID_BITS, F, Kind, Status, Type
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-EDGES = 10_000_000
+STEPS = 10_000_000
+STEPS_OF_A_PIECE = 500_000  # which it tells, however small its share of the history is
 SECONDS = 60.0
-FEW = 100_000  # transactions and writes of which nobody knows how they ended; these go to every task
-FIRST, OPEN_WW, OPEN_RW = 5, 6, 7  # first writer of a chunk; last writer, and reader, that need the next one's first
-_WRITE, _READ, _LAST_READ = 0, 1, 2
-_GOOD = f"value is not null and status = {Status.GOOD:d}"
-_PLACE = f"(shiftleft(cast(topic as bigint), 32) | (cast(partition as bigint) & {0xFFFFFFFF}L))"
-_KEYS = ("place", "chunk")
-Ints = npt.NDArray[np.int64]
-
-ANOMALIES = {
-    "G0": "transactions wrote before each other",
-    "G1c": "transactions read or wrote after each other",
-    "G-single": "a transaction read before another's write, and comes after it",
-    "G2": "transactions read before each other's writes",
-    "G0-realtime": "a transaction wrote before one that had ended before it began",
-    "G1c-realtime": "a transaction was read by, or wrote before, one that had ended before it began",
-    "G-single-realtime": "a transaction did not read what one had written that ended before it began",
-    "G2-realtime": "transactions did not read each other's writes, against the order of time",
-}
+OPS = ("event", "time", "invoked", "op", "f", "type")
+KINDS = {WW: "ww", WR: "wr", RW: "rw", TIME: "realtime"}
 
 
 @dataclass(frozen=True)
-class Transactions:
+class Columns:
+    """Columns of one length."""
+
+    @classmethod
+    def together(cls, parts: Sequence[Self]) -> Self:
+        """One after the other."""
+        if not parts:
+            return cls(*(np.zeros(0, np.int64) for _ in fields(cls)))
+        return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
+
+    def only(self, chosen: Bools | Ints) -> Self:
+        """Some of them, by a mask or in an order."""
+        return type(self)(*(getattr(self, each.name)[chosen] for each in fields(self)))
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+
+@dataclass(frozen=True)
+class Transactions(Columns):
     """All of them, in the order of their operations."""
 
     op: Ints
@@ -89,18 +96,73 @@ class Transactions:
     type: Ints
     event: Ints
 
-    def only(self, chosen: npt.NDArray[Any]) -> Transactions:
-        """Some of them, by a mask."""
-        return Transactions(*(getattr(self, each.name)[chosen] for each in fields(self)))
-
-    def places(self, *operations: Ints) -> list[Ints]:
-        """Of operations that are among these, the how-manieth each is."""
-        return [np.searchsorted(self.op, each) for each in operations]
+    def places(self, operations: Ints) -> Ints:
+        """Of operations the how-manieth each is; -1 of one that is not among these."""
+        if not len(self):
+            return np.full(len(operations), -1)
+        at = np.minimum(np.searchsorted(self.op, operations), len(self) - 1)
+        return np.where(self.op[at] == operations, at, -1)
 
 
 @dataclass(frozen=True)
-class Edges:
-    """From one operation to another, because of a value at an offset of a partition."""
+class Writes(Columns):
+    """Of transactions, as far as they ended ok or info."""
+
+    place: Ints
+    offset: Ints
+    value: Ints
+    txn: Ints
+    doubted: Bools  # it ended info
+    visible: Bools
+
+
+@dataclass(frozen=True)
+class Reads(Columns):
+    """Writes that were read in a transaction."""
+
+    place: Ints
+    offset: Ints
+    value: Ints
+    reader: Ints
+
+
+@dataclass(frozen=True)
+class Ends(Columns):
+    """The highest offset of a partition that a transaction read."""
+
+    place: Ints
+    offset: Ints
+    reader: Ints
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What transactions did; of too many only how many there are."""
+
+    count: int
+    writes: Writes
+    reads: Reads
+    ends: Ends
+
+    @classmethod
+    def together(cls, parts: Sequence[Steps]) -> Steps:
+        """Of values that have nothing to do with each other."""
+        return cls(
+            sum(part.count for part in parts),
+            Writes.together([part.writes for part in parts]),
+            Reads.together([part.reads for part in parts]),
+            Ends.together([part.ends for part in parts]),
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of them are there."""
+        return self.count == len(self.writes) + len(self.reads) + len(self.ends)
+
+
+@dataclass(frozen=True)
+class Edges(Columns):
+    """From one transaction to another by their numbers, because of a value at an offset of a partition."""
 
     kind: Ints
     source: Ints
@@ -109,237 +171,275 @@ class Edges:
     offset: Ints
     value: Ints
 
-    def __len__(self) -> int:
-        return len(self.kind)
 
-    def only(self, chosen: npt.NDArray[Any]) -> Edges:
-        """Some of them, by a mask or in an order."""
-        return Edges(*(getattr(self, name)[chosen] for name in _COLUMNS))
+# ------------------------------------------------------------------------------------------- what transactions did
 
 
-_COLUMNS = ("kind", "source", "destination", "place", "offset", "value")
+def steps_of(fates: Fates, piece: Piece) -> Steps:
+    """Of values of a piece."""
+    writes, read = _writes(fates), _polled(fates)
+    reads, ends = _reads(writes, read), _how_far(read)
+    count = len(writes) + len(reads) + len(ends)
+    if count > _most(piece):
+        return Steps(count, Writes.together([]), Reads.together([]), Ends.together([]))
+    return Steps(count, writes, reads, ends)
 
 
-def edges(history: History, doubts: int) -> DataFrame:
-    """A row per edge, and what is needed to put chunks together; so many transactions and writes ended info."""
-    write = f"if(step = {_WRITE}, struct(offset, value, node), null)"
-    order = f"partition by {', '.join(_KEYS)} order by offset, value, step"
-    rows = together([_writes(history, doubts), *_reads(history)])
-    scanned = rows.selectExpr(
-        "*",
-        f"last({write}, true) over ({order} rows between unbounded preceding and 1 preceding) as before",
-        f"lead({write}) ignore nulls over ({order}) as after",
-    )
+def _most(piece: Piece) -> int:
+    """How many steps a piece may have: if it has far more than its share of STEPS, there are too many in all."""
+    in_all = sum(piece.run.rows.get(kind, 0) for kind in (Kind.COMPLETE, Kind.RECORD))
+    share = (len(piece.sends) + len(piece.records)) / in_all if in_all and piece.run.many else 1.0
+    return STEPS_OF_A_PIECE + int(STEPS * min(1.0, 4 * share))
 
-    def row(kind: int, source: str, destination: str, at: str = "") -> str:
-        return (
-            f"named_struct('kind', cast({kind} as tinyint), 'source', {source}, 'destination', {destination},"
-            f" 'place', place, 'offset', {at}offset, 'value', {at}value)"
-        )
 
-    writes, reads, last = (f"step = {step}" for step in (_WRITE, _READ, _LAST_READ))
-    told = {
-        f"{writes} and before is null": row(FIRST, "node", "node"),
-        f"{writes} and after.node <> node": row(WW, "node", "after.node", "after."),
-        f"{writes} and after is null": row(OPEN_WW, "node", "node"),
-        f"{reads} and before.offset = offset and before.value = value and before.node <> node": row(
-            WR, "before.node", "node"
-        ),
-        f"{last} and after.node <> node": row(RW, "node", "after.node", "after."),
-        f"{last} and after is null": row(OPEN_RW, "node", "node"),
-    }
-    found = ", ".join(f"if({condition}, {struct}, null)" for condition, struct in told.items())
-    return scanned.where(" or ".join(f"({condition})" for condition in told)).selectExpr(
-        f"inline(array_compact(array({found})))"
+def _writes(fates: Fates) -> Writes:
+    placed = (fates.acknowledged >= 0) & (fates.topic != NONE) & (fates.partition != NONE) & (fates.value != NONE)
+    took_place = (fates.type == Type.OK) | (fates.type == Type.INFO)
+    untouched = ~is_in(fates.topic, fates.run.deletions.topics)
+    chosen = np.flatnonzero((fates.txn != NONE) & placed & took_place & untouched)
+    return Writes(
+        (fates.topic[chosen] << 32) | fates.partition[chosen],
+        fates.acknowledged[chosen],
+        fates.value[chosen],
+        fates.txn[chosen],
+        fates.type[chosen] == Type.INFO,
+        fates.seen_committed[chosen],
     )
 
 
-def _placed(rows: DataFrame, step: int, value: str = "value") -> DataFrame:
-    return rows.selectExpr("place", f"offset div {CHUNK} as chunk", "offset", f"{value} as value", f"{step} as step",
-                           "txn as node")  # fmt: skip
+def _polled(fates: Fates) -> pl.DataFrame:
+    """Every read of a transaction."""
+    run = fates.run
+    placed = pl.all_horizontal(pl.col("txn", "value", "topic", "partition").is_not_null()) & (pl.col("offset") >= 0)
+    good = (pl.col("status") == Status.GOOD) & ~by(run.sees_aborted) & run.deletions.untouched()
+    mine = fates.told.filter(placed & good)
+    return mine.select("value", "offset", pl.Series("place", place_of(mine)), reader="txn")
 
 
-def _writes(history: History, doubts: int) -> DataFrame:
-    """What was written, as far as it took place."""
-    from pyspark.sql import functions as sql
+def _reads(writes: Writes, read: pl.DataFrame) -> Reads:
+    """What of these writes was read where it was written."""
+    wrote = pl.DataFrame({"value": writes.value, "written_at": writes.offset, "written_to": writes.place})
+    both = read.join(wrote, on="value") if len(read) and len(wrote) else read.clear()
+    if not len(both):
+        return Reads.together([])
+    both = both.filter((pl.col("offset") == pl.col("written_at")) & (pl.col("place") == pl.col("written_to")))
+    return Reads(*(ints(both, name) for name in ("place", "offset", "value", "reader")))
 
-    placed = f"txn is not null and offset >= 0 and value is not null and {_PLACE} is not null"
-    columns = ("txn", "value", "place", "offset")
-    mine = history.sends.where(f"{placed} and {history.deletions.untouched()}").selectExpr(
-        "type", "txn", "value", f"{_PLACE} as place", "offset"
+
+def _how_far(read: pl.DataFrame) -> Ends:
+    last = read.group_by("reader", "place").agg(pl.col("offset").max())
+    return Ends(*(ints(last, name) for name in ("place", "offset", "reader")))
+
+
+# ------------------------------------------------------------------------------------------- what depends on what
+
+
+def _nodes(transactions: Transactions, steps: Steps) -> tuple[Transactions, Steps]:
+    """Transactions that took place, and what was written, as far as it took place."""
+    writes = steps.writes
+    unknown = transactions.only(transactions.type == Type.INFO)
+    doubted = writes.doubted | (unknown.places(writes.txn) >= 0)
+    happened = np.unique(writes.txn[doubted & writes.visible])
+    counted = ~doubted | np.isin(writes.txn, happened)
+    took_place = (transactions.type == Type.OK) | (
+        (transactions.type == Type.INFO) & np.isin(transactions.op, happened)
     )
-    if not doubts:
-        return _placed(mine.where(f"type = {Type.OK:d}").select(*columns), _WRITE)
-
-    def few(rows: DataFrame) -> DataFrame:
-        return sql.broadcast(rows) if doubts <= FEW else rows
-
-    unknown = history.completions.where(f"f = {F.TXN:d} and type = {Type.INFO:d}").selectExpr("op as txn", "1 as open")
-    marked = mine.join(few(unknown.distinct()), "txn", "left")
-    perhaps = marked.where(f"type = {Type.INFO:d} or (type = {Type.OK:d} and open = 1)").select(*columns)
-    known = marked.where(f"type = {Type.OK:d} and open is null").select(*columns)
-    visible = history.records.where(f"{_GOOD} and {history.deletions.untouched()} and not ({history.sees_aborted})")
-    happened = visible.select("value").join(few(perhaps.select("value", "txn")), "value").select("txn").distinct()
-    return _placed(known.union(perhaps.join(happened, "txn", "left_semi").select(*columns)), _WRITE)
+    return transactions.only(took_place), Steps(steps.count, writes.only(counted), steps.reads, steps.ends)
 
 
-def _reads(history: History) -> list[DataFrame]:
-    """What transactions read, and how far each of them got in each partition."""
-    from pyspark.sql import functions as sql
-
-    polled = f"txn is not null and offset >= 0 and {_GOOD} and {_PLACE} is not null and {history.deletions.untouched()}"
-    mine = history.records.where(f"{polled} and not ({history.sees_aborted})").selectExpr(
-        "txn", "value", f"{_PLACE} as place", "offset"
-    )
-    last = mine.groupBy("txn", "place").agg(sql.max("offset").alias("offset"))
-    return [_placed(mine, _READ), _placed(last, _LAST_READ, f"{(1 << 63) - 1}L")]
+def dependencies(steps: Steps, nodes: Transactions) -> Edges:
+    """Edges between different transactions that took place; of each kind in the order of the writes."""
+    order = np.lexsort((steps.writes.value, steps.writes.offset, steps.writes.place))
+    writes = steps.writes.only(order)
+    writer = nodes.places(writes.txn)
+    edges = Edges.together([_ww(writes, writer), _wr(writes, writer, steps.reads, nodes),
+                            _rw(writes, writer, steps.ends, nodes)])  # fmt: skip
+    return edges.only((edges.source >= 0) & (edges.destination >= 0) & (edges.source != edges.destination))
 
 
-def study(history: History, limit: int) -> Studied:
-    """Edges from Spark, components and cycles here."""
-    transactions = _transactions(history)
-    rows = edges(history, int((transactions.type == Type.INFO).sum()) + _open_writes(history))
-    most = sum(history.sealed.rows.get(kind, 0) for kind in (Kind.COMPLETE, Kind.RECORD))
-    if most > EDGES and (count := rows.count()) > EDGES:
-        return Studied(cut=f"cycles of transactions were not looked for: {count:,} dependencies are too many")
-    told, nodes = _put_together(_numbers(rows, _COLUMNS), transactions)
-    if not len(told):
-        return Studied(looked_at=dict.fromkeys(ANOMALIES, len(nodes.op)))
-    graph = with_time(
-        Graph(len(nodes.op), len(nodes.op), told.kind.astype(np.int8), *nodes.places(told.source, told.destination)),
-        nodes.invoked,
-        nodes.ended,
-        nodes.type == Type.OK,
-    )
-    found, late = search(graph, limit, time.monotonic() + SECONDS)
-    counts: dict[str, int] = {}
-    for each in found.values():
-        counts[each.anomaly] = counts.get(each.anomaly, 0) + each.count
-    by_kind = {name: int((told.kind == kind).sum()) for name, kind in (("ww", WW), ("wr", WR), ("rw", RW))}
-    return Studied(
-        [_finding(each, cycle, told, nodes, history) for each in found.values() for cycle in each.cycles],
-        counts,
-        dict.fromkeys(ANOMALIES, len(nodes.op)),
-        f"there was no time to look for all cycles of transactions: {', '.join(late)}" if late else "",
-        {"transactions": len(nodes.op), "dependencies": by_kind},
-    )
+def _edges(kind: int, source: Ints, destination: Ints, writes: Writes, of: Any) -> Edges:
+    return Edges(np.full(len(source), kind), source, destination, writes.place[of], writes.offset[of], writes.value[of])
 
 
-def _numbers(rows: DataFrame, names: Sequence[str]) -> list[Ints]:
-    """Columns without nulls, by way of Arrow."""
-    table = rows.toArrow()
-    return [table[name].to_numpy().astype(np.int64, copy=False) for name in names]
+def _ww(writes: Writes, writer: Ints) -> Edges:
+    next_one = np.flatnonzero(writes.place[1:] == writes.place[:-1]) + 1
+    return _edges(WW, writer[next_one - 1], writer[next_one], writes, next_one)
 
 
-def _transactions(history: History) -> Transactions:
-    ends = history.completions.where(f"f = {F.TXN:d} and op is not null and invoked is not null").selectExpr(
-        "op", "invoked", "time", "type", "event"
-    )
-    op, *others = _numbers(ends, ends.columns)
-    order = np.argsort(op, kind="stable")
-    return Transactions(op[order], *(column[order] for column in others))
+def _wr(writes: Writes, writer: Ints, reads: Reads, nodes: Transactions) -> Edges:
+    by_value = np.argsort(writes.value, kind="stable")
+    values = writes.value[by_value]
+    if not len(values):
+        return Edges.together([])
+    found_at = np.minimum(np.searchsorted(values, reads.value), len(values) - 1)
+    there = np.flatnonzero(values[found_at] == reads.value)
+    write, reader = by_value[found_at[there]], nodes.places(reads.reader[there])
+    order = np.lexsort((reader, write))
+    return _edges(WR, writer[write[order]], reader[order], writes, write[order])
 
 
-def _open_writes(history: History) -> int:
-    """How many writes of transactions ended info, as far as that matters."""
-    return history.sends.where(f"txn is not null and type = {Type.INFO:d}").limit(FEW + 1).count()
+def _rw(writes: Writes, writer: Ints, ends: Ends, nodes: Transactions) -> Edges:
+    if not len(writes) or not len(ends):
+        return Edges.together([])
+    last = _last(ends)
+    # places by rank, and above it the offset, so that both fit into one number
+    place = np.unique(np.concatenate([writes.place, last.place]), return_inverse=True)[1].reshape(-1)
+    offsets = np.unique(np.concatenate([writes.offset, last.offset]), return_inverse=True)[1].reshape(-1)
+    key = place * (len(offsets) + 1) + offsets
+    count = len(writes)
+    above = np.searchsorted(key[:count], key[count:], side="right")
+    at = np.minimum(above, count - 1)
+    there = (above < count) & (place[at] == place[count:])
+    reader, write = nodes.places(last.reader[there]), at[there]
+    order = np.lexsort((reader, write))
+    return _edges(RW, reader[order], writer[write[order]], writes, write[order])
 
 
-def _put_together(rows: list[Ints], transactions: Transactions) -> tuple[Edges, Transactions]:
-    """Edges between transactions that took place, also from chunk to chunk, in an order of their own; and these."""
-    told = Edges(*rows)
-    linked = together_again(told)
-    wrote = np.concatenate(
-        [
-            told.source[np.isin(told.kind, [FIRST, WW, WR, OPEN_WW])],
-            told.destination[np.isin(told.kind, [WW, RW])],
-        ]
-    )
-    unknown = (transactions.type == Type.INFO) & np.isin(transactions.op, wrote)
-    took_place = transactions.only((transactions.type == Type.OK) | unknown)
-    both = np.isin(linked.source, took_place.op) & np.isin(linked.destination, took_place.op)
-    linked = linked.only(both)
-    order = np.lexsort((linked.destination, linked.source, linked.value, linked.offset, linked.place, linked.kind))
-    return linked.only(order), took_place
+def _last(ends: Ends) -> Ends:
+    """Of all pieces: one of each transaction and partition."""
+    order = np.lexsort((ends.offset, ends.place, ends.reader))
+    ordered = ends.only(order)
+    goes_on = (ordered.reader[1:] == ordered.reader[:-1]) & (ordered.place[1:] == ordered.place[:-1])
+    return ordered.only(~np.append(goes_on, [False]))
 
 
-def together_again(told: Edges) -> Edges:
-    """The edges, with those whose next write is the first one of a later chunk."""
-    first = told.only(told.kind == FIRST)
-    first = first.only(np.lexsort((first.offset, first.place)))
-    parts = [told.only(np.isin(told.kind, [WW, WR, RW]))]
-    for kind, left_open in ((WW, OPEN_WW), (RW, OPEN_RW)):
-        waiting = told.only(told.kind == left_open)
-        parts.append(_linked(kind, waiting, first))
-    return Edges(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
+# ------------------------------------------------------------------------------------------- findings
 
 
-def _linked(kind: int, waiting: Edges, first: Edges) -> Edges:
-    """From each of those that wait to the first writer of a later chunk of its partition, if that is another."""
-    if not len(first):
-        return waiting.only(np.zeros(0, np.int64))
-    count = len(first)
-    # ranks instead of places and offsets, so that both fit into one number
-    place, offset = (
-        np.unique(np.concatenate([getattr(first, name), getattr(waiting, name)]), return_inverse=True)[1]
-        for name in ("place", "offset")
-    )
-    key = place * (len(offset) + 1) + offset
-    at = np.searchsorted(key[:count], key[count:], side="right")
-    there = at < count
-    at = np.minimum(at, count - 1)
-    there &= (first.place[at] == waiting.place) & (first.source[at] != waiting.source)
-    chosen, at = waiting.only(there), at[there]
-    return Edges(
-        np.full(len(chosen), kind),
-        chosen.source,
-        first.source[at],
-        chosen.place,
-        first.offset[at],
-        first.value[at],
-    )
+def _findings(each: Found, edges: Edges, nodes: Transactions, run: RunContext) -> Findings:
+    """The cycles that are told of a class, and how many there are."""
+    table = pl.DataFrame([_row(cycle, edges, nodes, run) for cycle in each.cycles], schema=_ROW, orient="row")
+    tagged = table.with_columns(tag=pl.lit(each.tag or None, pl.String))
+    findings = found(
+        each.anomaly, tagged, run, offset="offset", values="values", processes="processes", time="time",
+        until="until", events="events", tags="tag", severity="severity", facts=_FACTS,
+    )  # fmt: skip
+    untold = each.count - len(each.cycles)
+    if untold and findings.counts:
+        group = min(findings.counts, key=lambda group: group[2])
+        findings.counts[group] += untold
+    return findings
 
 
-def _finding(found: Found, cycle: list[Step], told: Edges, nodes: Transactions, history: History) -> dict[str, Any]:
-    """A row of `FINDING`: the cycle in words, a sentence for each edge."""
-    names = {node: f"T{number + 1}" for number, node in enumerate(dict.fromkeys(step.source for step in cycle))}
-    sentences = [_sentence(step, told, names, history.sealed.topics) for step in cycle]
-    sentences.append(", ".join(f"{name} is {_called(int(nodes.op[node]), history)}" for node, name in names.items()))
-    first = next(step.edge for step in cycle if step.edge >= 0)
-    events = [int(nodes.event[node]) for node in names]
-    place = int(told.place[first])
-    return dict.fromkeys(FINDING) | {
-        "anomaly": found.anomaly,
-        "topic": place >> 32,
-        "partition": place & 0xFFFFFFFF,
-        "offset": int(told.offset[first]),
-        "values": [int(told.value[step.edge]) for step in cycle if step.edge >= 0],
-        "processes": sorted({event >> ID_BITS for event in events}),
-        "nodes": [],
-        "time": int(min(nodes.invoked[node] for node in names)),
-        "until": int(max(nodes.ended[node] for node in names)),
-        "events": events,
-        "tags": [found.tag] if found.tag else [],
-        "severity": len(cycle),
-        "detail": "; ".join(sentences),
-    }
+_FACTS = ("kinds", "sources", "destinations", "topics", "partitions", "offsets", "operations")
+_NUMBERS, _TEXTS = pl.List(pl.Int64), pl.List(pl.String)
+_ROW: Mapping[str, Any] = {
+    "topic": pl.Int32, "partition": pl.Int32, "offset": pl.Int64, "values": _NUMBERS, "processes": _NUMBERS,
+    "time": pl.Int64, "until": pl.Int64, "events": _NUMBERS, "severity": pl.Int64,
+    "kinds": _TEXTS, "sources": _NUMBERS, "destinations": _NUMBERS, "topics": _TEXTS, "partitions": _NUMBERS,
+    "offsets": _NUMBERS, "operations": _NUMBERS,
+}  # fmt: skip
 
 
-def _sentence(step: Step, told: Edges, names: dict[int, str], topics: Mapping[int, str]) -> str:
-    before, after = names[step.source], names[step.destination]
-    if step.edge < 0:
-        return f"{before} had ended before {after} was invoked"
-    place, offset = int(told.place[step.edge]), int(told.offset[step.edge])
-    where = f"{topics.get(place >> 32, place >> 32)}-{place & 0xFFFFFFFF}@{offset}"
+def _row(cycle: Sequence[Step], edges: Edges, nodes: Transactions, run: RunContext) -> dict[str, Any]:
+    """A cycle, edge by edge; its transactions are numbered from 1 on."""
+    numbers = {node: number for number, node in enumerate(dict.fromkeys(step.source for step in cycle), 1)}
+    dependent = [step.edge for step in cycle if step.edge >= 0]
+    where = [(None, None, None) if step.edge < 0 else _place(edges, step.edge) for step in cycle]
+    topic, partition, offset = _place(edges, dependent[0])
+    events = [int(nodes.event[node]) for node in numbers]
     return {
-        WW: f"{before} wrote before {after} wrote {where}",
-        WR: f"{before} wrote {where} and {after} read it",
-        RW: f"{before} read up to {where}, which {after} wrote",
-    }[int(told.kind[step.edge])]
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "values": [int(edges.value[edge]) for edge in dependent],
+        "time": int(min(nodes.invoked[node] for node in numbers)),
+        "until": int(max(nodes.ended[node] for node in numbers)),
+        "processes": sorted({event >> ID_BITS for event in events}),
+        "events": events,
+        "severity": len(cycle),
+        "kinds": [KINDS[TIME if step.edge < 0 else int(edges.kind[step.edge])] for step in cycle],
+        "sources": [numbers[step.source] for step in cycle],
+        "destinations": [numbers[step.destination] for step in cycle],
+        "topics": [None if number is None else run.topics.get(number, str(number)) for number, _, _ in where],
+        "partitions": [each[1] for each in where],
+        "offsets": [each[2] for each in where],
+        "operations": [int(nodes.op[node]) for node in numbers],
+    }
 
 
-def _called(op: int, history: History) -> str:
-    return f"transaction {op}" if history.foreign else f"transaction {op % (1 << ID_BITS)} of process {op >> ID_BITS}"
+def _place(edges: Edges, edge: int) -> tuple[int, int, int]:
+    place = int(edges.place[edge])
+    return place >> 32, place & 0xFFFFFFFF, int(edges.offset[edge])
 
 
-CYCLES = Study("cycles", ANOMALIES, study, needs=lambda history: history.does(F.TXN))
+def outcome(transactions: Transactions, steps: Steps, run: RunContext) -> Outcome:
+    """What cycles there are."""
+    if steps.count > STEPS or not steps.whole:
+        return Outcome(cut=f"cycles of transactions were not looked for: {steps.count:,} dependencies are too many")
+    nodes, steps = _nodes(transactions, steps)
+    edges = dependencies(steps, nodes)
+    looked_at = dict.fromkeys(Cycles.anomalies, len(nodes))
+    if not len(edges):
+        return Outcome(looked_at=looked_at)
+    graph = Graph(len(nodes), len(nodes), edges.kind.astype(np.int8), edges.source, edges.destination)
+    timed = with_time(graph, nodes.invoked, nodes.ended, nodes.type == Type.OK)
+    classes, late = search(timed, run.limit, time.monotonic() + SECONDS)
+    return Outcome(
+        together([_findings(each, edges, nodes, run) for each in classes.values()], run.limit),
+        looked_at,
+        {"transactions": len(nodes), "dependencies": {KINDS[kind]: int((edges.kind == kind).sum())
+                                                      for kind in (WW, WR, RW)}},
+        f"there was no time to look for all cycles of transactions: {', '.join(late)}" if late else "",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------- the family
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Of a piece, or of all of them."""
+
+    ends: pl.DataFrame  # of transactions
+    settled: Steps | None
+
+
+class Cycles(Family):
+    """Transactions of which none can have been the first."""
+
+    name = "cycles"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        "G0": "transactions wrote before each other",
+        "G1c": "transactions read or wrote after each other",
+        "G-single": "a transaction read before another's write, and comes after it",
+        "G2": "transactions read before each other's writes",
+        "G0-realtime": "a transaction wrote before one that had ended before it began",
+        "G1c-realtime": "a transaction was read by, or wrote before, one that had ended before it began",
+        "G-single-realtime": "a transaction did not read what one had written that ended before it began",
+        "G2-realtime": "transactions did not read each other's writes, against the order of time",
+    }
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {**READS, "ops": OPS}
+    by_value = True
+
+    def needs(self, run: RunContext) -> bool:
+        """Whether there are any."""
+        return run.does(F.TXN)
+
+    def survey(self, piece: Piece, run: RunContext) -> Survey:
+        """How transactions ended, and what is settled of what they wrote and read."""
+        known = (pl.col("f") == F.TXN) & pl.col("op").is_not_null() & pl.col("invoked").is_not_null()
+        ends = piece.ops.filter(known).select("op", "invoked", "time", "type", "event")
+        return Survey(ends, steps_of(piece.split.settled, piece) if run.many else None)
+
+    def gather(self, surveys: Sequence[Survey], run: RunContext, known: Known) -> Survey:
+        """Of all pieces; what they say of steps only if it holds."""
+        parts = [each.settled for each in surveys if each.settled is not None and known["fates"].settled_count]
+        return Survey(pl.concat([each.ends for each in surveys]), Steps.together(parts) if parts else None)
+
+    def judge(self, piece: Piece, mine: Survey, run: RunContext, known: Known) -> Steps:
+        """What is loose, or all there is."""
+        return steps_of(piece.fates, piece)
+
+    def resume(self, mine: Survey, judged: Sequence[Steps], run: RunContext, known: Known) -> Outcome:
+        """What came of it: it is all that is kept, for steps are many, and travel."""
+        ends = mine.ends.sort("op")
+        transactions = Transactions(*(ints(ends, name) for name in ("op", "invoked", "time", "type", "event")))
+        return outcome(transactions, Steps.together([*judged, *([mine.settled] if mine.settled else [])]), run)
+
+    def conclude(self, mine: Outcome, judged: Sequence[Steps], run: RunContext, known: Known) -> Outcome:
+        """As it came of it."""
+        return mine
+
+
+FAMILIES: tuple[Family, ...] = (Cycles(),)

@@ -25,8 +25,7 @@ aborted-read   read, although its send certainly failed, or its transaction did.
 duplicate      one value at two or more offsets of its partition. Tagged by its producer, as the manifest knows it:
                `transactional`, `idempotent` or `plain`; and `numbered anew` if the taps saw that producer go on with
                another producer id or epoch: a client that begins to number anew may write again what is there already.
-false-ack      acknowledged without a usable offset (none, or negative), or below a log start that a node had shown to a
-               probe before the send was invoked, in a topic that the workload never deleted.
+false-ack      acknowledged without a usable offset (none, or negative). Or below a log start (`checkers.log_starts`).
 
 What is lost or unseen is tagged `settled` if it was acknowledged when every fault was over: all that were injected had
 been undone, and the cluster was seen to be whole after each (there was one, at least); and no leader of its partition
@@ -42,396 +41,353 @@ seen before the last deletion of its topic by the workload (`checkers.deletions`
 tagged `deleted topic`; but what failed was never there, and of a duplicate that is said unless two of its offsets are
 certainly of one life of the topic. How far readers of such a topic got is told by final and raw readers alone.
 
-Everything about values is one hash aggregate by value, with the acknowledgement and the reads as flags side by side:
-half the price of joining what was sent against what was read. Everything about offsets is a second one
-(`checkers.offsets`). What a partition as a whole shows (how far readers got, how the final read ended) is small and
-broadcast to the first.
+What became of each value is judged by value (`checkers.values`), given what its partition as a whole shows
+(`checkers.places`). Of values that are settled where they lie, only counts are needed. As many lost-tails are looked
+for as were acknowledged with an offset in partitions of which a final read ended `ok`.
 
 With acks=0 nothing is acknowledged, and rules about acknowledgements do not apply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
 
-from checkers.deletions import UNSURE
-from checkers.frame import (
-    FRESH_ROLES,
-    LOAD_ROLE,
-    PLACE,
-    Family,
-    History,
-    Rule,
-    Study,
-    aggregate,
-    find,
-    first_of,
-    process_of,
-)
-from checkers.log import era_read
-from checkers.offsets import ODD, OFFSETS
-from harness.history import F, Kind, Status, Type, View
+import numpy as np
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers.core.arrays import NEVER, NONE, Bools, is_in
+from checkers.core.deletions import UNSURE
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found, together
+from checkers.core.piece import Piece
+from checkers.core.places import PLACE, Places
+from checkers.core.run import RunContext, by
+from checkers.log_starts import LogStarts
+from checkers.values import READS, Fates, Split
+from harness.history import ID_BITS, Type
 
-_OK = f"type = {Type.OK:d}"
-_TOLD = f"status in ({Status.GOOD:d}, {Status.MISROUTED:d})"  # of a record: its value can be believed
-_USABLE = "coalesce(acknowledged, -1) >= 0"
-_UNREAD = "keeps_all and reads = 0"  # and that is wrong
-_ABORTED = f"type = {Type.FAIL:d} and txn is not null"
-_END_READ = "final_invoked is not null and completed <= final_invoked"  # by a read begun after the acknowledgement
-_UNREACHED = "(reached is null or acknowledged > reached)"
 STUCK_NS = 5_000_000_000
 SETTLING_NS = 10_000_000_000  # after a new leader was seen, for the one before it to hear of it
 SETTLED = "settled"
-UNSEEN = "unseen"
-FINAL_ROLE = "final"
-FETCH, LIST_OFFSETS = 1, 2
-_STUCK = f"final_invoked is null and try_subtract(final_time, final_moved) >= {STUCK_NS}"
-_STANDING_AT_MOST = 5  # readers that the evidence names
-
-
-def values(history: History) -> DataFrame:
-    """One row per value: how its send ended, how often it was read, the lowest and highest offset it is known at."""
-    from pyspark.sql import functions as sql
-
-    gone = history.deletions
-    of_sends, of_reads = ([f"{era} as era"] if gone else [] for era in (gone.era("invoked", "time"), era_read(history)))
-    sends = history.sends.selectExpr(
-        "value", "topic", "partition", "type", "offset as acknowledged", "invoked", "time as completed", "txn",
-        "event as send_event", f"if({_OK} and offset >= 0, offset, null) as place", "event", "time",
-        *of_sends,
-    )  # fmt: skip
-    right = f"status = {Status.GOOD:d}"
-    reads = history.records.where(f"value is not null and {_TOLD}").selectExpr(
-        "value", f"if({right}, topic, null) as topic", f"if({right}, partition, null) as partition",
-        f"if({right}, offset, null) as place", "1 as read", f"if({history.by_role(LOAD_ROLE)}, 1, null) as load",
-        f"if({history.sees_aborted}, null, 1) as committed", "event", "time", *of_reads,
-    )  # fmt: skip
-    rows = sends.unionByName(reads, allowMissingColumns=True)
-    certain = f"if(place is null or era = {UNSURE}, null, struct(era, place))"
-    known = aggregate(
-        history,
-        history.spread(rows, "value"),
-        ["value"],
-        [
-            *(
-                f"max({name}) as {name}"
-                for name in (*PLACE, "type", "acknowledged", "invoked", "completed", "txn", "send_event")
-            ),
-            "count(read) as all_reads",
-            "count(committed) as committed_reads",
-            "count(load) as load_reads",
-            "min(place) as low",
-            "max(place) as high",
-            f"{first_of('event', 'lowest', 'place')} as low_event",
-            f"{first_of('event', 'highest', 'place')} as high_event",
-            *([f"collect_set({certain}) as places"] if gone else []),
-            "min(event) filter (where read = 1) as any_event",
-            "min(event) filter (where committed = 1) as committed_event",
-            "min(time) as seen",
-        ],
-    )
-    joined = known.join(sql.broadcast(_partitions(history)), [*PLACE], "left")
-    judged = joined.selectExpr("*", *_judged(history))
-    if not history.has(Kind.PROBE):
-        none = "cast(null as array<struct<start: bigint, shown: bigint>>) as starts"
-        return judged.selectExpr("*", none, "final_end as known_end", "cast(null as string) as settled")
-    shown = judged.join(sql.broadcast(_shown(history)), [*PLACE], "left")
-    known_end = "coalesce(final_end, if(txn is null, shown_end, null)) as known_end"
-    return shown.selectExpr("*", known_end, f"if({_settled(history)}, '{SETTLED}', null) as settled")
-
-
-def _settled(history: History) -> str:
-    """SQL: whether it was acknowledged when all faults were over and no leader of its partition changed any more."""
-    faults = [fault for fault in history.line.faults if fault.injected_ns is not None] if history.line else []
-    if not faults or any(fault.undone_ns is None or fault.healed_ns is None for fault in faults):
-        return "false"
-    over = max(instant for fault in faults for instant in (fault.undone_ns, fault.healed_ns) if instant is not None)
-    since = f"led_since <= {over} or completed > led_since + {SETTLING_NS}"
-    return f"completed > {over} and completed < led_until and ({since})"
-
-
-def _judged(history: History) -> list[str]:
-    """SQL: what rules ask of a value, given what is known of its send, its readers and its topic."""
-    numbered, plain = (history.by_about("idempotent", [each], process_of("send_event")) for each in (True, False))
-    compacted = ", ".join(map(str, sorted(history.compacted)))
-    chosen = {
-        "reads": ("all_reads", "committed_reads"),
-        "read_event": ("any_event", "committed_event"),
-        "reached": ("any_reached", "committed_reached"),
-        "reached_event": ("any_reached_event", "committed_reached_event"),
-    }
-    sender = f"when txn is not null then 'transactional' when {numbered} then 'idempotent' when {plain} then 'plain'"
-    anew = ", ".join(map(str, sorted(history.renumbered))) or "null"
-    apart = "if(size(array_distinct(places.era)) < size(places), null, 'deleted topic')"
-    return [
-        *(f"if(txn is null, {anybody}, {committed}) as {name}" for name, (anybody, committed) in chosen.items()),
-        f"case {sender} end as sender",
-        f"if({process_of('send_event')} in ({anew}), 'numbered anew', null) as anew",
-        f"if(least(invoked, seen) < {history.deletions.until()}, 'deleted topic', null) as gone",
-        f"{apart if history.deletions else 'cast(null as string)'} as apart",
-        f"{f'topic not in ({compacted})' if compacted else 'true'} as keeps_all",
-        f"{str(history.foreign).lower()} as foreign",
-    ]
-
-
-def _partitions(history: History) -> DataFrame:
-    """One row per partition: how far readers got, and how the final reads ended."""
-    from pyspark.sql import functions as sql
-
-    # what was read of a topic before it was deleted says nothing about the one of the same name
-    lasting = f"({history.deletions.untouched()}) or {history.by_role(*FRESH_ROLES)}"
-    by_itself = f"not ({history.by_about('group', [True])})"
-    records = history.records.where(f"({lasting}) and {by_itself}").selectExpr(
-        *PLACE, "offset as any_reached", f"if({history.sees_aborted}, null, offset) as committed_reached", "event",
-        f"if({history.by_role(FINAL_ROLE)}, time, null) as final_moved",
-    )  # fmt: skip
-    final, raw = f"f = {F.FINAL:d}", f"f = {F.RAW:d}"
-    ends = history.completions.where(f"{final} or {raw}").selectExpr(
-        *PLACE, f"if({final} and {_OK}, invoked, null) as final_invoked", "offset as final_offset",
-        "end as final_end", f"if({final}, time, null) as final_time", f"if({final}, invoked, null) as final_moved",
-        f"if({raw}, {_OK}, null) as raw_ok",
-    )  # fmt: skip
-    return (
-        records.unionByName(ends, allowMissingColumns=True)
-        .groupBy(*PLACE)
-        .agg(
-            *(sql.max(f"{who}_reached").alias(f"{who}_reached") for who in ("any", "committed")),
-            *(sql.max_by("event", f"{who}_reached").alias(f"{who}_reached_event") for who in ("any", "committed")),
-            *(sql.max(name).alias(name) for name in ("final_invoked", "final_time", "final_moved")),
-            sql.max_by("final_offset", "final_time").alias("final_offset"),
-            sql.expr("max_by(final_end, if(final_time is null, null, struct(final_time, final_end)))").alias(
-                "final_end"
-            ),
-            sql.max("raw_ok").alias("raw_ok"),
-        )
-    )
-
-
-def _shown(history: History) -> DataFrame:
-    """Per partition: log starts above 0 that nodes showed, with the first moment; the highest end; the last leader."""
-    from pyspark.sql import functions as sql
-
-    latest = f"api = {LIST_OFFSETS} and view = {View.LATEST:d}"
-    mark = f"case when api = {FETCH} then high_watermark when {latest} then offset end"
-    shown = history.probes.where(f"error = 0 and {history.deletions.untouched()}").selectExpr(
-        *PLACE, "if(log_start > 0, log_start, null) as start", "time", f"{mark} as mark",
-        "if(leader_epoch >= 0, struct(leader_epoch, -time as since), null) as led",
-        "if(leader_epoch >= 0, time, null) as told",
-    )  # fmt: skip
-    return (
-        shown.groupBy(*PLACE, "start")
-        .agg(sql.min("time").alias("shown"), *(sql.max(name).alias(name) for name in ("mark", "led", "told")))
-        .groupBy(*PLACE)
-        .agg(
-            sql.expr("collect_list(if(start is null, null, struct(start, shown)))").alias("starts"),
-            sql.max("mark").alias("shown_end"),
-            sql.expr("-max(led).since").alias("led_since"),
-            sql.max("told").alias("led_until"),
-        )
-    )
-
-
-def _standing(history: History) -> DataFrame:
-    """Per partition how far its readers by themselves got, and when, in words."""
-    readers = history.records.where(f"not ({history.by_about('group', [True])})")
-    told = "format_string('process %d stands at offset %d since %.3f s', process, reached, since)"
-    since = f"(cast(max(time) as double) - {history.sealed.first_time_ns}D) / 1e9"
-    each = aggregate(history, readers, [*PLACE, "process"], ["max(offset) as reached", f"{since} as since"])
-    first = f"slice(sort_array(collect_list({told})), 1, {_STANDING_AT_MOST})"
-    return aggregate(history, each, PLACE, [f"array_join({first}, ', ') as standing"])
-
-
-def _find(history: History, rules: Sequence[Rule]) -> DataFrame:
-    """The general way, with the readers that stand before what is unseen."""
-    from pyspark.sql import functions as sql
-
-    frame = values(history)
-    if any(rule.anomaly == UNSEEN for rule in rules):
-        frame = frame.join(sql.broadcast(_standing(history)), [*PLACE], "left")
-    return find(frame, rules)
-
-
-_SEND = {
-    "offset": "acknowledged",
-    "values": "array(value)",
-    "time": "completed",
-    "events": "array(send_event)",
-    "tags": "array(gone)",
-}
-_UNREAD_SEND = {**_SEND, "tags": "array(gone, settled)"}
-VALUES = Family(
+GONE = "deleted topic"
+STANDING_AT_MOST = 5  # readers that the evidence names
+COUNTS = (
     "values",
-    values,
-    (
-        Rule(
-            "lost-write",
-            "acknowledged, at or below the highest offset read, and in no read",
-            f"{_OK} and {_UNREAD} and {_USABLE} and acknowledged <= reached",
-            f"{_OK} and keeps_all and {_USABLE} and reached is not null",
-            {
-                **_UNREAD_SEND,
-                "events": "array(send_event, reached_event)",
-                "detail": "format_string('acknowledged at offset %d; readers got to offset %d without it',"
-                " acknowledged, reached)",
-            },
-            needs_acknowledgements=True,
-        ),
-        Rule(
-            "lost-write",
-            "acknowledged without an offset, and not in the whole partition",
-            f"{_OK} and {_UNREAD} and not {_USABLE} and {_END_READ}",
-            f"{_OK} and keeps_all and not {_USABLE} and {_END_READ}",
-            {
-                **_UNREAD_SEND,
-                "tags": "array('no offset', gone, settled)",
-                "detail": "format_string('acknowledged without an offset; the final read ended at offset %d"
-                " without it', final_end)",
-            },
-            needs_acknowledgements=True,
-        ),
-        Rule(
-            "lost-tail",
-            "acknowledged above everything read, although the final read ended at the partition's end",
-            f"{_OK} and {_UNREAD} and {_USABLE} and {_UNREACHED} and {_END_READ}",
-            f"{_OK} and keeps_all and {_USABLE} and {_END_READ}",
-            {
-                **_UNREAD_SEND,
-                "detail": "format_string('acknowledged at offset %d; the final read ended at offset %d without it',"
-                " acknowledged, final_end)",
-            },
-            needs_acknowledgements=True,
-        ),
-        Rule(
-            UNSEEN,
-            "acknowledged below the partition's end, and nobody got there before the final read gave up",
-            f"{_OK} and {_UNREAD} and {_USABLE} and {_UNREACHED} and {_STUCK} and acknowledged < known_end",
-            f"{_OK} and keeps_all and {_USABLE} and {_STUCK}",
-            {
-                **_UNREAD_SEND,
-                "detail": "format_string('acknowledged at offset %d, the partition ends at %d; %s', acknowledged,"
-                " known_end, coalesce(standing, 'nobody was handed anything of it'))",
-            },
-            needs_acknowledgements=True,
-        ),
-        Rule(
-            "phantom",
-            "read, and nobody sent it",
-            "type is null",
-            "reads > 0",
-            {
-                "offset": "low",
-                "values": "array(value)",
-                "processes": f"array(if(foreign, null, {process_of('value')}), {process_of('read_event')})",
-                "time": "seen",
-                "events": "array(read_event)",
-                "detail": "if(foreign, 'nobody sent it', format_string('process %d should have sent it and did not',"
-                f" {process_of('value')}))",
-            },
-        ),
-        Rule(
-            "aborted-read",
-            "read, although its send certainly failed",
-            f"type = {Type.FAIL:d} and reads > 0",
-            f"type = {Type.FAIL:d}",
-            {
-                "offset": "low",
-                "values": "array(value)",
-                "time": "seen",
-                "events": "array(send_event, read_event)",
-                "detail": "if(txn is null, 'its send ended as certainly failed', 'its transaction was aborted')",
-            },
-        ),
-        Rule(
-            "duplicate",
-            "one value at two or more offsets",
-            "low < high",
-            "low is not null",
-            {
-                "offset": "low",
-                "values": "array(value)",
-                "time": "seen",
-                "events": "array(low_event, high_event)",
-                "tags": "array(sender, anew, apart)",
-                "detail": "format_string('at offset %d and at offset %d', low, high)",
-            },
-        ),
-        Rule(
-            "false-ack",
-            "acknowledged without a usable offset",
-            f"{_OK} and not {_USABLE}",
-            _OK,
-            {**_SEND, "tags": "array('no offset', gone)", "detail": "'acknowledged without a usable offset'"},
-            needs_acknowledgements=True,
-        ),
-        Rule(
-            "false-ack",
-            "acknowledged below the log start",
-            f"{_OK} and {_USABLE} and exists(starts, s -> s.start > acknowledged and s.shown < invoked)",
-            f"{_OK} and {_USABLE} and size(starts) > 0",
-            {**_SEND, "detail": "'acknowledged below a log start that had been shown before it was sent'"},
-            needs_acknowledgements=True,
-        ),
-    ),
-    figures={
-        "sent": "count(type)",
-        "acknowledged": f"count_if({_OK})",
-        "failed": f"count_if(type = {Type.FAIL:d})",
-        "info": f"count_if(type = {Type.INFO:d})",
-        "read": "sum(load_reads)",
-        "distinct": f"count_if(load_reads > 0 and type is not null and not ({_ABORTED}))",
-        "aborted": f"count_if({_ABORTED})",
-        "transactional": "count(txn)",
-        "never_read": f"count_if({_OK} and reads = 0)",
-        "reached": "max(reached)",
-        "final_ok": "max(final_invoked is not null)",
-        "final_offset": "max(final_offset)",
-        "final_end": "max(final_end)",
-        "raw_ok": "max(raw_ok)",
-    },
-    find=_find,
+    "sent",
+    "acknowledged",
+    "failed",
+    "info",
+    "read",  # records that the load's consumers were handed
+    "distinct",  # values that they were handed, and that were sent and not aborted
+    "aborted",
+    "transactional",
+    "never_read",  # acknowledged, and in no read
+    "usable",  # acknowledged with an offset
+    "usable_transactional",
+    "seen",  # in any read
+    "placed",  # known at an offset
 )
 
 
-def find_lost_writes(history: History) -> DataFrame:
-    """Acknowledged, at or below the highest offset read, and in no read."""
-    return VALUES.findings(history, VALUES.of("lost-write"))
+@dataclass(frozen=True)
+class Surveyed:
+    """What a piece says of its partitions, and of the values that are settled there."""
+
+    places: Places
+    settled: pl.DataFrame
 
 
-def find_lost_tails(history: History) -> DataFrame:
-    """Acknowledged above everything read, although the final read ended at the partition's end."""
-    return VALUES.findings(history, VALUES.of("lost-tail"))
+@dataclass(frozen=True)
+class Delivered:
+    """What is known of partitions and their values: `places` is there for everybody."""
+
+    shown: pl.DataFrame  # what each partition shows (`checkers.places`)
+    readers: pl.DataFrame
+    counts: pl.DataFrame  # of values, by the partition that they belong to
+
+    @cached_property
+    def places(self) -> pl.DataFrame:
+        """A row for each partition that values belong to: how many, how far readers got, how final reads ended."""
+        whole = self.counts.join(self.shown, on=PLACE, how="left", maintain_order="left")
+        plain = pl.col("values") > pl.col("transactional")
+        return whole.with_columns(
+            final_ok=pl.col("final_invoked").is_not_null(),
+            reached=pl.max_horizontal(
+                pl.when(plain).then("any_reached"), pl.when(pl.col("transactional") > 0).then("committed_reached")
+            ),
+        )
 
 
-def find_unseen(history: History) -> DataFrame:
-    """Acknowledged below the partition's end, and nobody got there before the final read gave up."""
-    return VALUES.findings(history, VALUES.of(UNSEEN))
+@dataclass(frozen=True)
+class Judged:
+    """What is wrong with the values of a piece, and how many there are."""
+
+    findings: Findings
+    counts: pl.DataFrame
+    offsetless: int  # acknowledged without an offset, in partitions that were read to their end since
 
 
-def find_duplicates(history: History) -> DataFrame:
-    """One value at two or more offsets."""
-    return VALUES.findings(history, VALUES.of("duplicate"))
+def counted(fates: Fates) -> pl.DataFrame:
+    """Values by the partition that they belong to."""
+    failed, ok, in_transaction = fates.type == Type.FAIL, fates.type == Type.OK, fates.txn != NONE
+    usable = ok & (fates.acknowledged >= 0)
+    numbers = {
+        "values": np.ones(len(fates), np.bool_),
+        "sent": fates.type > 0,
+        "acknowledged": ok,
+        "failed": failed,
+        "info": fates.type == Type.INFO,
+        "read": fates.load_reads,
+        "distinct": (fates.load_reads > 0) & (fates.type > 0) & ~(failed & in_transaction),
+        "aborted": failed & in_transaction,
+        "transactional": in_transaction,
+        "never_read": ok & (fates.reads == 0),
+        "usable": usable,
+        "usable_transactional": usable & in_transaction,
+        "seen": fates.reads > 0,
+        "placed": fates.low != NEVER,
+    }
+    return _summed([_placed(fates.frame(*PLACE)).with_columns(**numbers)])
 
 
-def find_aborted_reads(history: History) -> DataFrame:
-    """Read, although the send certainly failed."""
-    return VALUES.findings(history, VALUES.of("aborted-read"))
+def settled(split: Split) -> pl.DataFrame:
+    """The same of values that are settled: all of them were acknowledged with an offset, and read."""
+    log, chosen = split.log, np.flatnonzero(split.chosen)
+    in_transaction, read = split.in_transaction[chosen], split.load_reads[chosen]
+    always = ("values", "sent", "acknowledged", "usable", "seen", "placed")
+    numbers: dict[str, Any] = {
+        **dict.fromkeys(COUNTS, pl.lit(value=False)),
+        **dict.fromkeys(always, pl.lit(value=True)),
+        **dict.fromkeys(("transactional", "usable_transactional"), in_transaction),
+        "read": read,
+        "distinct": read > 0,
+    }
+    frame = pl.DataFrame({"topic": log.topic[chosen], "partition": log.partition[chosen]})
+    return _summed([_placed(frame).with_columns(**numbers)])
 
 
-def find_phantoms(history: History) -> DataFrame:
-    """Read, and nobody sent it."""
-    sent = VALUES.findings(history, VALUES.of("phantom"))
-    return sent.unionByName(ODD.findings(history, ODD.of("phantom")))
+def _placed(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.col(PLACE).cast(pl.Int32))
 
 
-def find_false_acks(history: History) -> DataFrame:
-    """Acknowledged without an offset that can be true."""
-    without = VALUES.findings(history, VALUES.of("false-ack"))
-    return without.unionByName(OFFSETS.findings(history, OFFSETS.of("false-ack")))
+def _summed(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(parts).group_by(PLACE).agg(pl.col(COUNTS).cast(pl.Int64).sum())
 
 
-FAMILIES: tuple[Family, ...] = (VALUES,)
-STUDIES: tuple[Study, ...] = ()
+def judged(fates: Fates, mine: Delivered, run: RunContext, renumbered: Collection[int]) -> Judged:
+    """All rules."""
+    unread = (fates.type == Type.OK) & ~fates.read & ~is_in(fates.topic, run.compacted)
+    offsetless = (fates.type == Type.OK) & (fates.acknowledged < 0)
+    untrue = _acknowledgements(fates.only(offsetless), mine, run)
+    lasting = untrue.filter(~by(run.compacted, "topic") & ENDED)
+    parts = [
+        *_unread(_acknowledgements(fates.only(unread), mine, run), mine, run),
+        found("false-ack", untrue, run, **_ACKNOWLEDGEMENT, tags=("no_offset", "gone"), facts=("acknowledged",)),
+        _phantoms(fates.only(fates.type == 0), run),
+        _aborted_reads(fates.only((fates.type == Type.FAIL) & fates.read), run),
+        _duplicates(fates.only((fates.low < fates.high) & (fates.low != NEVER)), run, renumbered),
+    ]
+    return Judged(together(parts, run.limit), counted(fates), len(lasting))
+
+
+ENDED = pl.col("completed") <= pl.col("final_invoked")  # by a read begun after the acknowledgement
+STUCK = pl.col("final_invoked").is_null() & (
+    pl.col("final_time") - pl.max_horizontal("final_begun", "final_moved") >= STUCK_NS
+)
+_ACKNOWLEDGEMENT: dict[str, Any] = {
+    "offset": "acknowledged", "values": ("value",), "time": "completed", "events": ("send_event",),
+}  # fmt: skip
+
+
+def _acknowledgements(fates: Fates, mine: Delivered, run: RunContext) -> pl.DataFrame:
+    """Values that were acknowledged, with what their partitions show, and tags."""
+    rows = _placed(fates.frame("value", *PLACE, "acknowledged", "completed", "txn", "send_event"))
+    rows = rows.with_columns(gone=np.minimum(fates.invoked, fates.seen) < run.deletions.until(fates.topic))
+    return rows.join(mine.shown, on=PLACE, how="left", maintain_order="left").with_columns(
+        gone=_tag(pl.col("gone"), GONE),
+        no_offset=_tag(~USABLE, "no offset"),
+        reached=_of_kind("any_reached", "committed_reached"),
+        reached_event=_of_kind("any_reached_event", "committed_reached_event"),
+        known_end=pl.coalesce("final_end", pl.when(pl.col("txn").is_null()).then("shown_end")),
+        settled=_tag(_settled(run), SETTLED),
+    )
+
+
+USABLE = (pl.col("acknowledged") >= 0).fill_null(value=False)
+
+
+def _of_kind(plain: str, in_transaction: str) -> pl.Expr:
+    return pl.when(pl.col("txn").is_null()).then(plain).otherwise(in_transaction)
+
+
+def _tag(holds: pl.Expr, text: str) -> pl.Expr:
+    return pl.when(holds).then(pl.lit(text))
+
+
+def _settled(run: RunContext) -> pl.Expr:
+    """Whether it was acknowledged when all faults were over and no leader of its partition changed any more."""
+    faults = [fault for fault in run.line.faults if fault.injected_ns is not None]
+    ends = [instant for fault in faults for instant in (fault.undone_ns, fault.healed_ns)]
+    instants = [instant for instant in ends if instant is not None]
+    if not faults or len(instants) < len(ends):
+        return pl.lit(value=False)
+    over, completed, since = max(instants), pl.col("completed"), pl.col("led_since")
+    led_on = (since <= over) | (completed > since + SETTLING_NS)
+    return (completed > over) & (completed < pl.col("led_until")) & led_on
+
+
+def _unread(rows: pl.DataFrame, mine: Delivered, run: RunContext) -> Iterator[Findings]:
+    """What is lost, and what is stuck."""
+    offset, reached = pl.col("acknowledged"), pl.col("reached")
+    passed = rows.filter(USABLE & (offset <= reached))
+    ahead = rows.filter(USABLE & (reached.is_null() | (offset > reached)))
+    unseen = ahead.filter(STUCK & (offset < pl.col("known_end")))
+    send = _ACKNOWLEDGEMENT | {"tags": ("no_offset", "gone", "settled")}
+    yield found(
+        "lost-write", passed, run,
+        **send | {"events": ("send_event", "reached_event")}, facts=("acknowledged", "reached", "final_end"),
+    )  # fmt: skip
+    yield found("lost-write", rows.filter(~USABLE & ENDED), run, **send, facts=("acknowledged", "final_end"))
+    yield found("lost-tail", ahead.filter(ENDED), run, **send, facts=("acknowledged", "final_end"))
+    yield found(
+        "unseen", _with_standing(unseen, mine.readers), run, **send, facts=("acknowledged", "known_end", *STANDING)
+    )
+
+
+STANDING = ("standing_process", "standing_offset", "standing_since_ns")
+
+
+def _with_standing(rows: pl.DataFrame, readers: pl.DataFrame) -> pl.DataFrame:
+    """How far the readers of a partition got, and when they were handed anything last."""
+    first = (
+        readers.join(rows, on=PLACE, how="semi")
+        .sort("process")
+        .group_by(PLACE)
+        .agg(
+            pl.col(column).head(STANDING_AT_MOST).alias(name)
+            for name, column in zip(STANDING, ("process", "reached", "moved"), strict=True)
+        )
+    )
+    return rows.join(first, on=PLACE, how="left", maintain_order="left")
+
+
+def _phantoms(fates: Fates, run: RunContext) -> Findings:
+    rows = _placed(fates.frame("value", *PLACE, "low", "seen", "read_event"))
+    producer = pl.lit(None, pl.Int64) if run.foreign else _process_of("value")
+    return found(
+        "phantom", rows.with_columns(producer=producer, reader=_process_of("read_event")), run, offset="low",
+        values=("value",), processes=("producer", "reader"), time="seen", events=("read_event",), facts=("producer",),
+    )  # fmt: skip
+
+
+def _aborted_reads(fates: Fates, run: RunContext) -> Findings:
+    rows = _placed(fates.frame("value", *PLACE, "low", "seen", "txn", "send_event", "read_event"))
+    return found(
+        "aborted-read", rows.with_columns(in_transaction=pl.col("txn").is_not_null()), run, offset="low",
+        values=("value",), time="seen", events=("send_event", "read_event"), facts=("in_transaction",),
+    )  # fmt: skip
+
+
+def _duplicates(fates: Fates, run: RunContext, renumbered: Collection[int]) -> Findings:
+    rows = _placed(fates.frame("value", *PLACE, "low", "high", "seen", "txn", "send_event", "low_event", "high_event"))
+    idempotent, plain = (by(run.with_about("idempotent", (told,)), "producer") for told in (True, False))
+    sender = pl.when(pl.col("txn").is_not_null()).then(pl.lit("transactional"))
+    told = rows.with_columns(producer=_process_of("send_event"), apart=_apart(fates, run)).with_columns(
+        sender=sender.when(idempotent).then(pl.lit("idempotent")).when(plain).then(pl.lit("plain")),
+        anew=_tag(by(renumbered, "producer"), "numbered anew"),
+        apart=_tag(pl.col("apart"), GONE),
+    )
+    return found(
+        "duplicate", told, run, offset="low", values=("value",), time="seen", events=("low_event", "high_event"),
+        tags=("sender", "anew", "apart"), facts=("low", "high"),
+    )  # fmt: skip
+
+
+def _apart(fates: Fates, run: RunContext) -> Bools:
+    """Whether no two offsets of a value are certainly of one life of its topic."""
+    if not run.deletions:
+        return np.zeros(len(fates), np.bool_)
+    known = pl.DataFrame({"of": fates.of_placed, "era": fates.placed("era"), "offset": fates.placed("offset")})
+    lives = known.filter(pl.col("era") != UNSURE).unique().group_by("of").agg(pl.len(), pl.col("era").n_unique())
+    apart = np.ones(len(fates), np.bool_)
+    apart[lives.filter(pl.col("era") < pl.col("len"))["of"].to_numpy()] = False
+    return apart
+
+
+def _process_of(identifier: str) -> pl.Expr:
+    return pl.col(identifier) // (1 << ID_BITS)
+
+
+class Delivery(Family):
+    """`known["values"]` is `Delivered`."""
+
+    name = "values"
+    after = ("coverage",)
+    anomalies: ClassVar[Mapping[str, str]] = {
+        "lost-write": "acknowledged, at or below the highest offset read, and in no read",
+        "lost-tail": "acknowledged above everything read, although the final read ended at the partition's end",
+        "unseen": "acknowledged below the partition's end, and nobody got there before the final read gave up",
+        "phantom": "read, and nobody sent it",
+        "aborted-read": "read, although its send certainly failed",
+        "duplicate": "one value at two or more offsets",
+        "false-ack": "acknowledged without a usable offset",
+    }
+    needs_acknowledgements = frozenset({"lost-write", "lost-tail", "unseen", "false-ack"})
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        **READS, "ops": (*READS["ops"], "offset"),
+    }  # fmt: skip
+    by_value = True
+
+    def survey(self, piece: Piece, run: RunContext) -> Surveyed:
+        """What partitions show, and in a large history how many values are settled."""
+        return Surveyed(Places.of(piece, run), settled(piece.split) if run.many else _NOTHING)
+
+    def gather(self, surveys: Sequence[Surveyed], run: RunContext, known: Known) -> Delivered:
+        """All partitions; of values those that are settled, unless all of them will be judged."""
+        shown = Places.together([each.places for each in surveys], run)
+        settled_count = run.many and known["fates"].settled_count
+        counts = _summed([_NOTHING, *(each.settled for each in surveys if settled_count)])
+        return Delivered(shown.table(run), shown.readers, counts)
+
+    def judge(self, piece: Piece, mine: Delivered, run: RunContext, known: Known) -> Judged:
+        """All values of a piece that has whole values."""
+        return judged(piece.fates, mine, run, getattr(known.get("coverage"), "renumbered", frozenset()))
+
+    def resume(self, mine: Delivered, judged: Sequence[Judged], run: RunContext, known: Known) -> Delivered:
+        """With the counts of what was judged."""
+        return replace(mine, counts=_summed([mine.counts, *(each.counts for each in judged)]))
+
+    def conclude(self, mine: Delivered, judged: Sequence[Judged], run: RunContext, known: Known) -> Outcome:
+        """The findings, and how many values were looked at."""
+        findings = together([each.findings for each in judged], run.limit)
+        return Outcome(findings, _looked_at(mine.places, run, sum(each.offsetless for each in judged)))
+
+
+_NOTHING = pl.DataFrame(schema={**dict.fromkeys(PLACE, pl.Int32), **dict.fromkeys(COUNTS, pl.Int64)})
+
+
+def _looked_at(of_places: pl.DataFrame, run: RunContext, offsetless: int) -> dict[str, int]:
+    keeping = of_places.filter(~by(run.compacted, "topic"))
+    in_transaction = pl.col("usable_transactional")
+    passed = [(pl.col("usable") - in_transaction, "any_reached"), (in_transaction, "committed_reached")]
+
+    def total(frame: pl.DataFrame, count: str | pl.Expr) -> int:
+        return int(frame.select(pl.col(count) if isinstance(count, str) else count).to_series().sum())
+
+    return {
+        "lost-write": max(
+            offsetless, sum(total(keeping.filter(pl.col(name).is_not_null()), count) for count, name in passed)
+        ),
+        "lost-tail": total(keeping.filter("final_ok"), "usable"),
+        "unseen": total(keeping.filter(STUCK), "usable"),
+        "phantom": total(of_places, "seen"),
+        "aborted-read": total(of_places, "failed"),
+        "duplicate": total(of_places, "placed"),
+        "false-ack": total(of_places, "acknowledged"),
+    }
+
+
+FAMILIES: tuple[Family, ...] = (Delivery(), LogStarts())

@@ -6,6 +6,8 @@ before something was invoked. So the order of time costs a handful of edges for 
 
 A strongly connected component of the edges of some kinds has a cycle of these kinds, and every edge inside of it is on
 one. Components come from scipy, without a loop over nodes; only the few components that are told are looked into.
+Nearly all edges of a healthy history go forward in time. What goes back spans some nodes, and only there can cycles be
+(`_perhaps`): the rest is left out before components are asked for.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from checkers.core.arrays import Bools, Ints
+
 WW, WR, RW, TIME = 1, 2, 3, 4
 TRIES = 256  # edges of a component from which a cycle is looked for
 COMPONENTS = 1000  # that are looked into for a cycle with one edge of a kind
 WORK = 2_000_000  # edges that are walked over for the sake of one component
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Graph:
     kind: npt.NDArray[np.int8]
     source: Ints
     destination: Ints
+    rank: Ints | None = None  # of each node, in an order that most edges go along; None: that of their numbers
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,10 @@ def with_time(graph: Graph, invoked: Ints, ended: Ints, known: Bools) -> Graph:
     source = np.concatenate([graph.source, np.flatnonzero(known), chain, first + before[late]])
     destination = np.concatenate([graph.destination, first + which.reshape(-1), chain + 1, late])
     kind = np.concatenate([graph.kind, np.full(len(source) - len(graph.kind), TIME, np.int8)])
-    return Graph(graph.nodes, first + count, kind, source, destination)
+    order = np.argsort(np.concatenate([ended, moments]), kind="stable")  # what ends at a moment is before it
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return Graph(graph.nodes, first + count, kind, source, destination, rank)
 
 
 def search(graph: Graph, limit: int, deadline: float) -> tuple[dict[str, Found], list[str]]:
@@ -106,11 +112,12 @@ def search(graph: Graph, limit: int, deadline: float) -> tuple[dict[str, Found],
     found: dict[str, Found] = {}
     members: dict[str, Bools] = {}  # by class the nodes of its components
     late = []
+    cyclic = _inside(graph, np.arange(len(graph.kind)))[0] if time.monotonic() <= deadline else _NO_EDGES
     for each in CLASSES:
         if time.monotonic() > deadline:
             late.append(each.name)
             continue
-        parts = _Parts(graph, each)
+        parts = _Parts(graph, cyclic, each)
         told = np.zeros(graph.total, np.bool_)
         for name in each.unless:
             told |= members.get(name, told)
@@ -129,20 +136,15 @@ def search(graph: Graph, limit: int, deadline: float) -> tuple[dict[str, Found],
 class _Parts:
     """The components of the edges of a class, with the edges inside of them."""
 
-    def __init__(self, graph: Graph, wanted: Class) -> None:
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import connected_components
-
+    def __init__(self, graph: Graph, cyclic: Ints, wanted: Class) -> None:
         self.graph, self.wanted = graph, wanted
-        chosen = np.flatnonzero(np.isin(graph.kind, list(wanted.kinds)))
-        source, destination = graph.source[chosen], graph.destination[chosen]
-        weights = np.ones(len(chosen), np.float32)
-        matrix = csr_array((weights, (source, destination)), shape=(graph.total, graph.total))
-        _, self.label = connected_components(matrix, directed=True, connection="strong")
-        labels = self.label[source]
-        inside = (labels == self.label[destination]) & (source != destination)
-        order = np.argsort(labels[inside], kind="stable")
-        self._edges, self._labels = chosen[inside][order], labels[inside][order]
+        kinds = graph.kind[cyclic]
+        there = (kinds == wanted.through).any()
+        chosen = cyclic[np.isin(kinds, list(wanted.kinds))] if there else _NO_EDGES
+        inside, self.label = _inside(graph, chosen)
+        labels = self.label[graph.source[inside]]
+        order = np.argsort(labels, kind="stable")
+        self._edges, self._labels = inside[order], labels[order]
         self.cyclic = np.unique(self._labels[graph.kind[self._edges] == wanted.through])
 
     def edges(self, label: int) -> Ints:
@@ -150,6 +152,44 @@ class _Parts:
         first, last = np.searchsorted(self._labels, [label, label + 1])
         edges: Ints = self._edges[first:last]
         return edges
+
+
+_NO_EDGES = np.zeros(0, np.int64)
+
+
+def _inside(graph: Graph, chosen: Ints) -> tuple[Ints, Ints]:
+    """Those of these edges that are on cycles of them, and by node the number of its component."""
+    chosen = chosen[_perhaps(graph, chosen)]
+    source, destination = graph.source[chosen], graph.destination[chosen]
+    label = _components(graph.total, source, destination)
+    return chosen[(label[source] == label[destination]) & (source != destination)], label
+
+
+def _perhaps(graph: Graph, chosen: Ints) -> Bools:
+    """Which of these edges may be on a cycle: no cycle gets past a rank that no edge goes back over."""
+    source, destination = graph.source[chosen], graph.destination[chosen]
+    if graph.rank is not None:
+        source, destination = graph.rank[source], graph.rank[destination]
+    back = source > destination
+    if not back.any():
+        return back
+    begun, ended = (np.bincount(ranks[back], minlength=graph.total) for ranks in (destination, source))
+    spanned = np.cumsum(begun - ended) > 0  # whether an edge goes back from above this rank to it or below
+    span = np.concatenate([[0], np.cumsum(~spanned)[:-1]])
+    together: Bools = span[source] == span[destination]
+    return together
+
+
+def _components(total: int, source: Ints, destination: Ints) -> Ints:
+    """The number of the component of each node."""
+    if not len(source):
+        return np.arange(total)
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    matrix = csr_array((np.ones(len(source), np.float32), (source, destination)), shape=(total, total))
+    label: Ints = connected_components(matrix, directed=True, connection="strong")[1]
+    return label
 
 
 def _tell(parts: _Parts, label: int, found: dict[str, Found], limit: int) -> None:
@@ -198,8 +238,9 @@ def _path(before: npt.NDArray[np.int32], first: int, last: int) -> list[int]:
 def _steps(graph: Graph, edges: Ints, path: list[int], closing: int) -> list[Step]:
     """The cycle along these nodes, without the moments between them, and back by an edge, which comes first."""
     nodes = [node for node in path if node < graph.nodes]
-    steps = [Step(nodes[-1], nodes[0], closing)]
-    for source, destination in itertools.pairwise(nodes):
-        between = edges[(graph.source[edges] == source) & (graph.destination[edges] == destination)]
-        steps.append(Step(source, destination, int(between[0]) if len(between) else -1))
-    return steps
+    after = np.full(graph.total, -1)
+    after[nodes[:-1]] = nodes[1:]
+    along = edges[after[graph.source[edges]] == graph.destination[edges]]
+    first = dict(zip(graph.source[along[::-1]].tolist(), along[::-1].tolist(), strict=True))
+    between = [Step(source, destination, first.get(source, -1)) for source, destination in itertools.pairwise(nodes)]
+    return [Step(nodes[-1], nodes[0], closing), *between]

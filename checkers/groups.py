@@ -30,269 +30,462 @@ double-ownership   of two such assignments of a group and place that follow each
                    alone if the revoke has none), or one of the two assignments has no generation (null or below 0),
                    and the revoke is `ok`: that member let go in order, and was not thrown out unknowingly. Tagged
                    `one generation` or `generation unknown`
+
+**How losses are found.** Call an offset *wanted* if it was acknowledged and anybody was handed it whose word counts: a
+group that was not handed a wanted offset was passed by it, for whoever was handed it is then outside of the group. The
+wanted offsets of a stretch are numbered; each process was handed *runs* of neighbours among them, few in a healthy
+history. Pieces survey those runs, and where the runs of a group leave nothing out between its lowest and its highest
+offset, nothing is lost. Only places where they do are judged. What lies between two neighbours among the offsets that a
+group was handed is a *gap*; a killed member may have had a gap in its hands if its last record is the lower one of the
+two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
-from checkers import commits
-from checkers.commits import GROUP, of_writers, operations
-from checkers.frame import PLACE, Family, History, Rule, Study, aggregate, seconds, together
+import numpy as np
+import polars as pl
+
+from checkers.commits import GROUP, ByPlace, operations
+from checkers.core.arrays import Bools, Ints, ints, is_in
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found
+from checkers.core.log import Keys
+from checkers.core.piece import Piece
+from checkers.core.run import SECOND_NS, RunContext
 from harness.history import F, Kind, Type
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-SECOND_NS = 1_000_000_000
-_OPEN_POLL = f"f = {F.POLL:d} and type = {Type.INFO:d} and count is null"
-
-
-def _groups_of(history: History) -> DataFrame:
-    """The groups that each process ever subscribed to."""
-    from pyspark.sql import functions as sql
-
-    subscribed = history.completions.where(f"f = {F.SUBSCRIBE:d} and name is not null")
-    return sql.broadcast(subscribed.selectExpr("process", "name as group").distinct())
+PLACE = ("topic", "partition")
+STRETCH = (*PLACE, "stretch")
+BEYOND, LOSS, TWICE = "committed-beyond-read", "rebalance-loss", "double-ownership"
+RUNS_AT_MOST = 64  # of a process in a stretch that a survey tells; with more of them the place is judged
 
 
-def _readable(history: History, rows: DataFrame) -> DataFrame:
+def _members(piece: Piece) -> pl.DataFrame:
+    """The groups that each process subscribed to in this piece."""
+    subscribed = piece.ops.filter(pl.col("f") == F.SUBSCRIBE, pl.col("name").is_not_null())
+    return subscribed.select("process", pl.col("name").alias("group")).unique()
+
+
+def _readable(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
     """Rows with a place, of topics whose offsets stay what they are."""
-    kept = f"topic not in ({', '.join(map(str, sorted(history.compacted)))})" if history.compacted else "true"
-    place = "topic is not null and partition is not null and offset is not null"
-    return rows.where(f"{place} and {kept} and {history.deletions.untouched()}")
+    placed = [pl.col(name).is_not_null() for name in (*PLACE, "offset")]
+    return rows.filter(*placed, ~pl.col("topic").is_in(sorted(run.compacted)), run.deletions.untouched())
 
 
-def commits_by_second(history: History) -> DataFrame:
-    """Per group, place and second: the highest commit, and the highest offset that was handed to the group by then."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
+@dataclass(frozen=True)
+class Positions:
+    """What was committed and handed by the second."""
 
-    second = f"time div {SECOND_NS}L as second"
-    made = _readable(history, operations(history, F.COMMIT)).where(f"type = {Type.OK:d}")
-    if history.does(F.TXN):
-        marked = history.sends.where("txn is not null").select("topic").distinct()
-        made = made.join(sql.broadcast(marked), "topic", "left_anti")
-    reads = _readable(history, history.records).join(_groups_of(history), "process")
-    rows = together(
-        [
-            made.selectExpr(*GROUP, second, "offset as committed", "null as handed", "time", "event"),
-            reads.selectExpr(*GROUP, second, "null as committed", "offset as handed", "null as time", "null as event"),
-        ]
+    members: pl.DataFrame
+    commits: pl.DataFrame  # the highest of each group, place and second
+    handed: pl.DataFrame  # the highest offset of each process, place and second
+    marked: list[int]  # topics with sends in transactions
+
+    @classmethod
+    def together(cls, parts: Sequence[Self]) -> Self:
+        """Of all pieces."""
+        members, commits, handed = (
+            pl.concat([getattr(part, name) for part in parts]) for name in ("members", "commits", "handed")
+        )
+        return cls(members.unique(), commits, handed, sorted({topic for part in parts for topic in part.marked}))
+
+
+class CommittedReads(Family):
+    """Commits above what a group had been handed."""
+
+    name = "committed reads"
+    anomalies: ClassVar[Mapping[str, str]] = {BEYOND: "an offset was committed that nobody in the group had read up to"}
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "ops": ("event", "time", "process", "f", "type", "topic", "partition", "offset", "name"),
+        "sends": ("topic", "partition", "offset", "txn"),
+        "records": ("time", "process", "topic", "partition", "offset"),
+    }
+
+    def needs(self, run: RunContext) -> bool:
+        """Whether groups commit."""
+        return run.does(F.COMMIT) and run.does(F.SUBSCRIBE)
+
+    def survey(self, piece: Piece, run: RunContext) -> Positions:
+        """By the second."""
+        marked = piece.sends.filter(pl.col("txn").is_not_null())["topic"].drop_nulls().unique().to_list()
+        return Positions(
+            _members(piece), _highest_commits(piece, run), _highest_handed(piece, run),
+            marked if run.does(F.TXN) else [],
+        )  # fmt: skip
+
+    def gather(self, surveys: Sequence[Positions], run: RunContext, known: Known) -> pl.DataFrame:
+        """Commits, and the highest offset that the group had been handed by then."""
+        return _with_handed(Positions.together(surveys or [self.survey(Piece({}, run), run)]))
+
+    def conclude(self, mine: pl.DataFrame, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+        """A finding per group and place."""
+        beyond = mine.filter(pl.col("committed") > pl.col("handed") + 1)
+        first = beyond.sort("time", "event").group_by(GROUP, maintain_order=True)
+        one = first.agg(
+            pl.all().first(), seconds=pl.len(), severity=(pl.col("committed") - pl.col("handed")).max()
+        )  # fmt: skip
+        findings = found(
+            BEYOND, one, run, offset="committed", time="time", events=("event",), severity="severity",
+            facts=("group", "committed", "handed", "seconds"),
+        )  # fmt: skip
+        return Outcome(findings, {BEYOND: len(mine)})
+
+
+def _second() -> pl.Expr:
+    return (pl.col("time") // SECOND_NS).alias("second")
+
+
+def _highest_commits(piece: Piece, run: RunContext) -> pl.DataFrame:
+    made = _readable(operations(piece.ops, run, F.COMMIT).filter(pl.col("type") == Type.OK), run)
+    ordered = made.select(*GROUP, _second(), "time", "event", committed="offset").sort(
+        "committed", "time", "event", descending=[True, False, False]
     )
-    first = "struct(committed, try_subtract(0L, time), -event)"  # of the highest ones
-    by_second = aggregate(history, rows, (*GROUP, "second"), [
-        "max(committed) as committed",
-        "max(handed) as handed",
-        f"max_by(struct(time, event), if(committed is null, null, {first})) as commit",
-    ])  # fmt: skip
-    so_far = Window.partitionBy(*GROUP).orderBy("second").rowsBetween(Window.unboundedPreceding, 0)
-    return by_second.select(*GROUP, "committed", "commit", sql.max("handed").over(so_far).alias("handed"))
+    return ordered.unique([*GROUP, "second"], keep="first", maintain_order=True)
 
 
-_BEYOND = "committed > try_add(handed, 1L)"
+def _highest_handed(piece: Piece, run: RunContext) -> pl.DataFrame:
+    rows = _readable(piece.records, run).select("process", *PLACE, _second(), "offset")
+    return rows.group_by("process", *PLACE, "second").agg(pl.col("offset").max())
 
 
-def _find_beyond(history: History, rules: Sequence[Rule]) -> DataFrame:
-    """A finding per group and place."""
-    beyond = commits_by_second(history).where(_BEYOND)
-    found = aggregate(history, beyond, GROUP, [
-        "count(*) as count",
-        "min_by(struct(committed, handed, commit), struct(commit.time, commit.event)) as one",
-        "max(try_subtract(committed, handed)) as severity",
-    ])  # fmt: skip
-    return of_writers(found, {
-        "anomaly": f"'{rules[0].anomaly}'",
-        "offset": "one.committed",
-        "time": "one.commit.time",
-        "events": "array(one.commit.event)",
-        "severity": "severity",
-        "detail": "format_string('group %s committed %d at %.3f s, and the last that it had been handed was %d; so in"
-        f" %d seconds', group, one.committed, {seconds(history, 'one.commit.time')}, one.handed, count)",
-    })  # fmt: skip
-
-
-def handed(history: History) -> DataFrame:
-    """Per group and offset between the ends of what the group was handed: acknowledged, handed to it, to others."""
-    from pyspark.sql import functions as sql
-
-    members = _groups_of(history)
-    reads = _readable(history, history.records)
-    reach = reads.join(members, "process").groupBy(*GROUP)
-    ends = sql.broadcast(reach.agg(sql.expr("min(offset) as lowest"), sql.expr("max(offset) as highest")))
-    inside = "offset between lowest and highest"
-    sends = _readable(history, history.sends).where(f"type = {Type.OK:d}").join(ends, [*PLACE]).where(inside)
-    mine = members.selectExpr("process", "group", "1 as own")
-    read = reads.join(ends, [*PLACE]).where(inside).join(sql.broadcast(mine), ["process", "group"], "left")
-    rows = together(
-        [
-            sends.selectExpr(
-                *GROUP, "offset", "1 as ack", "if(txn is null, 1, null) as plain", "null as own", "null as other",
-                "null as committed", "struct(value, time, event) as send",
-            ),
-            read.selectExpr(
-                *GROUP, "offset", "null as ack", "null as plain", "own", "if(own is null, 1, null) as other",
-                f"if(own is null and not ({history.sees_aborted}), 1, null) as committed", "null as send",
-            ),
-        ]
-    )  # fmt: skip
-    return aggregate(history, history.spread(rows, *PLACE, "offset"), (*GROUP, "offset"), [
-        "count(ack) as acks",
-        "count(plain) as plain",
-        "count(own) as own",
-        "count(other) as others",
-        "count(committed) as committed",
-        "min_by(send, if(send is null, null, struct(send.time, send.event))) as send",
-    ])  # fmt: skip
-
-
-_SKIPPED = "own = 0 and ((plain > 0 and others > 0) or (acks > 0 and committed > 0))"
-
-
-def _find_skipped(history: History, rules: Sequence[Rule]) -> DataFrame:
-    """A finding per group, place and tag."""
-    from pyspark.sql import functions as sql
-
-    rows = handed(history)
-    hands = sql.broadcast(_open_hands(history, rows))
-    lost = rows.where(_SKIPPED).join(hands, [*GROUP], "left")
-    between = "coalesce(exists(hands, h -> offset > h.last and (h.next is null or offset < h.next)), false)"
-    found = aggregate(history, lost.selectExpr("*", f"{between} as in_hand"), (*GROUP, "in_hand"), [
-        "count(*) as count",
-        "min_by(struct(offset, send), offset) as one",
-        "max(offset) as highest",
-    ])  # fmt: skip
-    return of_writers(found, {
-        "anomaly": f"'{rules[0].anomaly}'",
-        "offset": "one.offset",
-        "values": "array(one.send.value)",
-        "time": "one.send.time",
-        "events": "array(one.send.event)",
-        "tags": "array_compact(array(if(in_hand, 'open poll', null)))",
-        "severity": "count",
-        "detail": "format_string('group %s went past %d acknowledged records that others were handed, from %d to %d',"
-        " group, count, one.offset, highest)",
-    })  # fmt: skip
-
-
-def _open_hands(history: History, rows: DataFrame) -> DataFrame:
-    """Where processes of a group were killed in a poll: after their last record, and before the group's next one."""
-    from pyspark.sql import functions as sql
-
-    killed = sql.broadcast(history.completions.where(_OPEN_POLL).select("process").distinct())
-    last = (
-        _readable(history, history.records)
-        .join(killed, "process")
-        .join(_groups_of(history), "process")
-        .groupBy("process", *GROUP)
-        .agg(sql.expr("max_by(offset, struct(time, event)) as last"))
+def _with_handed(positions: Positions) -> pl.DataFrame:
+    """Commits before which the group had been handed something."""
+    commits = positions.commits.filter(~pl.col("topic").is_in(positions.marked))
+    places = commits.select(GROUP).unique()
+    mine = positions.handed.join(positions.members, on="process").join(places, on=GROUP, how="semi")
+    so_far = mine.sort("second").select(*GROUP, "second", handed=pl.col("offset").cum_max().over(GROUP))
+    joined = commits.sort("second").join_asof(
+        so_far, on="second", by=list(GROUP), strategy="backward", check_sortedness=False
     )
-    following = rows.where("own > 0").select(*GROUP, "offset").join(sql.broadcast(last), [*GROUP])
-    return (
-        following.groupBy(*GROUP, "process", "last")
-        .agg(sql.expr("min(if(offset > last, offset, null)) as next"))
-        .groupBy(*GROUP)
-        .agg(sql.expr("collect_list(struct(last, next)) as hands"))
-    )
+    return joined.filter(pl.col("handed").is_not_null())
 
 
-def assignments(history: History) -> DataFrame:
-    """One row per assignment: until when the member had it for certain, and the assignment before it."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
-
-    taken = f"f = {F.REVOKE:d} or (type = {Type.OK:d} and offset is null)"
-    rows = operations(history, F.ASSIGN, F.REVOKE).where(f"member is not null and ({taken})")
-    known = "if(generation >= 0, generation, null)"
-    slim = rows.selectExpr(*GROUP, "member", "f", "type", "invoked", "time", "event", f"{known} as generation")
-    of_member = Window.partitionBy(*GROUP, "member").orderBy("time", "event")
-    here = Window.partitionBy(*GROUP).orderBy("time", "event")
-    ended = slim.select("*", sql.expr("struct(f, type, invoked, event, generation)").alias("this")).select(
-        "*", sql.lead("this").over(of_member).alias("then")
-    )
-    given = ended.where(f"f = {F.ASSIGN:d}").selectExpr(
-        *GROUP, "member", "time", "event", "generation", f"if(then.f = {F.REVOKE:d}, then, null) as revoke"
-    )
-    mine = given.selectExpr("*", "struct(member, time, event, generation, revoke) as mine")
-    return mine.select("*", sql.lag("mine").over(here).alias("before")).drop("mine", "revoke")
-
-
-_ONE_GENERATION = "generation between before.generation and coalesce(before.revoke.generation, before.generation)"
-_UNKNOWN = f"(generation is null or before.generation is null) and before.revoke.type = {Type.OK:d}"
-_OWNED_TWICE = (
-    f"before.member <> member and before.revoke.invoked > time and coalesce(({_ONE_GENERATION}) or ({_UNKNOWN}), false)"
-)
-
-BEYOND = Family(
-    "committed reads",
-    commits_by_second,
-    (
-        Rule(
-            "committed-beyond-read",
-            "an offset was committed that nobody in the group had read up to",
-            _BEYOND,
-            "committed is not null and handed is not null",
-        ),
-    ),
-    find=_find_beyond,
-    needs=lambda history: history.does(F.COMMIT) and history.does(F.SUBSCRIBE),
-)
-OWNERS = Family(
-    "owners",
-    assignments,
-    (
-        Rule(
-            "double-ownership",
-            "two members of a group had one partition at the same time",
-            _OWNED_TWICE,
-            "before.member <> member",
-            {
-                "time": "before.time",
-                "until": "time",
-                "events": "array(before.event, before.revoke.event, event)",
-                "tags": f"array(if({_UNKNOWN}, 'generation unknown', 'one generation'))",
-                "severity": "try_subtract(before.revoke.invoked, time)",
-                "detail": "format_string('group %s gave it to member %d (generation %s), and to member %d (generation"
-                " %s) %.3f s before the first one let go', group, before.member,"
-                " coalesce(cast(before.generation as string), 'unknown'), member,"
-                " coalesce(cast(generation as string), 'unknown'),"
-                " (cast(before.revoke.invoked as double) - cast(time as double)) / 1e9)",
-            },
-        ),
-    ),
-    needs=lambda history: history.does(F.ASSIGN) and history.does(F.SUBSCRIBE),
-)
-SKIPPED = Family(
-    "skipped by groups",
-    handed,
-    (
-        Rule(
-            "rebalance-loss",
-            "a group went past an acknowledged record that none of its members was handed",
-            _SKIPPED,
-            "acks > 0",
-        ),
-    ),
-    find=_find_skipped,
-    needs=lambda history: history.does(F.SUBSCRIBE) and history.has(Kind.RECORD),
-)
-
-
-def find_commits_beyond_reads(history: History) -> DataFrame:
-    """Commits above what the group had been handed."""
-    return BEYOND.findings(history)
-
-
-def find_double_ownership(history: History) -> DataFrame:
+class Owners(ByPlace):
     """Partitions that two members of a group had at once."""
-    return OWNERS.findings(history)
+
+    name = "owners"
+    anomalies: ClassVar[Mapping[str, str]] = {TWICE: "two members of a group had one partition at the same time"}
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "ops": ("event", "time", "process", "invoked", "f", "type", "topic", "partition", "offset", "member",
+                "generation", "name"),
+    }  # fmt: skip
+
+    def needs(self, run: RunContext) -> bool:
+        """Whether groups assign partitions."""
+        return run.does(F.ASSIGN) and run.does(F.SUBSCRIBE)
+
+    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+        """All of a group and place is in one piece."""
+        moved = _assignments(piece.ops, run).filter(pl.col("member_before") != pl.col("member"))
+        return Outcome(_owned_twice(moved, run), {TWICE: len(moved)})
 
 
-def find_rebalance_losses(history: History) -> DataFrame:
+def _assignments(ops: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    """Each assignment, with the one before it and how that was revoked."""
+    given = (pl.col("type") == Type.OK) & pl.col("offset").is_null()
+    taken = (pl.col("f") == F.REVOKE) | given
+    rows = operations(ops, run, F.ASSIGN, F.REVOKE).filter(pl.col("member").is_not_null(), taken)
+    lanes = rows.select(GROUP).unique(maintain_order=True).with_row_index("lane")
+    known = pl.when(pl.col("generation") >= 0).then("generation")
+    ordered = rows.with_columns(generation=known).join(lanes, on=GROUP).sort("lane", "member", "time", "event")
+    after = _beside(("lane", "member"), -1, "then_{}", ("f", "type", "invoked", "event", "generation"))
+    assigned = ordered.with_columns(after).filter(pl.col("f") == F.ASSIGN).sort("lane", "time", "event")
+    then = ("then_f", "then_type", "then_invoked", "then_event", "then_generation")
+    return assigned.with_columns(_beside(("lane",), 1, "{}_before", ("member", "time", "event", "generation", *then)))
+
+
+def _beside(keys: Sequence[str], by: int, name: str, columns: Sequence[str]) -> list[pl.Expr]:
+    """What the row before (1) or the next one (-1) has; null if it is of other keys."""
+    same = pl.all_horizontal(pl.col(key) == pl.col(key).shift(by) for key in keys)
+    return [pl.when(same).then(pl.col(column).shift(by)).alias(name.format(column)) for column in columns]
+
+
+def _owned_twice(moved: pl.DataFrame, run: RunContext) -> Findings:
+    let_go = (pl.col("then_f_before") == F.REVOKE) & (pl.col("then_invoked_before") > pl.col("time"))
+    first, last = pl.col("generation_before"), pl.coalesce("then_generation_before", "generation_before")
+    in_order = pl.col("then_type_before") == Type.OK
+    unknown = (pl.col("generation").is_null() | first.is_null()) & in_order
+    one = pl.col("generation").is_between(first, last).fill_null(value=False)
+    twice = moved.filter(let_go, one | unknown).with_columns(
+        tag=pl.when(unknown).then(pl.lit("generation unknown")).otherwise(pl.lit("one generation")),
+        overlap_ns=pl.col("then_invoked_before") - pl.col("time"),
+    )
+    return found(
+        TWICE, twice, run, time="time_before", until="time", events=("event_before", "then_event_before", "event"),
+        tags=("tag",), severity="overlap_ns",
+        facts=("group", "member_before", "generation_before", "member", "generation", "overlap_ns"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Acknowledged offsets of a piece in order, of which some are wanted, and where each record lies among them.
+
+    `reads` has, beside its own columns, how many acknowledged and how many wanted offsets lie `below` its offset, and
+    how many `upto` it.
+    """
+
+    reads: pl.DataFrame
+    offset: Ints  # of each wanted one
+    lanes: pl.DataFrame  # a row for each stretch with acknowledged offsets: how many, and where they begin
+
+    @classmethod
+    def of(cls, sends: pl.DataFrame, reads: pl.DataFrame, run: RunContext) -> Self:
+        """Of acknowledged sends, and records."""
+        keys = Keys.of([sends, reads], run.stretch)
+        sent, at = keys.at(sends), keys.at(reads)
+        acked = _distinct(sent)
+        below = np.searchsorted(acked, at)
+        upto = below + (np.append(acked, -2)[below] == at)
+        plain = np.append(_plain(acked, sent, sends), [False])[below]
+        committed = ~is_in(ints(reads, "process"), run.sees_aborted)
+        wanted = np.zeros(len(acked), np.bool_)
+        wanted[below[(upto > below) & (plain | committed)]] = True
+        count = np.concatenate([[0], np.cumsum(wanted)])
+        rows = reads.with_columns(
+            pl.Series("below_acked", below), pl.Series("upto_acked", upto),
+            pl.Series("below_wanted", count[below]), pl.Series("upto_wanted", count[upto]),
+        )  # fmt: skip
+        return cls(rows, keys.parts(acked[wanted])["offset"], _lanes(keys, acked, count, run.stretch))
+
+    def runs(self) -> pl.DataFrame:
+        """Of neighbours among the wanted offsets of a stretch that a process was handed, the first and the last."""
+        handed = self.reads.filter(pl.col("upto_wanted") > pl.col("below_wanted"))
+        width = len(self.offset) + 1
+        at = _distinct(ints(handed, "process") * width + ints(handed, "below_wanted"))
+        process, rank = at // width, at % width
+        begins = ints(self.lanes, "begin_wanted")
+        lane = np.searchsorted(begins, rank, side="right") - 1
+        new = np.flatnonzero((np.diff(at, prepend=-2) != 1) | (np.diff(lane, prepend=-1) != 0))
+        last = np.append(new[1:], len(at))[: len(new)] - 1
+        begin = begins[lane[new]]
+        found = pl.DataFrame({"process": process[new], "first": rank[new] - begin, "last": rank[last] - begin})
+        return found.cast({"process": pl.Int32}).with_columns(self.lanes.select(STRETCH)[lane[new]])
+
+
+def _distinct(values: Ints) -> Ints:
+    """In order; `numpy.unique` takes ten times as long."""
+    ordered = np.sort(values)
+    return ordered[np.diff(ordered, prepend=-1) != 0] if len(ordered) else ordered
+
+
+def _plain(acked: Ints, sent: Ints, sends: pl.DataFrame) -> Bools:
+    """Which acknowledged offsets have a send that was in no transaction."""
+    outside = sends["txn"].is_null().to_numpy()
+    if outside.all():
+        return np.ones(len(acked), np.bool_)
+    plain = np.zeros(len(acked), np.bool_)
+    plain[np.searchsorted(acked, sent[outside & (sent >= 0)])] = True
+    return plain
+
+
+def _lanes(keys: Keys, acked: Ints, count: Ints, stretch: int) -> pl.DataFrame:
+    lane = keys.lane(acked)
+    begin = np.flatnonzero(np.diff(lane, prepend=-1) != 0)
+    end = np.append(begin[1:], len(lane))[: len(begin)]
+    places = keys.parts(acked[begin])
+    return pl.DataFrame({
+        "topic": places["topic"], "partition": places["partition"], "stretch": places["offset"] // stretch,
+        "begin_acked": begin, "begin_wanted": count[begin], "acked": end - begin,
+        "wanted": count[end] - count[begin],
+    }).cast({"topic": pl.Int32, "partition": pl.Int32})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What processes were handed of stretches, by the numbers of acknowledged and of wanted offsets in these."""
+
+    members: pl.DataFrame
+    killed: list[int]  # processes with a poll that was open when they were
+    lanes: pl.DataFrame
+    reach: pl.DataFrame  # per process and stretch: lowest and highest offset, and how far they reach among the others
+    runs: pl.DataFrame
+
+    @classmethod
+    def together(cls, parts: Sequence[Self]) -> Self:
+        """Of all pieces."""
+        lanes, reach, runs = (pl.concat([getattr(part, name) for part in parts]) for name in ("lanes", "reach", "runs"))
+        members = pl.concat([part.members for part in parts]).unique()
+        return cls(members, sorted({process for part in parts for process in part.killed}), lanes, reach, runs)
+
+
+@dataclass(frozen=True)
+class Passed:
+    """The stretches in which groups were passed by wanted offsets, and what has to be known to judge them."""
+
+    suspects: pl.DataFrame  # group and stretch: `enter` and `leave` of its wanted offsets, the offset handed `before`
+    hands: pl.DataFrame  # group, place and offset: the last record of a process that was killed in a poll
+    members: pl.DataFrame
+    looked_at: int
+
+
+class SkippedByGroups(Family):
     """Acknowledged records that a group went past."""
-    return SKIPPED.findings(history)
+
+    name = "skipped by groups"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        LOSS: "a group went past an acknowledged record that none of its members was handed"
+    }
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "ops": ("process", "f", "type", "topic", "partition", "count", "name"),
+        "sends": ("event", "time", "type", "topic", "partition", "offset", "value", "txn"),
+        "records": ("event", "time", "process", "topic", "partition", "offset"),
+    }
+
+    def needs(self, run: RunContext) -> bool:
+        """Whether groups read."""
+        return run.does(F.SUBSCRIBE) and run.has(Kind.RECORD)
+
+    def survey(self, piece: Piece, run: RunContext) -> Handed:
+        """Runs of every process, for nobody knows yet which groups it belongs to."""
+        ranks = Ranks.of(_acknowledged(piece, run), _handed(piece, run), run)
+        few = pl.len().over("process", *STRETCH) <= RUNS_AT_MOST
+        is_open = (pl.col("f") == F.POLL) & (pl.col("type") == Type.INFO) & pl.col("count").is_null()
+        killed = piece.ops.filter(is_open)["process"].unique().to_list()
+        lanes = ranks.lanes.select(*STRETCH, "acked", "wanted")
+        return Handed(_members(piece), killed, lanes, _reach(ranks), ranks.runs().filter(few))
+
+    def gather(self, surveys: Sequence[Handed], run: RunContext, known: Known) -> Passed:
+        """Where groups were passed by anything."""
+        whole = Handed.together(surveys or [self.survey(Piece({}, run), run)])
+        needed = _needed(whole)
+        taken = _taken(whole.runs.join(whole.members, on="process"))
+        counted = needed.join(taken, on=[*GROUP, "stretch"], how="left")
+        lost = pl.col("leave") - pl.col("enter") > pl.col("taken").fill_null(0)
+        suspects = counted.filter(lost).select(*GROUP, "stretch", "enter", "leave", "before").with_row_index("suspect")
+        return Passed(suspects, _hands(whole), whole.members, int(needed["acked"].sum()))
+
+    def look_again(self, mine: Passed, run: RunContext, known: Known) -> bool:
+        """For what was lost, and for whose fault it may be."""
+        return len(mine.suspects) > 0
+
+    def judge(self, piece: Piece, mine: Passed, run: RunContext, known: Known) -> pl.DataFrame:
+        """Per group, place and tag how much was lost, and the first of it with its send."""
+        chosen = mine.suspects.select(STRETCH).unique()
+        sends = _acknowledged(piece, run).join(chosen, on=STRETCH, how="semi")
+        ranks = Ranks.of(sends, _handed(piece, run).join(chosen, on=STRETCH, how="semi"), run)
+        gaps = _gaps(ranks, mine).join(mine.hands.with_columns(in_hand=True), on=[*GROUP, "offset"], how="left")
+        rank, lost = ints(gaps, "upto_wanted"), ints(gaps, "lost")
+        told = gaps.with_columns(
+            pl.col("in_hand").fill_null(value=False),
+            first=pl.Series(ranks.offset[rank], dtype=pl.Int64),
+            last=pl.Series(ranks.offset[rank + lost - 1], dtype=pl.Int64),
+        )
+        by_tag = told.group_by(*GROUP, "in_hand").agg(pl.col("lost").sum(), pl.col("first").min(), pl.col("last").max())
+        return _with_send(by_tag, sends)
+
+    def conclude(self, mine: Passed, judged: Sequence[pl.DataFrame], run: RunContext, known: Known) -> Outcome:
+        """A finding per group, place and tag."""
+        looked_at = {LOSS: mine.looked_at}
+        if not judged:
+            return Outcome(looked_at=looked_at)
+        first = pl.concat(judged).sort("first").group_by(*GROUP, "in_hand", maintain_order=True)
+        one = first.agg(
+            pl.exclude("lost", "last").first(), pl.col("lost").sum(), pl.col("last").max()
+        ).with_columns(tag=pl.when("in_hand").then(pl.lit("open poll")))  # fmt: skip
+        findings = found(
+            LOSS, one, run, offset="first", values=("value",), time="time", events=("event",), tags=("tag",),
+            severity="lost", facts=("group", "lost", "first", "last"),
+        )  # fmt: skip
+        return Outcome(findings, looked_at)
 
 
-FAMILIES: tuple[Family, ...] = (*commits.FAMILIES, BEYOND, OWNERS, SKIPPED)
-STUDIES: tuple[Study, ...] = ()
+def _acknowledged(piece: Piece, run: RunContext) -> pl.DataFrame:
+    return _placed(piece.sends.filter(pl.col("type") == Type.OK), run)
+
+
+def _handed(piece: Piece, run: RunContext) -> pl.DataFrame:
+    return _placed(piece.records, run)
+
+
+def _placed(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    return _readable(rows.filter(pl.col("offset") >= 0), run).with_columns(stretch=pl.col("offset") // run.stretch)
+
+
+def _reach(ranks: Ranks) -> pl.DataFrame:
+    """Per process and stretch: how far it was handed anything, by offsets and by their numbers, and what last."""
+    of = ("process", *STRETCH)
+    ends = ranks.reads.group_by(of).agg(
+        pl.col("offset").max().alias("highest"), pl.col("below_acked", "below_wanted").min(),
+        pl.col("upto_acked", "upto_wanted").max(),
+    )  # fmt: skip
+    latest = ranks.reads.filter(pl.col("time") == pl.col("time").max().over(of)).sort("event")
+    last = latest.group_by(of, maintain_order=True).agg(
+        last=pl.col("offset").last(), time=pl.col("time").last(), event=pl.col("event").last()
+    )
+    within = ends.join(last, on=of).join(ranks.lanes, on=STRETCH, how="left")
+    return within.select(
+        *of, "highest", "last", "time", "event",
+        *((pl.col(f"{side}_{what}") - pl.col(f"begin_{what}")).fill_null(0)
+          for side in ("below", "upto") for what in ("acked", "wanted")),
+    )  # fmt: skip
+
+
+def _needed(whole: Handed) -> pl.DataFrame:
+    """Per group and stretch between the ends of what it was handed: the numbers of the wanted offsets between them."""
+    by_stretch = (*GROUP, "stretch")
+    reach = whole.reach.join(whole.members, on="process").group_by(by_stretch).agg(
+        pl.col("highest", "upto_acked", "upto_wanted").max(), pl.col("below_acked", "below_wanted").min()
+    )  # fmt: skip
+    ends = reach.group_by(GROUP).agg(begin=pl.col("stretch").min(), end=pl.col("stretch").max())
+    inside = ends.join(whole.lanes, on=PLACE).filter(pl.col("stretch").is_between("begin", "end"))
+    before = reach.sort("stretch").select(*by_stretch, before="highest")
+    joined = inside.sort("stretch").join_asof(
+        before, on="stretch", by=list(GROUP), strategy="backward", allow_exact_matches=False, check_sortedness=False
+    ).join(reach, on=by_stretch, how="left")  # fmt: skip
+
+    def enter(what: str) -> pl.Expr:
+        return pl.when(pl.col("stretch") == pl.col("begin")).then(f"below_{what}").otherwise(0)
+
+    def leave(what: str) -> pl.Expr:
+        return pl.when(pl.col("stretch") == pl.col("end")).then(f"upto_{what}").otherwise(what)
+
+    return joined.select(
+        *by_stretch, "before", enter=enter("wanted"), leave=leave("wanted"), acked=leave("acked") - enter("acked")
+    )
+
+
+def _taken(runs: pl.DataFrame) -> pl.DataFrame:
+    """Per group and stretch how many wanted offsets it was handed."""
+    by_stretch = (*GROUP, "stretch")
+    so_far = pl.col("last").cum_max().shift(1, fill_value=-1).over(by_stretch)
+    more = pl.col("last") - pl.max_horizontal(pl.col("first") - 1, so_far)
+    counted = runs.sort("first").with_columns(taken=more.clip(lower_bound=0))
+    return counted.group_by(by_stretch).agg(pl.col("taken").sum())
+
+
+def _hands(whole: Handed) -> pl.DataFrame:
+    """The last records of processes that were killed in a poll, by the groups that they belonged to."""
+    killed = whole.reach.filter(pl.col("process").is_in(whole.killed)).sort("time", "event")
+    last = killed.group_by("process", *PLACE, maintain_order=True).agg(pl.col("last").last().alias("offset"))
+    return last.join(whole.members, on="process").select(*GROUP, "offset").unique()
+
+
+def _gaps(ranks: Ranks, mine: Passed) -> pl.DataFrame:
+    """Between which offsets that a group was handed there are wanted ones, how many, and the number of the first."""
+    begins = ranks.lanes.select(*STRETCH, begin="begin_wanted")
+    suspects = mine.suspects.join(begins, on=STRETCH).with_columns(pl.col("enter", "leave") + pl.col("begin"))
+    columns = ("suspect", *GROUP, "offset", "below_wanted", "upto_wanted", "leave")
+    begin = suspects.select(
+        "suspect", *GROUP, pl.col("before").fill_null(-1).alias("offset"), pl.col("enter").alias("below_wanted"),
+        pl.col("enter").alias("upto_wanted"), "leave",
+    )  # fmt: skip
+    own = ranks.reads.join(mine.members, on="process").join(suspects, on=[*GROUP, "stretch"]).select(columns)
+    points = pl.concat([begin.select(columns), own]).sort("suspect", "offset")
+    is_last = pl.col("suspect").ne_missing(pl.col("suspect").shift(-1))
+    following = pl.when(is_last).then("leave").otherwise(pl.col("below_wanted").shift(-1))
+    return points.with_columns(lost=following - pl.col("upto_wanted")).filter(pl.col("lost") > 0)
+
+
+def _with_send(lost: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
+    """The send of the first offset that was lost: the earliest one."""
+    at = [*PLACE, "first"]
+    sent = sends.rename({"offset": "first"}).join(lost, on=at, how="semi").sort("time", "event")
+    return lost.join(sent.unique(at, keep="first", maintain_order=True).select(*at, "value", "time", "event"), on=at)
+
+
+FAMILIES: tuple[Family, ...] = (CommittedReads(), Owners(), SkippedByGroups())

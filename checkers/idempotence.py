@@ -30,265 +30,334 @@ retry-watermark-regression
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from checkers.deletions import UNSURE
-from checkers.frame import PLACE, Family, History, Rule, Study, as_findings, seconds, together
-from checkers.metadata import life_of
-from harness.history import Kind, Type, View
+import numpy as np
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers.core.answers import EXCHANGES, FETCH, LIST_OFFSETS, PROBES, PRODUCE
+from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, Lanes, ints, nullable
+from checkers.core.deletions import UNSURE
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found, together
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext
+from harness.history import Type
 
-PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
 NEAR_NS = 2_000_000_000
-CHUNK = 1 << 20  # sequences
 WRAP = 1 << 30
+MOST_KEYS = 1 << 62
 
-_PRODUCER = (*PLACE, "life", "producer_id", "producer_epoch")
-_NUMBERED = "coalesce(producer_id >= 0 and producer_epoch >= 0 and sequence >= 0, false)"
-_ACKNOWLEDGED = f"api = {PRODUCE} and error = 0 and offset >= 0"
-_COPY = f"api = {FETCH} and type = {Type.OK:d} and error = 0 and offset >= 0"
-_READ_TWICE = "coalesce(low_copy < high_copy, false)"
-_ACKNOWLEDGED_TWICE = "coalesce(low_ack < high_ack, false)"
-_CHANGED = f"{_ACKNOWLEDGED_TWICE} and one_crc"
-_REORDERED = f"place < place_before and sequence - sequence_before <= {WRAP}"
-_DELETED = f"if(life = {UNSURE}, 'deleted topic', null)"
-_NUMBERS = "format_string('producer %d (epoch %d), sequence %d', producer_id, producer_epoch, sequence)"
-
-
-def batches(history: History) -> DataFrame:
-    """A row per batch: where it was acknowledged and read, and where the one before it is."""
-    return _in_order(history, _batches(history))
-
-
-def _batches(history: History, *evidence: str) -> DataFrame:
-    chosen = history.kind(Kind.EXCHANGE).where(
-        f"topic is not null and partition is not null and {_NUMBERED} and (({_ACKNOWLEDGED}) or ({_COPY}))"
-    )
-    keys = (*_PRODUCER, "chunk")
-    chunk = f"sequence div {CHUNK}" if _in_chunks(history) else "0L"
-    rows = chosen.selectExpr(
-        *PLACE, life_of(history), "producer_id", "producer_epoch", f"{chunk} as chunk", "sequence",
-        f"if(api = {FETCH}, offset, null) as copy", f"if(api = {PRODUCE}, offset, null) as ack",
-        f"if(api = {PRODUCE}, crc, null) as crc", "event", "time",
-    )  # fmt: skip
-    names = ", ".join([*keys, "sequence"])
-    columns = (
-        "min(copy) as low_copy", "max(copy) as high_copy", "min(ack) as low_ack", "max(ack) as high_ack",
-        "min(crc) = max(crc) and count(crc) = count(ack) as one_crc", "coalesce(min(copy), min(ack)) as place",
-        *evidence,
-    )  # fmt: skip
-    return history.spark.sql(
-        f"select {names}, {', '.join(columns)} from {{rows}} group by {names}",  # noqa: S608 - of names, not of data
-        rows=history.spread(rows, *keys),
-    )
+_DUPLICATE, _OFFSET_CHANGED, _REORDER = "retry-duplicate", "retry-offset-changed", "retry-reorder"
+_REGRESSION = "retry-watermark-regression"
+_PLACE = ("topic", "partition", "era")
+_PRODUCER = (*_PLACE, "producer_id", "producer_epoch")
+_BATCH = ("event", "time", "type", "api", "topic", "partition", "offset", "error", "producer_id", "producer_epoch",
+          "sequence", "crc")  # fmt: skip
+_PLACED = pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
+_NUMBERED = (
+    (pl.col("producer_id") >= 0) & (pl.col("producer_epoch") >= 0) & (pl.col("sequence") >= 0)
+).fill_null(value=False)  # fmt: skip
+_APPENDED = (pl.col("error") == 0) & (pl.col("offset") >= 0)
+_ACKNOWLEDGED = (pl.col("api") == PRODUCE) & _APPENDED
+_COPY = (pl.col("api") == FETCH) & (pl.col("type") == Type.OK) & _APPENDED
+_DELETED = pl.when(pl.col("era") == UNSURE).then(pl.lit("deleted topic"))
 
 
-def _in_chunks(history: History) -> bool:
-    return history.sealed.rows.get(Kind.EXCHANGE, 0) > history.chunk_rows
+def _packed(*columns: Ints) -> Ints:
+    """Several columns as one, in the same order: side by side, and by rank where they are too wide for that."""
+    packed, width = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        low, high = int(column.min()), int(column.max())
+        span, moved = high - low + 1, column - low
+        if width * span > MOST_KEYS:
+            packed, moved = Groups(packed).number(), Groups(moved).number()
+            width, span = int(packed.max()) + 1, int(moved.max()) + 1
+        packed, width = packed * span + moved, width * span
+    return packed
 
 
-def _in_order(history: History, rows: DataFrame) -> DataFrame:
-    """With the sequence and place of the batch that comes before; sequences are cut into chunks."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
+@dataclass(frozen=True)
+class Found:
+    """What a piece has, and how much of it was looked at."""
 
-    inside = Window.partitionBy(*_PRODUCER, "chunk").orderBy("sequence")
-    before = sql.struct("sequence", "place")
-    scanned = rows.select("*", sql.lag(before).over(inside).alias("before"))
-    if _in_chunks(history):
-        chunks = Window.partitionBy(*_PRODUCER).orderBy("chunk")
-        carried = (
-            rows.groupBy(*_PRODUCER, "chunk")
-            .agg(sql.max("sequence").alias("sequence"), sql.max_by("place", "sequence").alias("place"))
-            .select(*_PRODUCER, "chunk", sql.lag(before).over(chunks).alias("carried"))
-            .where("carried is not null")
-        )
-        joined = scanned.join(sql.broadcast(carried), [*_PRODUCER, "chunk"], "left")
-        scanned = joined.select(*rows.columns, sql.coalesce("before", "carried").alias("before"))
-    return scanned.selectExpr(*rows.columns, "before.sequence as sequence_before", "before.place as place_before")
+    findings: Findings
+    looked_at: Mapping[str, int]
 
 
-def _find_batches(history: History, rules: Sequence[Rule]) -> DataFrame:
-    """With the events of the lowest and the highest place."""
-    frame = _in_order(
-        history,
-        _batches(
-            history, "min(time) as time", "max(time) as until", "count(ack) as acks", "count(copy) as copies",
-            *(f"{which}_by(event, {of}) as {which}_{of}_event" for of in ("copy", "ack") for which in ("min", "max")),
-        ),
-    )  # fmt: skip
-    finders = {
-        "retry-duplicate": (f"{_READ_TWICE} or {_ACKNOWLEDGED_TWICE}", _DUPLICATE),
-        "retry-offset-changed": (_CHANGED, _OFFSET_CHANGED),
-        "retry-reorder": (_REORDERED, _REORDER),
+class _OfPartitions(Family):
+    """What passed the taps of a partition is in one piece: each can be judged by itself."""
+
+    def gather(self, surveys: Sequence[Found], run: RunContext, known: Known) -> Found:
+        """Of all pieces."""
+        looked_at = {name: sum(each.looked_at[name] for each in surveys) for name in self.anomalies}
+        return Found(together([each.findings for each in surveys], run.limit), looked_at)
+
+    def conclude(self, mine: Found, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+        """The same."""
+        return Outcome(mine.findings, dict(mine.looked_at))
+
+
+class Batches(_OfPartitions):
+    """Where numbered batches were acknowledged and read."""
+
+    name = "batches"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        _DUPLICATE: "a batch with one producer id, epoch and sequence was appended twice",
+        _OFFSET_CHANGED: "a batch that was sent again was acknowledged at another offset",
+        _REORDER: "a producer's batches were appended out of the order of their sequences",
     }
-    found = []
-    for rule in rules:
-        where, columns = finders[rule.anomaly]
-        of_all = {"anomaly": f"'{rule.anomaly}'", "time": "time", "until": "until"}
-        found.append(as_findings(frame.where(where), of_all | columns))
-    return together(found)
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {"exchanges": _BATCH}
+
+    def needs(self, run: RunContext) -> bool:
+        """What passed a tap."""
+        return run.asks(PRODUCE, FETCH)
+
+    def survey(self, piece: Piece, run: RunContext) -> Found:
+        """All batches of the partitions in it."""
+        rows = piece.exchanges.filter(_PLACED & _NUMBERED & (_ACKNOWLEDGED | _COPY))
+        if rows.is_empty():
+            return Found(Findings(), dict.fromkeys(self.anomalies, 0))
+        batches = _Batches(rows)
+        looked_at = {
+            _DUPLICATE: len(batches.groups),
+            _OFFSET_CHANGED: int((batches.low_ack != NEVER).sum()),
+            _REORDER: int((batches.place_before != NONE).sum()),
+        }
+        return Found(_of_batches(batches, run), looked_at)
 
 
-_DUPLICATE = {
-    "offset": f"if({_READ_TWICE}, low_copy, low_ack)",
-    "events": f"if({_READ_TWICE}, array(min_copy_event, max_copy_event), array(min_ack_event, max_ack_event))",
-    "tags": f"array_compact(array(if({_READ_TWICE}, 'read twice', 'acknowledged twice'), {_DELETED}))",
-    "severity": f"if({_READ_TWICE}, high_copy - low_copy, high_ack - low_ack)",
-    "detail": f"format_string('%s: %s at offset %d and at offset %d', {_NUMBERS}, if({_READ_TWICE}, 'read',"
-    f" 'acknowledged'), if({_READ_TWICE}, low_copy, low_ack), if({_READ_TWICE}, high_copy, high_ack))",
-}
-_OFFSET_CHANGED = {
-    "offset": "low_ack",
-    "events": "array(min_ack_event, max_ack_event)",
-    "tags": f"array_compact(array({_DELETED}))",
-    "severity": "high_ack - low_ack",
-    "detail": f"format_string('%s: acknowledged %d times, at offsets from %d to %d', {_NUMBERS}, acks, low_ack,"
-    " high_ack)",
-}
-_REORDER = {
-    "offset": "place",
-    "events": "array(coalesce(min_copy_event, min_ack_event))",
-    "tags": f"array_compact(array(if(copies > 0, 'read', 'acknowledged'), {_DELETED}))",
-    "severity": "place_before - place",
-    "detail": f"format_string('%s: at offset %d, below sequence %d at offset %d', {_NUMBERS}, place, sequence_before,"
-    " place_before)",
-}
+class _Batches:
+    """One entry for each batch, by producer and sequence: where it was acknowledged and read, and the one before it."""
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        self.rows = rows
+        producer, sequence = _packed(*(ints(rows, name) for name in _PRODUCER)), ints(rows, "sequence")
+        key = _packed(producer, sequence)
+        self.groups = groups = Groups(key, np.argsort(key))
+        self.offset, self.copy = ints(rows, "offset"), ints(rows, "api") == FETCH
+        self.low_copy, self.high_copy = groups.min(self.offset, self.copy), groups.max(self.offset, self.copy)
+        self.low_ack, self.high_ack = groups.min(self.offset, ~self.copy), groups.max(self.offset, ~self.copy)
+        self.place = np.where(self.low_copy == NEVER, self.low_ack, self.low_copy)
+        self.first = groups.order[groups.starts]
+        self.sequence = sequence[self.first]
+        lanes = Lanes(producer[self.first])
+        self.place_before, self.sequence_before = lanes.shifted(self.place), lanes.shifted(self.sequence)
+
+    @property
+    def read_twice(self) -> Bools:
+        """Copies at two offsets."""
+        return self.low_copy < self.high_copy
+
+    @property
+    def acknowledged_twice(self) -> Bools:
+        """Acknowledgements of two offsets."""
+        return self.low_ack < self.high_ack
+
+    @property
+    def reordered(self) -> Bools:
+        """Below the one before."""
+        return (self.place < self.place_before) & (self.sequence - self.sequence_before <= WRAP)
+
+    def chosen(self, which: Bools) -> pl.DataFrame:
+        """These batches, with what proves where they were: events of their lowest and highest places."""
+        copy, offset, number = self.copy, self.offset, self.groups.number()
+        event, time = ints(self.rows, "event"), ints(self.rows, "time")
+        crc = ints(self.rows, "crc")
+        acknowledged = ~copy
+
+        def event_of(kind: Bools, place: Ints) -> Ints:
+            return self.groups.min(event, kind & (offset == place[number]))
+
+        low_crc, high_crc = self.groups.min(crc, acknowledged), self.groups.max(crc, acknowledged)
+        return pl.DataFrame({
+            **{name: self.rows[name].gather(self.first) for name in (*_PRODUCER, "sequence")},
+            "low_copy": self.low_copy, "high_copy": self.high_copy, "low_ack": self.low_ack, "high_ack": self.high_ack,
+            "low_copy_event": nullable(event_of(copy, self.low_copy), NEVER),
+            "high_copy_event": nullable(event_of(copy, self.high_copy), NEVER),
+            "low_ack_event": nullable(event_of(acknowledged, self.low_ack), NEVER),
+            "high_ack_event": nullable(event_of(acknowledged, self.high_ack), NEVER),
+            "place": self.place, "place_before": self.place_before, "sequence_before": self.sequence_before,
+            "acks": self.groups.count(acknowledged), "one_crc": (low_crc == high_crc) & (low_crc != NONE),
+            "time": self.groups.min(time), "until": self.groups.max(time),
+            "read_twice": self.read_twice, "acknowledged_twice": self.acknowledged_twice, "reordered": self.reordered,
+        }).filter(pl.Series(which)).with_columns(deleted=_DELETED)  # fmt: skip
 
 
-def resends(history: History) -> DataFrame:
-    """A row for each batch that was sent again, and request: the marks before and after it."""
-    from pyspark.sql import functions as sql
-
-    sent = _resent(history)
-    slots = ", ".join(f"{time} div {NEAR_NS}" for time in _NEAR)
-    near = sent.selectExpr("*", f"explode(array_distinct(array_compact(array({slots})))) as slot")
-    joined = _marks(history).join(sql.broadcast(near), [*PLACE, "life", "node", "slot"])
-    names = ", ".join([*PLACE, "life", "node", "api", "batch", "resent", "handled", "event"])
-    earlier = f"time < resent and time >= coalesce({_NEAR[0]}, time)"
-    later = f"invoked > handled and time <= coalesce({_NEAR[3]}, time)"
-    return history.spark.sql(
-        f"""select {names}, max(mark) filter (where {earlier}) as before, min(mark) filter (where {later}) as after
-            from {{joined}} group by {names}""",  # noqa: S608 - of names, not of data
-        joined=joined,
-    )
+def _of_batches(batches: _Batches, run: RunContext) -> Findings:
+    wrong = batches.read_twice | batches.acknowledged_twice | batches.reordered
+    if not wrong.any():
+        return Findings()
+    rows = batches.chosen(wrong)
+    told = [_duplicates(rows, run), _offset_changes(rows, run), _reorders(rows, run)]
+    return together(told, run.limit)
 
 
-_NEAR = (f"try_subtract(resent, {NEAR_NS})", "resent", "handled", f"try_add(handled, {NEAR_NS})")
-_FELL = "after < before"
+_NUMBERS = ("producer_id", "producer_epoch", "sequence")
 
 
-def _resent(history: History) -> DataFrame:
-    """Batches that were sent again, all times to one node."""
-    sendings = history.kind(Kind.EXCHANGE).where(
-        f"api = {PRODUCE} and topic is not null and partition is not null and ({_NUMBERED} or crc is not null)"
-    )
-    rows = sendings.selectExpr(
-        *PLACE, life_of(history), "node", "op", "invoked", "time", "error", "event",
-        *(f"if({_NUMBERED}, {name}, null) as {name}" for name in ("producer_id", "producer_epoch", "sequence")),
-        f"if({_NUMBERED}, null, crc) as crc", f"if({_NUMBERED}, null, client) as client",
-    )  # fmt: skip
-    names = ", ".join([*_PRODUCER, "sequence", "crc", "client"])
-    return history.spark.sql(
-        f"""select topic, partition, life, min(node) as node, min(event) as batch, max(event) as event,
-                   max(invoked) as resent, max(time) as handled
-            from {{rows}} group by {names}
-            having min(op) < max(op) and min(node) = max(node) and count(node) = count(*)
-                   and count_if(error = 0) > 0""",  # noqa: S608 - of names, not of data
-        rows=history.spread(rows, *_PRODUCER, "sequence"),
-    )
-
-
-def _marks(history: History) -> DataFrame:
-    shown = f"error = 0 and (api = {FETCH} or (api = {LIST_OFFSETS} and view = {View.LATEST:d}))"
-    frames = [history.probes.where(shown), history.kind(Kind.EXCHANGE).where(f"{shown} and type = {Type.OK:d}")]
-    columns = (
-        *PLACE, life_of(history), "node", "api", f"time div {NEAR_NS} as slot", "invoked", "time",
-        f"if(api = {FETCH}, high_watermark, offset) as mark",
-    )  # fmt: skip
-    return together([frame.selectExpr(*columns) for frame in frames]).where("mark is not null")
-
-
-def _find_resends(history: History, _: Sequence[Rule]) -> DataFrame:
-    columns = {
-        "anomaly": "'retry-watermark-regression'",
-        "offset": "after",
-        "nodes": "array(node)",
-        "time": "resent",
-        "until": "handled",
-        "events": "array_distinct(array(batch, event))",
-        "tags": f"array_compact(array(if(api = {FETCH}, 'watermark', 'end offset'), {_DELETED}))",
-        "severity": "try_subtract(before, after)",
-        "detail": "format_string('a batch was sent again to node %d at %.3f s and handled at %.3f s: it showed %d"
-        f" before and %d after', node, {seconds(history, 'resent')}, {seconds(history, 'handled')}, before, after)",
-    }
-    return as_findings(resends(history).where(_FELL), columns)
-
-
-BATCHES = Family(
-    "batches",
-    batches,
-    (
-        Rule(
-            "retry-duplicate",
-            "a batch with one producer id, epoch and sequence was appended twice",
-            f"{_READ_TWICE} or {_ACKNOWLEDGED_TWICE}",
-            "true",
-        ),
-        Rule(
-            "retry-offset-changed",
-            "a batch that was sent again was acknowledged at another offset",
-            _CHANGED,
-            "low_ack is not null",
-        ),
-        Rule(
-            "retry-reorder",
-            "a producer's batches were appended out of the order of their sequences",
-            _REORDERED,
-            "place_before is not null",
-        ),
-    ),
-    find=_find_batches,
-    needs=lambda history: history.asks(PRODUCE, FETCH),
-)
-RESENDS = Family(
-    "resends and watermarks",
-    resends,
-    (
-        Rule(
-            "retry-watermark-regression",
-            "a watermark fell right after a batch was sent again",
-            _FELL,
-            "before is not null and after is not null",
-        ),
-    ),
-    find=_find_resends,
-    needs=lambda history: history.asks(PRODUCE),
-)
-
-
-def find_retry_duplicates(history: History) -> DataFrame:
+def _duplicates(rows: pl.DataFrame, run: RunContext) -> Findings:
     """Batches that were appended twice."""
-    return BATCHES.findings(history, BATCHES.of("retry-duplicate"))
+    was_read = pl.when("read_twice")
+    wrong = (
+        rows.filter(pl.col("read_twice") | pl.col("acknowledged_twice"))
+        .with_columns(
+            how=was_read.then(pl.lit("read twice")).otherwise(pl.lit("acknowledged twice")),
+            low_offset=was_read.then("low_copy").otherwise("low_ack"),
+            high_offset=was_read.then("high_copy").otherwise("high_ack"),
+            first=was_read.then("low_copy_event").otherwise("low_ack_event"),
+            last=was_read.then("high_copy_event").otherwise("high_ack_event"),
+        )
+        .with_columns(apart=pl.col("high_offset") - pl.col("low_offset"))
+    )
+    return found(
+        _DUPLICATE, wrong, run, offset="low_offset", processes=(), time="time", until="until", events=["first", "last"],
+        tags=["how", "deleted"], severity="apart", facts=[*_NUMBERS, "low_offset", "high_offset"],
+    )  # fmt: skip
 
 
-def find_retry_offset_changes(history: History) -> DataFrame:
+def _offset_changes(rows: pl.DataFrame, run: RunContext) -> Findings:
     """Batches that were acknowledged at two offsets."""
-    return BATCHES.findings(history, BATCHES.of("retry-offset-changed"))
+    wrong = rows.filter(pl.col("acknowledged_twice") & pl.col("one_crc")).with_columns(
+        low_offset=pl.col("low_ack"), high_offset=pl.col("high_ack"), apart=pl.col("high_ack") - pl.col("low_ack")
+    )
+    return found(
+        _OFFSET_CHANGED, wrong, run, offset="low_offset", processes=(), time="time", until="until",
+        events=["low_ack_event", "high_ack_event"], tags=["deleted"], severity="apart",
+        facts=[*_NUMBERS, "low_offset", "high_offset", "acks"],
+    )  # fmt: skip
 
 
-def find_retry_reorders(history: History) -> DataFrame:
+def _reorders(rows: pl.DataFrame, run: RunContext) -> Findings:
     """Batches that were appended out of order."""
-    return BATCHES.findings(history, BATCHES.of("retry-reorder"))
+    was_read = pl.col("low_copy_event").is_not_null()
+    wrong = rows.filter("reordered").with_columns(
+        how=pl.when(was_read).then(pl.lit("read")).otherwise(pl.lit("acknowledged")),
+        first=pl.coalesce("low_copy_event", "low_ack_event"),
+        apart=pl.col("place_before") - pl.col("place"),
+    )
+    return found(
+        _REORDER, wrong, run, offset="place", processes=(), time="time", until="until", events=["first"],
+        tags=["how", "deleted"], severity="apart", facts=[*_NUMBERS, "sequence_before", "place_before"],
+    )  # fmt: skip
 
 
-def find_retry_watermark_regressions(history: History) -> DataFrame:
-    """Watermarks that fell right after a batch was sent again."""
-    return RESENDS.findings(history)
+class Resends(_OfPartitions):
+    """Batches that were sent again, and the marks before and after that."""
+
+    name = "resends and watermarks"
+    anomalies: ClassVar[Mapping[str, str]] = {_REGRESSION: "a watermark fell right after a batch was sent again"}
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "probes": PROBES,
+        "exchanges": tuple(dict.fromkeys([*EXCHANGES, *_BATCH, "client"])),
+    }
+
+    def needs(self, run: RunContext) -> bool:
+        """Batches that passed a tap."""
+        return run.asks(PRODUCE)
+
+    def survey(self, piece: Piece, run: RunContext) -> Found:
+        """All that were sent again, in the partitions of it."""
+        resent = _resent(piece.exchanges)
+        if resent.is_empty():
+            return Found(Findings(), {_REGRESSION: 0})
+        compared = _compared(resent, piece.answers).drop_nulls(["before", "after"])
+        fell = compared.filter(pl.col("after") < pl.col("before")).with_columns(
+            apart=pl.col("before") - pl.col("after"),
+            deleted=_DELETED,
+            of=pl.when(pl.col("api") == FETCH).then(pl.lit("watermark")).otherwise(pl.lit("end offset")),
+        )
+        findings = found(
+            _REGRESSION, fell, run, offset="after", processes=(), nodes=["node"], time="resent_ns", until="handled_ns",
+            events=["batch", "event"], tags=["of", "deleted"], severity="apart",
+            facts=["node", "before", "after", "resent_ns", "handled_ns"],
+        )  # fmt: skip
+        return Found(findings, {_REGRESSION: len(compared)})
 
 
-FAMILIES: tuple[Family, ...] = (BATCHES, RESENDS)
-STUDIES: tuple[Study, ...] = ()
+def _resent(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Batches that were sent again, all times to one node."""
+    sendings = exchanges.filter((pl.col("api") == PRODUCE) & _PLACED)
+    numbered = sendings.filter(_NUMBERED)
+    others = sendings.filter(~_NUMBERED & pl.col("crc").is_not_null())
+    client = others["client"].cast(pl.Categorical).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    return pl.concat([
+        _sent_again(numbered, [ints(numbered, name) for name in (*_PRODUCER, "sequence")]),
+        _sent_again(others, [*(ints(others, name) for name in (*_PLACE, "crc")), client]),
+    ])  # fmt: skip
+
+
+def _sent_again(sendings: pl.DataFrame, columns: Sequence[Ints]) -> pl.DataFrame:
+    """Of sendings, told apart by some columns, batches with several exchanges."""
+    if sendings.is_empty():
+        columns, groups = [], Groups(np.zeros(0, np.int64))
+    else:
+        key = _packed(*columns)
+        groups = Groups(key, np.argsort(key))
+    op, node = ints(sendings, "op"), ints(sendings, "node")
+    asked, times = op != NONE, {name: ints(sendings, name) for name in ("invoked", "time", "event")}
+    again = groups.min(op, asked) < groups.max(op, asked)
+    again &= (groups.min(node) == groups.max(node)) & (groups.min(node) != NONE)
+    again &= groups.any(ints(sendings, "error") == 0)
+    return pl.DataFrame({
+        **{name: sendings[name].gather(groups.order[groups.starts]) for name in (*_PLACE, "node")},
+        "resent_ns": groups.max(times["invoked"]), "handled_ns": groups.max(times["time"]),
+        "batch": groups.min(times["event"]), "event": groups.max(times["event"]),
+    }).filter(pl.Series(again, dtype=pl.Boolean))  # fmt: skip
+
+
+def _compared(resent: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
+    """For each batch that was sent again, and request, the marks of its node before and after it."""
+    keys = [*_PLACE, "node"]
+    nodes = resent.select(keys).unique().with_row_index("log")
+    logs = pl.concat([
+        nodes.with_columns(pl.col("log") * 2 + number, api=pl.lit(api, pl.Int16))
+        for number, api in enumerate((FETCH, LIST_OFFSETS))
+    ])  # fmt: skip
+    marks = answers.filter(pl.col("shown").is_not_null()).join(logs, on=[*keys, "api"])
+    asked = resent.join(logs, on=keys)
+    before = marks.select("log", low=pl.col("time") + 1, high=pl.col("time") + NEAR_NS, mark="shown")
+    after = marks.select("log", low=pl.col("time") - NEAR_NS, high=pl.col("invoked") - 1, mark=-pl.col("shown"))
+    return asked.with_columns(before=_highest(asked, "resent_ns", before), after=-_highest(asked, "handled_ns", after))
+
+
+def _highest(rows: pl.DataFrame, moment: str, marks: pl.DataFrame) -> pl.Series:
+    """For each row the highest mark of its log that counts at a moment; each does from `low` to `high`."""
+    points = rows.select("log", pl.col(moment).alias("moment")).with_row_index("row").sort("log", "moment")
+    ordered = points.with_row_index("point").sort("moment", maintain_order=True)
+    first, last = (ordered.select("log", "moment", pl.col("point").alias(name)) for name in ("first", "last"))
+    covering = (
+        marks.filter(pl.col("low") <= pl.col("high"))
+        .sort("low")
+        .join_asof(first, left_on="low", right_on="moment", by="log", strategy="forward", check_sortedness=False)
+        .sort("high")
+        .join_asof(last, left_on="high", right_on="moment", by="log", check_sortedness=False)
+        .filter(pl.col("first") <= pl.col("last"))
+    )
+    highest = np.full(len(points), NONE)
+    highest[points["row"].to_numpy()] = highest_over(
+        ints(covering, "first"), ints(covering, "last"), ints(covering, "mark"), len(points)
+    )
+    return nullable(highest)
+
+
+def highest_over(first: Ints, last: Ints, value: Ints, count: int) -> Ints:
+    """For each of so many neighbours the highest value of all spans that it lies in; NONE without any.
+
+    A span is two spans, which may overlap, of a power of two: those are halved from the longest to the shortest.
+    """
+    power = np.frexp((last - first + 1).astype(np.float64))[1] - 1
+    highest = np.full(count, NONE)
+    for each in range(int(power.max(initial=0)), -1, -1):
+        mine, half = power == each, (1 << each) >> 1
+        np.maximum.at(highest, first[mine], value[mine])
+        np.maximum.at(highest, last[mine] - (1 << each) + 1, value[mine])
+        if half:
+            whole = highest.copy()
+            np.maximum(highest[half:], whole[:-half], out=highest[half:])
+    return highest
+
+
+FAMILIES: tuple[Family, ...] = (Batches(), Resends())

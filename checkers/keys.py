@@ -15,102 +15,175 @@ the offset itself another value is not the write; at a lower one its value is, a
 left of earlier writes is nobody's concern. An acknowledgement without a usable offset cannot be a last write: it is a
 false one (`checkers.delivery`).
 
-One shuffle by topic, partition and key, with writes and reads side by side: first of each value, then of each key. How
-the final reads of partitions ended is small, and broadcast to it.
+A stretch of a log says of each key how far it was written or returned there (its *top*), and which writes at its top
+are *open*: not returned there. The last write of a key can be lost only if it is open and no stretch has a higher top.
+Where that is so, final readers may still have returned its value at a lower offset: only then stretches are looked at
+again. Where a piece has very many keys their tops are left out, and open writes are looked at again against all of it.
+As many were looked at as were written, with a key and an offset, to partitions of which a final read ended `ok`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from checkers.frame import PLACE, Family, History, Rule, Study, aggregate
-from harness.history import Type
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers.core.arrays import ints
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found
+from checkers.core.piece import Piece
+from checkers.core.places import PLACE
+from checkers.core.run import RunContext, by
+from harness.history import F, Type
 
-FINAL_ROLE = "final"
 LAST_OF_ITS_KEY = "last of its key"
+TOPS_AT_MOST = 20_000  # of a piece, that travel
+KEY = [*PLACE, "key"]
 
-_JUDGED = "written is not null and completed <= final_invoked"  # by a final read that was begun after it
-_GONE = "returned is null and coalesce(found <= written, true)"
+
+@dataclass(frozen=True)
+class Surveyed:
+    """Of a piece, or of all of them."""
+
+    finals: pl.DataFrame  # topic, partition: of final reads that ended ok, `final_invoked` and `final_end`
+    open: pl.DataFrame  # topic, partition, key, value, offset, time, event
+    tops: pl.DataFrame  # topic, partition, key, top
+    written: pl.DataFrame  # topic, partition: how many acknowledgements have a key
 
 
-def keys(history: History) -> DataFrame:
-    """One row per key of compacted topics: its last write, and the last record of it that the final read returned."""
-    from pyspark.sql import functions as sql
+@dataclass(frozen=True)
+class Judged:
+    """What a piece knows of keys with open writes."""
 
-    topics = ", ".join(map(str, sorted(history.compacted))) or "null"
-    ours = f"topic in ({topics}) and key is not null"
-    lasting = f"not coalesce(invoked < {history.deletions.until()}, false)"
-    sends = history.sends.where(f"{ours} and type = {Type.OK:d} and offset >= 0 and {lasting}").selectExpr(
-        *PLACE, "key", "value", "offset as write", "time", "event as send_event"
+    tops: pl.DataFrame  # topic, partition, key, top
+    returned: pl.DataFrame  # topic, partition, key, value: of open writes those that final readers returned
+    found: pl.DataFrame  # topic, partition, key, offset, event: the highest record that final readers were handed
+
+
+def writes(sends: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    """Acknowledged sends with a key, that have to last."""
+    ours = by(run.compacted, "topic") & pl.col("key").is_not_null()
+    rows = sends.filter(ours & (pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
+    lasting = ints(rows, "invoked") >= run.deletions.until(ints(rows, "topic"))
+    return rows.filter(pl.Series(lasting)).select(*KEY, "value", "offset", "time", "event")
+
+
+def returned(records: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    """Records with a key that final readers were handed."""
+    ours = by(run.compacted, "topic") & pl.col("key").is_not_null() & by(run.final)
+    return records.filter(ours).select(*KEY, "value", "offset", "event")
+
+
+def finals(ops: pl.DataFrame) -> pl.DataFrame:
+    """The latest of the final reads of each partition that ended ok; all of a partition are in one piece."""
+    rows = ops.filter((pl.col("f") == F.FINAL) & (pl.col("type") == Type.OK))
+    latest = pl.col("invoked") == pl.col("invoked").max().over(PLACE)
+    return rows.filter(latest).group_by(PLACE).agg(final_invoked=pl.col("invoked").max(), final_end=pl.col("end").max())
+
+
+def tops(written: pl.DataFrame, read: pl.DataFrame) -> pl.DataFrame:
+    """How far each key was written or returned."""
+    return _highest([written.select(*KEY, top="offset"), read.select(*KEY, top="offset")])
+
+
+def _highest(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(parts).group_by(KEY).agg(pl.col("top").max())
+
+
+def last(rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Writes that are at the tops of their keys."""
+    return rows.join(known, on=KEY).filter(pl.col("offset") == pl.col("top")).drop("top")
+
+
+class Keys(Family):
+    """The last write of each key."""
+
+    name = "keys"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        "lost-write": "the last acknowledged of its key, and the final read had neither it nor a later one"
+    }
+    needs_acknowledgements = frozenset({"lost-write"})
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "sends": ("event", "time", "invoked", "type", "topic", "partition", "offset", "value", "key"),
+        "records": ("event", "process", "topic", "partition", "offset", "value", "key"),
+        "ops": ("f", "type", "topic", "partition", "invoked", "end"),
+    }
+
+    def needs(self, run: RunContext) -> bool:
+        """Only compacted topics."""
+        return bool(run.compacted)
+
+    def survey(self, piece: Piece, run: RunContext) -> Surveyed:
+        """Open writes and tops of a piece."""
+        written, read = writes(piece.sends, run), returned(piece.records, run)
+        known = tops(written, read)
+        unread = written.join(read, on=[*KEY, "value"], how="anti")
+        return Surveyed(
+            finals(piece.ops),
+            last(unread, known),
+            known if len(known) <= TOPS_AT_MOST else known.clear(),
+            written.group_by(PLACE).agg(written=pl.len()),
+        )
+
+    def gather(self, surveys: Sequence[Surveyed], run: RunContext, known: Known) -> Surveyed:
+        """Of all pieces; of open writes those that may be last ones, in partitions that were read to their end."""
+        parts = [self.survey(Piece({}, run), run), *surveys]
+        rows = pl.concat([part.open for part in parts])
+        known_tops = _highest([*(part.tops for part in parts), rows.select(*KEY, top="offset")])
+        read_to_end = pl.concat([part.finals for part in parts])
+        return Surveyed(
+            read_to_end,
+            last(rows, known_tops).join(read_to_end, on=PLACE, how="semi"),
+            known_tops.clear(),
+            pl.concat([part.written for part in parts]),
+        )
+
+    def look_again(self, mine: Surveyed, run: RunContext, known: Known) -> bool:
+        """Whether any last write may be lost."""
+        return not mine.open.is_empty()
+
+    def judge(self, piece: Piece, mine: Surveyed, run: RunContext, known: Known) -> Judged:
+        """Whatever there is of the keys of open writes."""
+        written, read = (
+            rows.join(mine.open, on=KEY, how="semi")
+            for rows in (writes(piece.sends, run), returned(piece.records, run))
+        )
+        return Judged(
+            tops(written, read), read.join(mine.open, on=[*KEY, "value"], how="semi").select(*KEY, "value"), _last(read)
+        )
+
+    def conclude(self, mine: Surveyed, judged: Sequence[Judged], run: RunContext, known: Known) -> Outcome:
+        """What is lost."""
+        written = mine.written.join(mine.finals, on=PLACE, how="semi")["written"].sum()
+        return Outcome(_lost(mine, judged, run) if judged else Findings(), {"lost-write": int(written)})
+
+
+def _last(read: pl.DataFrame) -> pl.DataFrame:
+    """Of each key the highest record."""
+    there = read.filter(pl.col("offset") == pl.col("offset").max().over(KEY))
+    return there.group_by(*KEY, "offset").agg(pl.col("event").min())
+
+
+def _lost(mine: Surveyed, judged: Sequence[Judged], run: RunContext) -> Findings:
+    """Of several writes at one offset only one can be there: another one is the last write, the highest of them."""
+    open_ = last(mine.open, _highest([each.tops for each in judged]))
+    unread = open_.join(pl.concat([each.returned for each in judged]), on=[*KEY, "value"], how="anti")
+    lost = unread.filter(pl.col("value") == pl.col("value").max().over(KEY)).join(mine.finals, on=PLACE)
+    seen = _last(pl.concat([each.found for each in judged])).rename({"offset": "found", "event": "read_event"})
+    rows = lost.filter(pl.col("time") <= pl.col("final_invoked")).join(seen, on=KEY, how="left")
+    return found(
+        "lost-write",
+        rows.with_columns(written="offset", tag=pl.lit(LAST_OF_ITS_KEY)),
+        run,
+        offset="offset",
+        values=("value",),
+        time="time",
+        events=("event", "read_event"),
+        tags="tag",
+        facts=("key", "written", "found", "final_end"),
     )
-    reads = history.records.where(f"{ours} and {history.by_role(FINAL_ROLE)}").selectExpr(
-        *PLACE, "key", "value", "offset as read", "event as read_event"
-    )
-    rows = history.spread(sends.unionByName(reads, allowMissingColumns=True), *PLACE, "key")
-    of_values = aggregate(
-        history,
-        rows,
-        [*PLACE, "key", "value"],
-        [
-            "max(write) as write",
-            "max(read) as read",
-            "max(time) as time",
-            "max(send_event) as send_event",
-            "max_by(read_event, read) as read_event",
-        ],
-    )
-    last = "if(write is null, null, struct(write, read is null, value))"
-    known = aggregate(
-        history,
-        of_values,
-        [*PLACE, "key"],
-        [
-            "max(write) as written",
-            f"max_by(struct(value, read, time, send_event), {last}) as last",
-            "max(read) as found",
-            "max_by(read_event, read) as read_event",
-        ],
-    ).selectExpr(
-        *PLACE, "key", "written", "last.value as value", "last.read as returned", "last.time as completed",
-        "last.send_event as send_event", "found", "read_event",
-    )  # fmt: skip
-    ends = (
-        history.finals.where(f"type = {Type.OK:d}")
-        .groupBy(*PLACE)
-        .agg(sql.max("invoked").alias("final_invoked"), sql.max_by("end", "invoked").alias("final_end"))
-    )
-    return known.join(sql.broadcast(ends), [*PLACE], "left")
 
 
-KEYS = Family(
-    "keys",
-    keys,
-    (
-        Rule(
-            "lost-write",
-            "the last acknowledged of its key, and the final read had neither it nor a later one",
-            f"{_JUDGED} and {_GONE}",
-            _JUDGED,
-            {
-                "offset": "written",
-                "values": "array(value)",
-                "time": "completed",
-                "events": "array(send_event, read_event)",
-                "tags": f"array('{LAST_OF_ITS_KEY}')",
-                "detail": "format_string('the last write of key %d, acknowledged at offset %d; the final read ended at"
-                " offset %d and had %s', key, written, final_end,"
-                " if(found is null, 'nothing of that key', format_string('offset %d of that key', found)))",
-            },
-            needs_acknowledgements=True,
-        ),
-    ),
-    figures={"keys": "count(written)", "keys_found": "count(found)"},
-    needs=lambda history: bool(history.compacted),
-)
-
-
-FAMILIES: tuple[Family, ...] = (KEYS,)
-STUDIES: tuple[Study, ...] = ()
+FAMILIES: tuple[Family, ...] = (Keys(),)

@@ -32,259 +32,372 @@ split-brain       `one epoch`: two nodes have acts with appends of one known epo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-from checkers.deletions import UNSURE
-from checkers.frame import PLACE, Family, History, Rule, Study, as_findings, seconds, together
-from checkers.metadata import METADATA, OF_OTHERS, SECOND_NS, SETTLING_NS, claims, life_of
-from harness.history import Kind, Type
+import numpy as np
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers.core.answers import FETCH, FETCH_OF_FOLLOWERS, LIST_OFFSETS, METADATA, PRODUCE, SETTLING_NS
+from checkers.core.arrays import NEVER, Ints, Lanes, ints
+from checkers.core.deletions import UNSURE
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found, together
+from checkers.core.others import Before, Ranked, taken
+from checkers.core.piece import Piece
+from checkers.core.run import SECOND_NS, RunContext
+from checkers.metadata import (
+    OF_EXCHANGES,
+    OF_OTHERS,
+    OF_PROBES,
+    PLACE,
+    PLACED,
+    Higher,
+    Lines,
+    OfPartitions,
+    answers,
+    claims,
+    number_of,
+    slot_of,
+)
+from harness.history import Type
 
-PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
-FETCH_OF_FOLLOWERS = 11
 LOOP = 5
-NEVER_NS = (1 << 63) - 1
+REFUSALS = (6, 74, 75)
+OF_LOGS = (PRODUCE, FETCH, LIST_OFFSETS)
+WORKER = r"^tidegauge-[a-z]+-([0-9]+)$"
+MOST_PROCESSES = (1 << 31) - 1
 
-_OF_A_PLACE = "node is not null and topic is not null and partition is not null"
-_REFUSED = "error in (6, 74, 75)"
 _ASKED = ("client", *PLACE, "api")
-_POINT = "struct(cast({0} as bigint) as at, {1} as raises, cast({2} as bigint) as ok, cast({3} as bigint) as fresh)"
-_LOOPS = f"refusals >= {LOOP} and again"
-_INTERLEAVED = "exists(nodes, b -> a.node <> b.node and a.first < b.last and b.first < a.last)"
-_BOTH = f"filter(nodes, a -> a.appends > 0 and (epoch is not null or {_INTERLEAVED}))"
-_SPLIT = f"n.node = array_min(transform(nodes, n -> n.node)) and size({_BOTH}) > 1"
+_OF_A_PLACE = pl.col("node").is_not_null() & PLACED & (pl.col("era") != UNSURE)
+_REFUSED = pl.col("error").is_in(REFUSALS)
 
 
-def refusals(history: History) -> DataFrame:
-    """A row for each run of refusals of a client that was refused often enough."""
-    passed = history.kind(Kind.EXCHANGE).where(
-        f"type = {Type.OK:d} and {_OF_A_PLACE} and client is not null and {OF_OTHERS}"
-    )
-    of_logs = f"api in ({PRODUCE}, {FETCH}, {LIST_OFFSETS})"
-    points = history.spark.sql(
-        f"""with often as (select client, topic, partition, api as of_api from {{passed}}
-                           where {of_logs} and {_REFUSED} group by client, topic, partition, api
-                           having count(*) >= {LOOP})
-            select /*+ broadcast(often) */ client, topic, partition, of_api as api, node, invoked, time, event,
-                   coalesce(op, event) as op, {life_of(history)},
-                   explode(case when api = {METADATA} then array({_POINT.format("time", 1, "null", "invoked")})
-                                when error = 0 then array({_POINT.format("time", 1, "time", "null")})
-                                else array({_POINT.format("invoked", 0, "null", "null")},
-                                           {_POINT.format("time", 0, "null", "null")}) end) as point
-            from {{passed}} join often using (client, topic, partition)
-            where api = {METADATA} or (api = of_api and (error = 0 or {_REFUSED}))""",  # noqa: S608 - of names, not of data
-        passed=passed,
-    )
-    points = points.where(f"life <> {UNSURE}").selectExpr(
-        *_ASKED, "node", "invoked", "time", "event", "op", "life", "point.*"
-    )
-    scanned = _with_running_maxima(history, points, ("ok", "fresh"))
-    return history.spark.sql(
-        f"""with refused as (
-              select {", ".join(_ASKED)}, life, op, max(node) as node, max(time) as time, min(event) as event,
-                     max(if(at = time, ok, null)) as since, max(if(at = invoked, fresh, null)) as fresh
-              from {{scanned}} where raises = 0 group by {", ".join(_ASKED)}, life, op),
-            by_node as (
-              select {", ".join(_ASKED)}, life, since, node, count(*) as refusals, min(time) as first,
-                     max(time) as last, min(event) as event, max(fresh) > min(time) as again
-              from refused group by {", ".join(_ASKED)}, life, since, node)
-            select {", ".join(_ASKED)}, sum(refusals) as refusals, min(first) as first, max(last) as last,
-                   collect_list(node) as nodes, min(event) as event, bool_or(again) as again
-            from by_node group by {", ".join(_ASKED)}, life, since""",  # noqa: S608 - of names, not of data
-        scanned=scanned,
-    )
+class Loops(OfPartitions):
+    """Refusals, of each client and partition; what they cost is known when the sends have been looked at."""
 
-
-def _with_running_maxima(history: History, points: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Replace columns by their running maxima in the order of `at`, questions first; time is cut into chunks."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
-
-    sealed = history.sealed
-    chunks = 1 + sealed.rows.get(Kind.EXCHANGE, 0) // history.chunk_rows
-    width_ns = max(1, (sealed.last_time_ns - sealed.first_time_ns) // chunks)
-    chunked = points.selectExpr("*", f"at div {width_ns} as chunk" if chunks > 1 else "0L as chunk")
-    inside = Window.partitionBy(*_ASKED, "chunk").orderBy("at", "raises").rowsBetween(Window.unboundedPreceding, 0)
-    others = [name for name in points.columns if name not in columns]
-    scanned = chunked.select(*others, "chunk", *(sql.max(name).over(inside).alias(name) for name in columns))
-    if chunks == 1:
-        return scanned.drop("chunk")
-    earlier = Window.partitionBy(*_ASKED).orderBy("chunk").rowsBetween(Window.unboundedPreceding, -1)
-    carried = (
-        chunked.groupBy(*_ASKED, "chunk")
-        .agg(*(sql.max(name).alias(name) for name in columns))
-        .select(*_ASKED, "chunk", *(sql.max(name).over(earlier).alias(f"carried_{name}") for name in columns))
-    )
-    joined = scanned.join(sql.broadcast(carried), [*_ASKED, "chunk"], "left")
-    return joined.select(*others, *(sql.greatest(name, f"carried_{name}").alias(name) for name in columns))
-
-
-def _find_loops(history: History, _: Sequence[Rule]) -> DataFrame:
-    """With what each loop cost."""
-    from pyspark.sql import functions as sql
-
-    loops = (
-        refusals(history)
-        .where(_LOOPS)
-        .selectExpr(
-            "*", "try_cast(regexp_extract(client, '^tidegauge-[a-z]+-(\\\\d+)$', 1) as int) as worker",
-            f"coalesce(try_add(last, {SETTLING_NS}), {NEVER_NS}) as over",
-        )
-    )  # fmt: skip
-    failed = history.sends.where(f"type <> {Type.OK:d}").selectExpr(
-        "process as worker", "topic as to", "partition as part", "time as ended", "op as given_up"
-    )
-    met = "l.worker = s.worker and l.topic = s.to and (s.part is null or s.part = l.partition) and s.ended between"
-    joined = sql.broadcast(loops.alias("l")).join(failed.alias("s"), sql.expr(f"{met} l.first and l.over"), "left")
-    cost = joined.select("l.*", "s.given_up").groupBy(*loops.columns).agg(sql.count_distinct("given_up").alias("cost"))
-    columns = {
-        "anomaly": "'not-leader-loop'",
-        "processes": "array_compact(array(worker))",
-        "nodes": "array_sort(nodes)",
-        "time": "first",
-        "until": "last",
-        "events": "array(event)",
-        "tags": f"array_compact(array(if(last <= try_add(first, {SETTLING_NS}), 'brief', null)))",
-        "severity": "refusals",
-        "detail": "format_string('client %s was refused %d times in a row by node %s (request %d), from %.3f s to"
-        " %.3f s, and asked again after a refresh; %d sends were given up meanwhile', client, refusals,"
-        " array_join(array_sort(nodes), ', '), api,"
-        f" {seconds(history, 'first')}, {seconds(history, 'last')}, cost)",
+    name = "refusals"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        "not-leader-loop": "a client is refused again and again, also after a refresh"
     }
-    return as_findings(cost, columns)
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "exchanges": ("event", "time", "invoked", "op", "type", "client", "node", "api", "topic", "partition", "error"),
+        "sends": ("process", "type", "topic", "partition", "offset", "value", "time"),
+    }
+
+    def needs(self, run: RunContext) -> bool:
+        """Requests, and refreshes between them."""
+        return run.asks(METADATA) and run.asks(*OF_LOGS)
+
+    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+        """Of the partitions in it."""
+        passed = (pl.col("type") == Type.OK) & pl.col("client").is_not_null() & OF_OTHERS
+        rows = piece.exchanges.filter(passed & _OF_A_PLACE)
+        refused = rows.filter(pl.col("api").is_in(OF_LOGS) & _REFUSED)
+        often = refused.group_by(_ASKED).len().filter(pl.col("len") >= LOOP).drop("len").with_row_index("asker")
+        if often.is_empty():
+            return Outcome()
+        runs = runs_of(refused.join(often, on=_ASKED), rows, often)
+        loops = runs.filter((pl.col("refusals") >= LOOP) & pl.col("again")).join(often, on="asker")
+        return Outcome(_loops(loops, run), {"not-leader-loop": len(runs)})
+
+    def look_again(self, mine: Outcome, run: RunContext, known: Known) -> bool:
+        """If it may have cost anything."""
+        return any(row["processes"] for row in _kept(mine))
+
+    def judge(self, piece: Piece, mine: Outcome, run: RunContext, known: Known) -> Ints:
+        """How many sends each loop that is kept cost."""
+        return given_up(_kept(mine), piece.sends)
+
+    def conclude(self, mine: Outcome, judged: Sequence[Any], run: RunContext, known: Known) -> Outcome:
+        """With what they cost."""
+        rows = _kept(mine)
+        cost = np.sum([np.zeros(len(rows), np.int64), *judged], axis=0)
+        for row, sends in zip(rows, cost.tolist(), strict=True):
+            row["facts"]["given_up"] = sends
+        return mine
 
 
-def acts(history: History) -> DataFrame:
-    """A row per partition, epoch (or second) and node that acted as its leader, with all of these nodes."""
-    from pyspark.sql import functions as sql
-
-    told = claims(history).withColumnRenamed("claims", "known")
-    seen = _acts(history).join(sql.broadcast(told), [*PLACE, "life"], "left")
-    others = f"filter(known, c -> c.node <> node and c.first < try_subtract(began, {SETTLING_NS}))"
-    later = f"coalesce(try_add(ended, {SETTLING_NS}), {NEVER_NS})"
-    judged = (
-        seen.selectExpr("*", f"{others} as others")
-        .selectExpr("*", "array_max(transform(others, c -> c.epoch)) as newest")
-        .selectExpr(
-            "*", "exists(others, c -> c.epoch = newest and c.last > ended) as upheld",
-            f"exists(known, c -> c.epoch > newest and c.begun <= {later}) as outdated",
-            "array_distinct(transform(filter(others, c -> c.epoch = newest), c -> c.leader)) as named",
+def runs_of(refused: pl.DataFrame, rows: pl.DataFrame, often: pl.DataFrame) -> pl.DataFrame:
+    """Refusals with no success between: how many, by whom, and whether one refused again after a refresh."""
+    succeeded = rows.filter(pl.col("api").is_in(OF_LOGS) & (pl.col("error") == 0)).join(often, on=_ASKED)
+    refreshed = rows.filter(pl.col("api") == METADATA).join(often, on=[name for name in _ASKED if name != "api"])
+    answered = refused.group_by("asker", op=pl.coalesce("op", "event"), maintain_order=True).agg(
+        pl.col("node", "invoked", "time").max(), pl.col("event").min()
+    )
+    asker, successes, refreshes = ints(answered, "asker"), _in_order(succeeded), _in_order(refreshed)
+    latest = Lanes(ints(refreshes, "asker")).upto(ints(refreshes, "invoked"))
+    by_node = (
+        answered.with_columns(
+            after=pl.Series(_before(successes).last(asker, ints(answered, "time"))),
+            refreshed=pl.Series(taken(latest, _before(refreshes).last(asker, ints(answered, "invoked")))),
         )
-        .selectExpr("*", "if(upheld and not outdated, newest, null) as epoch")
-        .selectExpr("*", "epoch is not null and size(named) = 1 and get(named, 0) <> node as impostor")
-    )  # fmt: skip
-    return history.spark.sql(
-        """select topic, partition, epoch, collect_list(struct(node, acts, appends, began, ended, first, last, event,
-                  append, impostor, deposed, leader)) as nodes
-           from (select topic, partition, life, epoch, if(epoch is null, slot, null) as second, node,
-                        sum(acts) filter (where impostor) as acts, min(began) filter (where impostor) as began,
-                        max(ended) filter (where impostor) as ended, min(event) filter (where impostor) as event,
-                        min(get(named, 0)) filter (where impostor) as leader, bool_or(impostor) as impostor,
-                        bool_or(exists(known, c -> c.node <> node and c.epoch < epoch and c.leader = node)) as deposed,
-                        sum(appends) as appends, min(first) as first, max(last) as last, min(append) as append
-                 from {judged} group by topic, partition, life, epoch, if(epoch is null, slot, null), node)
-           group by topic, partition, life, epoch, second""",
-        judged=judged,
-    ).selectExpr("*", "explode(nodes) as n")
+        .group_by("asker", "after", "node")
+        .agg(
+            pl.col("event").min(),
+            first=pl.col("time").min(),
+            last=pl.col("time").max(),
+            refusals=pl.len(),
+            again=pl.col("refreshed").max() > pl.col("time").min(),
+        )
+    )
+    return by_node.group_by("asker", "after").agg(
+        pl.col("first", "event").min(),
+        pl.col("last").max(),
+        pl.col("refusals").sum(),
+        pl.col("again").any(),
+        nodes=pl.col("node").sort(),
+    )
 
 
-def _acts(history: History) -> DataFrame:
+def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.select("asker", "time", "invoked").sort("asker", "time")
+
+
+def _before(rows: pl.DataFrame) -> Before:
+    return Before(ints(rows, "asker"), ints(rows, "time"))
+
+
+def _loops(loops: pl.DataFrame, run: RunContext) -> Findings:
+    worker = pl.col("client").str.extract(WORKER, 1).cast(pl.Int64, strict=False)
+    brief = pl.col("last") <= pl.col("first") + SETTLING_NS
+    frame = loops.with_columns(
+        worker=pl.when(worker <= MOST_PROCESSES).then(worker),
+        brief=pl.when(brief).then(pl.lit("brief")),
+        first_ns="first",
+        last_ns="last",
+    )
+    return found(
+        "not-leader-loop",
+        frame,
+        run,
+        processes=("worker",),
+        nodes="nodes",
+        time="first_ns",
+        until="last_ns",
+        events=("event",),
+        tags=("brief",),
+        severity="refusals",
+        facts=("client", "refusals", "api", "first_ns", "last_ns"),
+    )
+
+
+def _kept(mine: Outcome) -> list[dict[str, Any]]:
+    return [row for rows in mine.findings.rows.values() for row in rows]
+
+
+def given_up(loops: Sequence[Mapping[str, Any]], sends: pl.DataFrame) -> Ints:
+    """Of each loop the sends of its process to its partition, or to none, that failed meanwhile or soon after."""
+    asked = pl.DataFrame(
+        {
+            "process": [row["processes"][0] if row["processes"] else None for row in loops],
+            "topic": [row["topic"] for row in loops],
+            "partition": [row["partition"] for row in loops],
+            "first": [row["time"] for row in loops],
+            "over": [row["until"] + SETTLING_NS for row in loops],
+        },
+        schema={"process": pl.Int32, "topic": pl.Int32, "partition": pl.Int32, "first": pl.Int64, "over": pl.Int64},
+    )
+    of_none = asked.with_columns(partition=pl.lit(None, pl.Int32))
+    failed = sends.filter((pl.col("type") != Type.OK) & pl.col("process").is_in(asked["process"].implode()))
+    return _between(asked, failed) + _between(of_none, failed)
+
+
+def _between(asked: pl.DataFrame, failed: pl.DataFrame) -> Ints:
+    keys = ["process", "topic", "partition"]
+    lanes = asked.select(keys).unique().with_row_index("lane")
+    mine = failed.join(lanes, on=keys, nulls_equal=True).sort("lane", "time")
+    of_asked = ints(asked.join(lanes, on=keys, nulls_equal=True, how="left", maintain_order="left"), "lane")
+    ended = Before(ints(mine, "lane"), ints(mine, "time"))
+    return ended.count(of_asked, ints(asked, "over") + 1) - ended.count(of_asked, ints(asked, "first"))
+
+
+class Acts(OfPartitions):
+    """What nodes do as only leaders do, beside who the others say leads."""
+
+    name = "leaders at work"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        "impostor-leader": "a node that does not lead answers as if it did",
+        "split-brain": "two nodes acknowledge appends at once",
+    }
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "probes": OF_PROBES,
+        "exchanges": (*OF_EXCHANGES, "acks", "offset", "api_version"),
+    }
+
+    def needs(self, run: RunContext) -> bool:
+        """Requests that leaders answer."""
+        return run.probes_by(FETCH, LIST_OFFSETS) or run.asks(*OF_LOGS)
+
+    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+        """Of the partitions in it."""
+        made = acts(piece)
+        if made.is_empty():
+            return Outcome()
+        told = Lines(claims(answers(piece)), PLACE)
+        judged = with_epochs(made, told)
+        of_epochs = judged.filter(pl.col("epoch").is_not_null())
+        appended = appends(judged)
+        findings = [_impostors(of_epochs.filter("impostor"), told.frame, run), _split(appended, run)]
+        looked_at = {
+            "impostor-leader": of_epochs.select(*PLACE, "epoch", "node").n_unique() if len(of_epochs) else 0,
+            "split-brain": len(appended),
+        }
+        return Outcome(together(findings, run.limit), looked_at)
+
+
+def acts(piece: Piece) -> pl.DataFrame:
     """What each node did in each second as only a leader does."""
+    of_probes = pl.col("api").is_in([FETCH, LIST_OFFSETS]) & (pl.col("error") == 0) & _OF_A_PLACE
+    appended = (pl.col("api") == PRODUCE) & (pl.col("acks").fill_null(-1) != 0) & (pl.col("offset") >= 0)
+    fetched = (pl.col("api") == FETCH) & (pl.col("api_version") < FETCH_OF_FOLLOWERS)
+    led = appended | fetched | (pl.col("api") == LIST_OFFSETS)
+    of_clients = (pl.col("type") == Type.OK) & (pl.col("error") == 0) & OF_OTHERS & _OF_A_PLACE
     columns = (*PLACE, "node", "api", "invoked", "time", "event")
-    by_probes = history.probes.where(f"error = 0 and {_OF_A_PLACE} and api in ({FETCH}, {LIST_OFFSETS})")
-    frames = [by_probes.select(*columns)]
-    if history.has(Kind.EXCHANGE):
-        appended = f"(api = {PRODUCE} and coalesce(acks, -1) <> 0 and offset >= 0)"
-        led = f"{appended} or api = {LIST_OFFSETS} or (api = {FETCH} and api_version < {FETCH_OF_FOLLOWERS})"
-        of_others = f"type = {Type.OK:d} and error = 0 and {_OF_A_PLACE} and {OF_OTHERS}"
-        frames.append(history.kind(Kind.EXCHANGE).where(f"({led}) and {of_others}").select(*columns))
-    return history.spark.sql(
-        f"""select topic, partition, life, node, time div {SECOND_NS} as slot, count(*) as acts,
-                   count_if(api = {PRODUCE}) as appends, min(invoked) as began, max(time) as ended,
-                   min(if(api = {PRODUCE}, time, null)) as first, max(if(api = {PRODUCE}, invoked, null)) as last,
-                   min(event) as event, min(if(api = {PRODUCE}, event, null)) as append
-            from {{rows}} where life <> {UNSURE}
-            group by topic, partition, life, node, time div {SECOND_NS}""",  # noqa: S608 - of names, not of data
-        rows=together(frames).selectExpr("*", life_of(history)),
+    rows = [piece.probes.filter(of_probes).select(columns), piece.exchanges.filter(led & of_clients).select(columns)]
+    append = pl.col("api") == PRODUCE
+    return (
+        pl.concat(rows)
+        .with_columns(
+            append=append,
+            acknowledged=pl.when(append).then("time"),
+            asked=pl.when(append).then("invoked"),
+            appending=pl.when(append).then("event"),
+        )
+        .group_by(*PLACE, "node", slot=slot_of("time", SECOND_NS), maintain_order=True)
+        .agg(
+            acts=pl.len(),
+            appends=pl.col("append").sum(),
+            began=pl.col("invoked").min(),
+            ended=pl.col("time").max(),
+            first=pl.col("acknowledged").min(),
+            last=pl.col("asked").max(),
+            event=pl.col("event").min(),
+            append=pl.col("appending").min(),
+        )
     )
 
 
-def _find_acts(history: History, rules: Sequence[Rule]) -> DataFrame:
-    frame = acts(history)
-    finders = {"impostor-leader": _impostors, "split-brain": _split}
-    return together([finders[rule.anomaly](history, frame) for rule in rules])
+def with_epochs(made: pl.DataFrame, told: Lines) -> pl.DataFrame:
+    """Acts, each with its epoch, null if it is not known, and whether it is an impostor's, and who leads then."""
+    places = told.frame.select(PLACE).unique(maintain_order=True).with_row_index("lane")
+    lane = ints(made.join(places, on=PLACE, how="left", maintain_order="left"), "lane", -1)
+    node, ended = ints(made, "node"), ints(made, "ended")
+    first, last, epoch, leader = (told.column(name) for name in ("first", "last", "epoch", "leader"))
+    heard = Before(told.lane, first).last(lane, ints(made, "began") - SETTLING_NS)
+
+    def best(by: Ints) -> Ints:
+        """Of what other nodes had claimed, the highest epoch; of those with it the highest by this."""
+        return Ranked(told.lane, np.lexsort((by, epoch))).best_of_others(heard, told.column("node"), node)
+
+    newest = best(last)
+    upheld = taken(last, newest) > ended
+    outdated = taken(_soonest_of_higher(told), newest) <= ended + SETTLING_NS
+    is_known = (newest >= 0) & upheld & ~outdated
+    highest, lowest = taken(leader, best(leader)), taken(leader, best(-leader))
+    known = pl.Series(is_known)
+    return made.with_columns(
+        epoch=pl.when(known).then(pl.Series(taken(epoch, newest))),
+        impostor=known & pl.Series((highest == lowest) & (highest != node)),
+        leader=pl.Series(highest),
+    )
 
 
-def _impostors(history: History, frame: DataFrame) -> DataFrame:
-    columns = {
-        "anomaly": "'impostor-leader'",
-        "nodes": "array(n.node)",
-        "time": "n.began",
-        "until": "n.ended",
-        "events": "array(n.event)",
-        "tags": "array_compact(array(if(n.deposed, 'deposed', null)))",
-        "severity": "n.acts",
-        "detail": "format_string('node %d answered %d times as a leader, from %.3f s to %.3f s; the others named node"
-        f" %d as the leader of epoch %d', n.node, n.acts, {seconds(history, 'n.began')}, {seconds(history, 'n.ended')},"
-        " n.leader, epoch)",
-    }
-    return as_findings(frame.where("n.impostor"), columns)
+def _soonest_of_higher(told: Lines) -> Ints:
+    """Of each claim when one of a higher epoch was asked for first."""
+    higher = Higher(told, told.lane)
+    begun = told.column("begun")[higher.order]
+    soonest = Ranked(higher.lane, np.argsort(-begun, kind="stable")).best(higher.upto)
+    found_at = np.empty(len(begun), np.int64)
+    found_at[higher.order] = np.where(soonest >= 0, taken(begun, soonest), NEVER)
+    return found_at
 
 
-def _split(history: History, frame: DataFrame) -> DataFrame:
-    both = frame.where(_SPLIT).selectExpr(*PLACE, "epoch", f"{_BOTH} as both")
-    columns = {
-        "anomaly": "'split-brain'",
-        "nodes": "array_sort(transform(both, n -> n.node))",
-        "time": "array_min(transform(both, n -> n.first))",
-        "until": "array_max(transform(both, n -> greatest(n.first, n.last)))",
-        "events": "transform(both, n -> n.append)",
-        "tags": "array(if(epoch is null, 'overlapping', 'one epoch'))",
-        "severity": "aggregate(both, 0L, (sum, n) -> sum + n.appends)",
-        "detail": "format_string('%s, %s', array_join(transform(array_sort(both), n -> format_string('node %d"
-        f" acknowledged %d appends from %.3f s to %.3f s', n.node, n.appends, {seconds(history, 'n.first')},"
-        f" {seconds(history, 'greatest(n.first, n.last)')})), ', '), if(epoch is null, 'side by side',"
-        " concat('in epoch ', epoch)))",
-    }
-    return as_findings(both, columns)
+def _impostors(caught: pl.DataFrame, told: pl.DataFrame, run: RunContext) -> Findings:
+    if caught.is_empty():
+        return Findings()
+    named = (
+        told.filter(pl.col("node") != pl.col("leader")).group_by(*PLACE, node="leader").agg(led=pl.col("epoch").min())
+    )
+    by_epoch = caught.group_by(*PLACE, "epoch", "node").agg(
+        pl.col("event", "leader").min(),
+        answers=pl.col("acts").sum(),
+        began_ns=pl.col("began").min(),
+        ended_ns=pl.col("ended").max(),
+    )
+    frame = by_epoch.join(named, on=[*PLACE, "node"], how="left").with_columns(
+        deposed=pl.when(pl.col("led") < pl.col("epoch")).then(pl.lit("deposed"))
+    )
+    return found(
+        "impostor-leader",
+        frame,
+        run,
+        nodes=("node",),
+        time="began_ns",
+        until="ended_ns",
+        events=("event",),
+        tags=("deposed",),
+        severity="answers",
+        facts=("answers", "leader", "epoch", "began_ns", "ended_ns"),
+    )
 
 
-LOOPS = Family(
-    "refusals",
-    refusals,
-    (Rule("not-leader-loop", "a client is refused again and again, also after a refresh", _LOOPS, "true"),),
-    find=_find_loops,
-    needs=lambda history: history.asks(METADATA) and history.asks(PRODUCE, FETCH, LIST_OFFSETS),
-)
-ACTS = Family(
-    "leaders at work",
-    acts,
-    (
-        Rule("impostor-leader", "a node that does not lead answers as if it did", "n.impostor", "epoch is not null"),
-        Rule("split-brain", "two nodes acknowledge appends at once", _SPLIT, "n.appends > 0"),
-    ),
-    find=_find_acts,
-    needs=lambda history: history.probes_by(FETCH, LIST_OFFSETS) or history.asks(PRODUCE, FETCH, LIST_OFFSETS),
-)
+_TOGETHER = (*PLACE, "epoch", "second")
 
 
-def find_not_leader_loops(history: History) -> DataFrame:
-    """Clients that are refused again and again."""
-    return LOOPS.findings(history)
+def appends(judged: pl.DataFrame) -> pl.DataFrame:
+    """What each node appended in each epoch; where that is not known, in each second."""
+    appended = judged.filter(pl.col("appends") > 0)
+    second = pl.when(pl.col("epoch").is_null()).then("slot")
+    return appended.group_by(*PLACE, "epoch", "node", second=second).agg(
+        pl.col("appends").sum(), pl.col("first", "append").min(), pl.col("last").max()
+    )
 
 
-def find_impostor_leaders(history: History) -> DataFrame:
-    """Nodes that do not lead and answer as if they did."""
-    return ACTS.findings(history, ACTS.of("impostor-leader"))
+def _split(appended: pl.DataFrame, run: RunContext) -> Findings:
+    several = appended.filter(pl.len().over(_TOGETHER) > 1)
+    if several.is_empty():
+        return Findings()
+    of_epochs = several.filter(pl.col("epoch").is_not_null())
+    sides = pl.concat([of_epochs, overlapping(several.filter(pl.col("epoch").is_null()))])
+    frame = (
+        sides.with_columns(ended=pl.max_horizontal("first", "last"))
+        .sort(*_TOGETHER, "node")
+        .group_by(_TOGETHER, maintain_order=True)
+        .agg(
+            nodes="node",
+            events="append",
+            appends="appends",
+            began_ns="first",
+            ended_ns="ended",
+            time=pl.col("first").min(),
+            until=pl.col("ended").max(),
+            severity=pl.col("appends").sum(),
+        )
+        .with_columns(tag=pl.when(pl.col("epoch").is_null()).then(pl.lit("overlapping")).otherwise(pl.lit("one epoch")))
+    )
+    return found(
+        "split-brain",
+        frame,
+        run,
+        nodes="nodes",
+        time="time",
+        until="until",
+        events="events",
+        tags="tag",
+        severity="severity",
+        facts=("epoch", "appends", "began_ns", "ended_ns"),
+    )
 
 
-def find_split_brains(history: History) -> DataFrame:
-    """Two nodes that acknowledged appends at once."""
-    return ACTS.findings(history, ACTS.of("split-brain"))
+def overlapping(sides: pl.DataFrame) -> pl.DataFrame:
+    """Of those that appended in one second the ones that did so before and after another."""
+    ordered = sides.sort(*_TOGETHER, "first", "node")
+    lane, first, last = number_of(ordered, _TOGETHER), ints(ordered, "first"), ints(ordered, "last")
+    node = ints(ordered, "node")
+    upto = Before(lane, first).last(lane, last)
+    longest = Ranked(lane, np.argsort(last, kind="stable")).best_of_others(upto, node, node)
+    return ordered.filter(pl.Series(taken(last, longest) > first))
 
 
-FAMILIES: tuple[Family, ...] = (LOOPS, ACTS)
-STUDIES: tuple[Study, ...] = ()
+FAMILIES: tuple[Family, ...] = (Loops(), Acts())

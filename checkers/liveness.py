@@ -46,147 +46,187 @@ process was completed and no probe ended, it would have been shorter than `stall
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from checkers import progress
-from checkers.frame import PLACE, Family, History, Rule, Study, aggregate, as_findings, seconds, together
-from checkers.stretches import READS, SECOND, SECOND_NS, limit_ns, stretches, there
-from harness.history import F, Kind, Type, View
+import numpy as np
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers import progress, stretches
+from checkers.core.answers import EXCHANGES, FETCH, PROBES
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext
+from checkers.core.tables import topic_and_partition
+from checkers.stretches import SECOND_NS, Seconds, placed
+from harness.history import F, Kind, Type
 
-FETCH, LIST_OFFSETS = 1, 2
-_NOT_THE_LOAD = "client rlike '^tidegauge(-(final|raw|probe|replica).*)?$'"
-
-
-def evidence_of_watermarks(history: History) -> DataFrame:
-    """What nodes showed of a partition, and when: topic, partition, invoked, time, high_watermark, end, source."""
-    shown = f"error = 0 and (api = {FETCH} or (api = {LIST_OFFSETS} and view = {View.LATEST:d})) and {there(history)}"
-    columns = (
-        *PLACE, "invoked", "time", f"if(api = {FETCH}, high_watermark, null) as high_watermark",
-        f"if(api = {LIST_OFFSETS}, offset, null) as end",
-    )  # fmt: skip
-    frames = [history.probes.where(shown).selectExpr(*columns, "'probe' as source")]
-    if history.has(Kind.EXCHANGE):
-        seen = history.kind(Kind.EXCHANGE).where(f"{shown} and type = {Type.OK:d}")
-        frames.append(seen.selectExpr(*columns, "'tap' as source"))
-    return together(frames)
+_NOT_THE_LOAD = "^tidegauge(-(final|raw|probe|replica).*)?$"
 
 
-def _find_stalls(history: History) -> DataFrame:
-    """Stalls with their class."""
-    found = stretches(history).where("stalled or late").selectExpr(
-        *PLACE, "if(stalled, since, last_poll) as since", "if(stalled, until, last_poll) as until", "position",
-        "stalled", "in_txn", "by_group", "early", "early_acks",
-    )  # fmt: skip
-    told = found.join(_answers_in(history, found), [*PLACE, "since"], "left")
-    told = told.join(_active_in(history, found), [*PLACE, "since"], "left")
-    class_ = (
-        "case when not stalled then 'class 3' when shown is null then 'class unknown'"
-        " when shown <= try_add(position, 1L) then 'class 1' when not in_txn and asked and given = 0 then 'class 2'"
-        " else 'data available' end"
+@dataclass(frozen=True)
+class Waited:
+    """What was waited for in vain: stalls without their classes, and sends."""
+
+    stalls: pl.DataFrame
+    sends: Findings
+    looked_at: Mapping[str, int]
+
+
+class Liveness(Family):
+    """Stretches in which the load got nothing, or no send got through."""
+
+    name = "liveness"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        "stall": "the load was handed nothing of a partition, though something was there",
+        **progress.WAITS,
+    }
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "sends": stretches.SENDS,
+        "ops": stretches.OPS,
+        "records": stretches.RECORDS,
+        "probes": PROBES,
+        "exchanges": (*EXCHANGES, "client", "count"),
+    }
+
+    def needs(self, run: RunContext) -> bool:
+        """Sends."""
+        return run.does(F.SEND)
+
+    def survey(self, piece: Piece, run: RunContext) -> Seconds:
+        """What was sent and read in each second."""
+        return stretches.survey(piece, run)
+
+    def gather(self, surveys: Sequence[Seconds], run: RunContext, known: Known) -> Waited:
+        """Stretches of all partitions that lasted for too long."""
+        seconds = stretches.gather(surveys or [stretches.survey(Piece({}, run), run)])
+        rows = stretches.in_order(seconds)
+        stalls, count = stretches.of_reads(rows, seconds, run)
+        empty = stretches.empty_seconds(stalls, seconds.busy)
+        waits = progress.waits(stretches.of_sends(rows), run)
+        numbered = stalls.with_columns(empty).with_row_index("number")
+        return Waited(numbered, waits.findings, {"stall": count, **waits.looked_at})
+
+    def look_again(self, mine: Waited, run: RunContext, known: Known) -> bool:
+        """If there is a stall, for its class."""
+        answered = run.has(Kind.PROBE) or run.has(Kind.EXCHANGE)
+        return answered and run.wants("stall") and bool(mine.stalls["stalled"].any())
+
+    def judge(self, piece: Piece, mine: Waited, run: RunContext, known: Known) -> pl.DataFrame:
+        """What was answered during the stalls."""
+        return answers_in(mine.stalls.filter("stalled"), piece, run)
+
+    def conclude(
+        self,
+        mine: Waited,
+        judged: Sequence[pl.DataFrame],
+        run: RunContext,
+        known: Known,
+    ) -> Outcome:
+        """Stalls with their classes, and sends that waited."""
+        findings = _found_stalls(mine.stalls, judged, run)
+        findings.add(mine.sends, run.limit)
+        return Outcome(findings, dict(mine.looked_at))
+
+
+def answers_in(stalls: pl.DataFrame, piece: Piece, run: RunContext) -> pl.DataFrame:
+    """Per stall the most that nodes `shown` in it, and whether the load's clients `asked`, and were `given` anything.
+
+    The stalls of a place do not overlap: what lies inside of one lies at most inside of two, which meet there.
+    """
+    places = stalls.select("place").unique()
+    span = ("place", "invoked", "time")
+    answers = placed(piece.answers.filter(pl.col("shown").is_not_null()), run).select(*span, "shown")
+    shown = _overlapping(answers.join(places, on="place", how="semi"), stalls, "time", "invoked")
+    good = (pl.col("type") == Type.OK) & (pl.col("error") == 0) & (pl.col("count").fill_null(1) > 0)
+    exchanges = placed(piece.exchanges.filter(pl.col("api") == FETCH), run).select(*span, "client", given=good)
+    others = pl.col("client").str.contains(_NOT_THE_LOAD).fill_null(value=False)
+    fetches = exchanges.join(places, on="place", how="semi").filter(~others).select(*span, "given")
+    given = _overlapping(fetches.filter("given"), stalls, "time", "invoked")
+    asked = _covered(_overlapping(fetches, stalls, "invoked", "time"))
+    return _together([_at_both_ends(shown, "shown"), _at_both_ends(given, "given"), asked])
+
+
+def _overlapping(rows: pl.DataFrame, stalls: pl.DataFrame, ends_at: str, begins_at: str) -> pl.DataFrame:
+    """Rows with the `first` stall of their place that ends at or after one moment, and the `last` begun by another.
+
+    Rows without a stall between these two are left out.
+    """
+    ends = stalls.sort("until").select("place", "until", first="number")
+    begins = stalls.sort("since").select("place", "since", last="number")
+    return (
+        rows.sort(ends_at)
+        .join_asof(ends, left_on=ends_at, right_on="until", by="place", strategy="forward", check_sortedness=False)
+        .sort(begins_at)
+        .join_asof(begins, left_on=begins_at, right_on="since", by="place", check_sortedness=False)
+        .filter(pl.col("first") <= pl.col("last"))
     )
-    stall_ns = limit_ns(history, "stall_s")
-    named = told.selectExpr("*", f"{class_} as class", "try_subtract(until, since) as lasted")
-    limit = (
-        f"greatest(if(class like 'class _', {stall_ns}L, {limit_ns(history, 'stuck_s')}L),"
-        f" if(in_txn, {limit_ns(history, 'lso_stuck_s')}L, 0L),"
-        f" if(by_group, {limit_ns(history, 'group_stall_s')}L, 0L))"
-    )
-    # the first and the last second are not whole
-    empty = f"greatest(0L, until div {SECOND_NS}L - since div {SECOND_NS}L - 1 - coalesce(active, 0))"
-    judged = named.selectExpr(
-        "*", f"stalled and lasted < {limit} as within",
-        f"stalled and try_subtract(lasted, try_multiply({empty}, {SECOND_NS}L)) < {stall_ns}L as still",
+
+
+def _at_both_ends(rows: pl.DataFrame, name: str) -> pl.DataFrame:
+    return pl.concat([rows.select(name, number=end) for end in ("first", "last")])
+
+
+def _covered(rows: pl.DataFrame) -> pl.DataFrame:
+    """All stalls from the `first` to the `last` of any row."""
+    begun = np.bincount(rows["first"].to_numpy())
+    over = np.bincount(rows["last"].to_numpy() + 1, minlength=len(begun))
+    covered = np.flatnonzero(np.cumsum(np.pad(begun, (0, len(over) - len(begun))) - over) > 0)
+    return pl.DataFrame({"number": covered}, schema={"number": pl.UInt32}).with_columns(asked=pl.lit(value=True))
+
+
+def _together(told: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    schema = {"number": pl.UInt32, "shown": pl.Int64, "given": pl.Boolean, "asked": pl.Boolean}
+    rows = pl.concat([pl.DataFrame(schema=schema), *told], how="diagonal")
+    return rows.group_by("number").agg(pl.col("shown").max(), pl.col("given").any(), pl.col("asked").any())
+
+
+def _found_stalls(stalls: pl.DataFrame, judged: Sequence[pl.DataFrame], run: RunContext) -> Findings:
+    told = stalls.join(_together(judged), on="number", how="left").with_columns(
+        pl.col("given").fill_null(value=False),
+        pl.col("asked").fill_null(value=False),
+        *topic_and_partition(pl.col("place")),
+        next=pl.col("position") + 1,
+        lasted_ns=pl.col("until") - pl.col("since"),
     )  # fmt: skip
-    seen = "if(shown is null, 'no node said how far it is', format_string('nodes showed %d', shown))"
-    return as_findings(judged, {
-        "anomaly": "'stall'",
-        "offset": "try_add(position, 1L)",
-        "time": "since",
-        "until": "until",
-        "tags": "array_compact(array(class, if(within, 'within the limit', null), if(still, 'stood still', null)))",
-        "severity": "lasted",
-        "detail": "if(stalled, format_string('no record from %d on for %.1f s, from %.3f s on, though more was"
-        f" acknowledged; %s', try_add(position, 1L), lasted / 1e9, {seconds(history, 'since')}, {seen}),"
-        " format_string('the load got to %d, while %d was acknowledged in time; other partitions are not behind',"
-        " position, early))",
-    })  # fmt: skip
+    named = told.with_columns(_class().alias("class"))
+    within = pl.col("stalled") & (pl.col("lasted_ns") < _limit(run))
+    still = pl.col("stalled") & (pl.col("lasted_ns") - pl.col("empty") * SECOND_NS < run.limit_ns("stall_s"))
+    tagged = named.with_columns(
+        within=pl.when(within).then(pl.lit("within the limit")), still=pl.when(still).then(pl.lit("stood still"))
+    )
+    return found(
+        "stall", tagged, run, offset="next", time="since", until="until", processes=(), severity="lasted_ns",
+        tags=["class", "within", "still"], facts=["position", "lasted_ns", "shown", "early"],
+    )  # fmt: skip
 
 
-def _answers_in(history: History, found: DataFrame) -> DataFrame:
-    """Per stall: the most that nodes showed in it, and what the load's clients asked for and were given in it."""
-    from pyspark.sql import functions as sql
-
-    spans = sql.broadcast(found.select(*PLACE, "since", "until"))
-    inside = "invoked >= since and time <= until"
-    marks = evidence_of_watermarks(history).join(spans, [*PLACE]).where(inside)
-    frames = [
-        marks.selectExpr(*PLACE, "since", "greatest(high_watermark, end) as shown", "0 as given", "false as asked")
-    ]
-    if history.has(Kind.EXCHANGE):
-        ours = f"api = {FETCH} and {there(history)} and not coalesce({_NOT_THE_LOAD}, false)"
-        fetches = history.kind(Kind.EXCHANGE).where(ours).join(spans, [*PLACE])
-        given = f"if({inside} and type = {Type.OK:d} and error = 0 and coalesce(count, 1) > 0, 1, 0) as given"
-        overlap = fetches.where("invoked <= until and time >= since")
-        frames.append(overlap.selectExpr(*PLACE, "since", "null as shown", given, "true as asked"))
-    totals = ["max(shown) as shown", "sum(given) as given", "bool_or(asked) as asked"]
-    return aggregate(history, together(frames), (*PLACE, "since"), totals)
+def _class() -> pl.Expr:
+    hangs = ~pl.col("in_txn") & pl.col("asked") & ~pl.col("given")
+    return (
+        pl.when(~pl.col("stalled"))
+        .then(pl.lit("class 3"))
+        .when(pl.col("shown").is_null())
+        .then(pl.lit("class unknown"))
+        .when(pl.col("shown") <= pl.col("next"))
+        .then(pl.lit("class 1"))
+        .when(hangs)
+        .then(pl.lit("class 2"))
+        .otherwise(pl.lit("data available"))
+    )
 
 
-def _active_in(history: History, found: DataFrame) -> DataFrame:
-    """Per stall: the whole seconds in it in which anything was completed or answered anywhere."""
-    from pyspark.sql import functions as sql
-
-    seconds = together([frame.selectExpr(SECOND) for frame in (history.completions, history.probes)]).distinct()
-    spans = found.selectExpr(*PLACE, "since", f"since div {SECOND_NS}L as low", f"until div {SECOND_NS}L as high")
-    inside = spans.join(sql.broadcast(seconds), sql.expr("second > low and second < high"))
-    return inside.groupBy(*PLACE, "since").agg(sql.count("*").alias("active"))
-
-
-def _find(history: History, rules: Sequence[Rule]) -> DataFrame:
-    """Stalls by themselves, for they need more to be told."""
-    frames = []
-    if any(rule.anomaly == "stall" for rule in rules):
-        frames.append(_find_stalls(history))
-    if waits := [rule for rule in rules if rule.anomaly != "stall"]:
-        frames.append(progress.find_waits(history, waits))
-    return together(frames)
+def _limit(run: RunContext) -> pl.Expr:
+    """From when on a stall is too long."""
+    of_brokers = pl.col("class").is_in(["class 1", "class 2"])
+    limits = {
+        "class": pl.when(of_brokers).then(run.limit_ns("stall_s")).otherwise(run.limit_ns("stuck_s")),
+        "in_txn": pl.when("in_txn").then(run.limit_ns("lso_stuck_s")).otherwise(0),
+        "by_group": pl.when("by_group").then(run.limit_ns("group_stall_s")).otherwise(0),
+    }
+    return pl.max_horizontal(*limits.values())
 
 
-LIVENESS = Family(
-    "liveness",
-    stretches,
-    (
-        Rule(
-            "stall",
-            "the load was handed nothing of a partition, though something was there",
-            "stalled or late",
-            f"kind = {READS}",
-        ),
-        *progress.RULES,
-    ),
-    find=_find,
-    needs=lambda history: history.does(F.SEND),
-)
-
-
-def find_stalls(history: History) -> DataFrame:
-    """Stretches in which the load was handed nothing of a partition, and partitions that are behind."""
-    return LIVENESS.findings(history, LIVENESS.of("stall"))
-
-
-def find_no_progress(history: History) -> DataFrame:
-    """Stretches in which no send to a partition got through."""
-    return LIVENESS.findings(history, LIVENESS.of("no-progress-in-fault"))
-
-
-def find_slow_recoveries(history: History) -> DataFrame:
-    """The same after a fault was undone."""
-    return LIVENESS.findings(history, LIVENESS.of("slow-recovery"))
-
-
-FAMILIES: tuple[Family, ...] = (LIVENESS, *progress.FAMILIES)
-STUDIES: tuple[Study, ...] = ()
+FAMILIES: tuple[Family, ...] = (Liveness(),)

@@ -40,325 +40,513 @@ are one stretch: a finding if the highest `invoked` of the answers in it > the l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
-from checkers.deletions import UNSURE
-from checkers.frame import PLACE, Family, History, Rule, Study, as_findings, seconds, together
-from harness.history import Kind, Type
+import numpy as np
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers.core.answers import METADATA, SETTLING_NS
+from checkers.core.arrays import NEVER, Groups, Ints, Lanes, ints
+from checkers.core.deletions import UNSURE
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found, together
+from checkers.core.others import Ranked, first_of_each, inverse, pair_of, taken
+from checkers.core.piece import Piece
+from checkers.core.run import SECOND_NS, RunContext
+from harness.history import Type
 
-SETTLING_NS = 2_000_000_000
-SECOND_NS = 1_000_000_000
-LEADERLESS_S = 10.0
-METADATA = 3
 LEADER_NOT_AVAILABLE = 5
 OWN_CLIENT = "tidegauge"  # of all that is no worker
-OF_OTHERS = f"coalesce(client, '') <> '{OWN_CLIENT}'"
+OF_OTHERS = pl.col("client").ne_missing(OWN_CLIENT)
+PLACED = pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
+PLACE = ("topic", "partition", "era")
+OF_PROBES = ("event", "time", "invoked", "node", "api", "topic", "partition", "leader", "leader_epoch", "error",
+             "brokers")  # fmt: skip
+OF_EXCHANGES = (*OF_PROBES, "type", "client")
 
 _ANSWER = (*PLACE, "node", "leader", "leader_epoch", "error", "brokers", "invoked", "time", "event")
-_AN_EPOCH = "a.epoch = b.epoch and a.leader <> b.leader and a.first <= b.first"
-_STALE = f"a.node <> b.node and a.epoch < b.epoch and a.leader <> b.leader and a.last > try_add(b.first, {SETTLING_NS})"
-_BACK = "a.node = b.node and a.epoch < b.epoch and a.last > b.first"
-_BACK_ACROSS = f"a.node <> b.node and a.epoch < b.epoch and a.last > try_add(b.first, {SETTLING_NS})"
-_UNLISTED = "a.brokers is not null and not array_contains(split(a.brokers, ','), cast(a.leader as string))"
 
 
-def life_of(history: History) -> str:
-    """SQL: the life of its topic that an answer belongs to."""
-    return f"{history.deletions.era('invoked', 'time')} as life"
-
-
-def claims(history: History, of: str | None = None) -> DataFrame:
-    """One row per partition and life with all claims; or also per client, of what clients were told."""
-    rows = _exchanges(history).where("client is not null") if of else answers(history)
-    claimed = "topic is not null and partition is not null and error = 0 and leader >= 0 and leader_epoch >= 0"
-    keys = f"topic, partition, life{f', {of}' if of else ''}"
-    chosen = rows.where(claimed).selectExpr("*", life_of(history))
-    return history.spark.sql(
-        f"""select {keys}, collect_list(struct(node, leader, epoch, brokers, begun, first, last, event)) as claims
-            from (select {keys}, node, leader, leader_epoch as epoch, brokers, min(invoked) as begun,
-                         min(time) as first, max(invoked) as last, min(event) as event
-                  from {{rows}} where life <> {UNSURE}
-                  group by {keys}, node, leader, leader_epoch, brokers)
-            group by {keys}""",  # noqa: S608 - of names, not of data
-        rows=chosen,
-    )
-
-
-def answers(history: History) -> DataFrame:
+def answers(piece: Piece) -> pl.DataFrame:
     """Every answer to Metadata."""
-    of_probes = history.probes.where(f"api = {METADATA} and node is not null").select(*_ANSWER)
-    return together([of_probes, *([_exchanges(history).select(*_ANSWER)] if history.has(Kind.EXCHANGE) else [])])
+    of_probes = piece.probes.filter((pl.col("api") == METADATA) & pl.col("node").is_not_null())
+    return pl.concat([of_probes.select(_ANSWER), of_clients(piece).select(_ANSWER)])
 
 
-def _exchanges(history: History) -> DataFrame:
-    told = f"api = {METADATA} and type = {Type.OK:d} and node is not null and {OF_OTHERS}"
-    return history.kind(Kind.EXCHANGE).where(told)
+def of_clients(piece: Piece) -> pl.DataFrame:
+    """Those that clients got."""
+    passed = (pl.col("api") == METADATA) & (pl.col("type") == Type.OK) & pl.col("node").is_not_null()
+    return piece.exchanges.filter(passed & OF_OTHERS)
 
 
-def _each(history: History, of: str | None = None) -> DataFrame:
-    """A row per claim, with all of its partition."""
-    return claims(history, of).selectExpr("*", "explode(claims) as a")
-
-
-def another(condition: str) -> str:
-    """SQL: whether any of the claims contradicts claim a."""
-    return f"exists(claims, b -> {condition})"
-
-
-def pairs(rows: DataFrame, keys: Sequence[str], condition: str) -> DataFrame:
-    """Of each row every two of its claims that contradict each other."""
-    each = rows.selectExpr(*keys, "claims", "explode(claims) as a").selectExpr(
-        *keys, "claims", "a", "explode(claims) as b"
+def claims(rows: pl.DataFrame, *of: str) -> pl.DataFrame:
+    """What was claimed in these answers, all of a partition and life together, in the order in which it was first."""
+    claimed = PLACED & (pl.col("error") == 0) & (pl.col("leader") >= 0) & (pl.col("leader_epoch") >= 0)
+    chosen = rows.filter(claimed & (pl.col("era") != UNSURE)).rename({"leader_epoch": "epoch"})
+    texts = {name: chosen.select(name).unique().sort(name) for name in ("brokers", *of)}
+    keys = (*PLACE, *of)
+    made = (
+        coded(chosen, texts)
+        .group_by(*keys, "node", "leader", "epoch", "brokers", maintain_order=True)
+        .agg(
+            begun=pl.col("invoked").min(),
+            first=pl.col("time").min(),
+            last=pl.col("invoked").max(),
+            event=pl.col("event").min(),
+        )
     )
-    return each.where(condition)
+    ordered = in_order(made, (*keys, "first"), ("node", "leader", "epoch", "brokers"))
+    return ordered.with_columns(texts[name][name].gather(ordered[name]).alias(name) for name in texts)
 
 
-def _find_claims(history: History, rules: Sequence[Rule]) -> DataFrame:
-    frame = claims(history)
-    finders = {
-        "metadata-disagreement": lambda: [
-            _contradictions(history, frame, "metadata-disagreement", "one epoch", _AN_EPOCH, ("a.epoch as of_epoch",)),
-            _contradictions(
-                history, frame, "metadata-disagreement", "stale", _STALE, ("a.epoch as of_epoch", "a.node as of_node")
-            ),
-        ],
-        "epoch-regression": lambda: [
-            _contradictions(
-                history, frame, "epoch-regression", "one node", _BACK, ("a.epoch as of_epoch", "a.node as of_node")
-            )
-        ],
-        "metadata-incomplete": lambda: [_unlisted(history, frame)],
-    }
-    return together([found for rule in rules for found in finders[rule.anomaly]()])
+def coded(rows: pl.DataFrame, texts: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """With the ranks of texts instead of texts, which is half the work where there are many claims."""
+    for name, text in texts.items():
+        ranks = text.with_row_index("rank")
+        rows = rows.join(ranks, on=name, how="left", nulls_equal=True, maintain_order="left")
+        rows = rows.drop(name).rename({"rank": name})
+    return rows
 
 
-def _find_client_claims(history: History, _: Sequence[Rule]) -> DataFrame:
-    by = ("a.epoch as of_epoch", "client")
-    return _contradictions(history, claims(history, "client"), "epoch-regression", "one client", _BACK_ACROSS, by)
+def in_order(rows: pl.DataFrame, keys: Sequence[str], then: Sequence[str]) -> pl.DataFrame:
+    """By these keys, and where all of them are the same, which is rare, by the others."""
+    ordered = rows[np.lexsort([ints(rows, key) for key in reversed(keys)])]
+    same = np.append(number_of(ordered, keys), -1)
+    tied = np.flatnonzero((same[:-1] == same[1:]) | (same[:-1] == np.roll(same, 1)[:-1]))
+    if not len(tied):
+        return ordered
+    place = np.arange(len(ordered))
+    place[tied] = tied[ordered[tied].select(pl.arg_sort_by(*keys, *then)).to_series().to_numpy()]
+    return ordered[place]
 
 
-def _contradictions(  # noqa: PLR0913, PLR0917 - one query
-    history: History, frame: DataFrame, anomaly: str, tag: str, condition: str, by: Sequence[str]
-) -> DataFrame:
-    """A finding for each group of pairs: the two claims that were first apart, and until when they were."""
-    from pyspark.sql import functions as sql
-
-    of_client = "client" in by
-    keys = (*PLACE, "life", *(["client"] if of_client else []))
-    names = [each.rsplit(" ", maxsplit=1)[-1] for each in by]
-    found = pairs(frame, keys, condition).selectExpr(*{*keys} - {*names}, *by, "a", "b")
-    last = "greatest(a.last, b.first, b.last)" if condition == _AN_EPOCH else "a.last"
-    first = found.groupBy(*{*keys, *names}).agg(
-        sql.expr("min(struct(b.first, a.first, a.node, b.node, a, b)) as pair"), sql.expr(f"max({last}) as until")
-    )
-    told = "format_string(' (as client %s was told)', client)" if of_client else "''"
-    columns = {
-        "anomaly": f"'{anomaly}'",
-        "nodes": "array_distinct(array(pair.b.node, pair.a.node))",
-        "time": "pair.b.first",
-        "until": "until",
-        "events": "array(pair.b.event, pair.a.event)",
-        "tags": f"array('{tag}')",
-        "severity": "try_subtract(until, pair.b.first)",
-        "detail": "format_string('node %d named leader %d of epoch %d at %.3f s; node %d named leader %d of epoch %d"
-        f" until %.3f s%s', pair.b.node, pair.b.leader, pair.b.epoch, {seconds(history, 'pair.b.first')}, pair.a.node,"
-        f" pair.a.leader, pair.a.epoch, {seconds(history, 'until')}, {told})",
-    }
-    return as_findings(first, columns)
+def number_of(frame: pl.DataFrame, keys: Sequence[str]) -> Ints:
+    """Of rows that are in order by these keys, the number of each combination."""
+    if frame.is_empty():
+        return np.zeros(0, np.int64)
+    new = pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift()) for key in keys)
+    return ints(frame.select(number=new.cum_sum()), "number") - 1
 
 
-def _unlisted(history: History, frame: DataFrame) -> DataFrame:
-    columns = {
-        "anomaly": "'metadata-incomplete'",
-        "nodes": "array(a.node, a.leader)",
-        "time": "a.first",
-        "until": "greatest(a.first, a.last)",
-        "events": "array(a.event)",
-        "tags": f"array_compact(array('leader', if(a.last > try_add(a.first, {SETTLING_NS}), null, 'brief')))",
-        "severity": "try_subtract(a.last, a.first)",
-        "detail": "format_string('node %d named leader %d (epoch %d) and listed the brokers %s, from %.3f s to %.3f s',"
-        f" a.node, a.leader, a.epoch, a.brokers, {seconds(history, 'a.first')},"
-        f" {seconds(history, 'greatest(a.first, a.last)')})",
-    }
-    return as_findings(frame.selectExpr(*PLACE, "explode(claims) as a").where(_UNLISTED), columns)
+def slot_of(moment: str, width_ns: int) -> pl.Expr:
+    """Time cut into slots, towards zero."""
+    return pl.col(moment).sign() * (pl.col(moment).abs() // width_ns)
 
 
-def leaderless(history: History) -> DataFrame:
-    """A row for each second in which a leader was named, with the dark ones that follow it."""
-    lit = "error = 0 and leader >= 0"
-    none = f"(error = {LEADER_NOT_AVAILABLE} or (error = 0 and leader < 0))"
-    rows = answers(history).where(f"topic is not null and partition is not null and (({lit}) or {none})")
-    return history.spark.sql(
-        f"""select topic, partition, min(since) as since, max(until) as until, sum(said) as said
-            from (select *, count_if(lit) over (partition by topic, partition, life order by slot
-                              rows between unbounded preceding and current row) as lights
-                  from (select topic, partition, life, time div {SECOND_NS} as slot, count_if({lit}) > 0 as lit,
-                               if(count_if({lit}) > 0, null, min(time)) as since,
-                               if(count_if({lit}) > 0, null, max(invoked)) as until,
-                               if(count_if({lit}) > 0, 0, count(*)) as said
-                        from {{rows}} where life <> {UNSURE} group by topic, partition, life, time div {SECOND_NS}))
-            group by topic, partition, life, lights""",  # noqa: S608 - of names, not of data
-        rows=rows.selectExpr("*", life_of(history)),
-    )
+@dataclass(frozen=True)
+class Lines:
+    """Claims as columns of numbers; a *lane* has those that are compared with each other, the first first."""
+
+    frame: pl.DataFrame
+    keys: tuple[str, ...]
+
+    @cached_property
+    def lane(self) -> Ints:
+        """Of each claim."""
+        return number_of(self.frame, self.keys)
+
+    def column(self, name: str) -> Ints:
+        """Numbers of each claim."""
+        return ints(self.frame, name)
+
+    @cached_property
+    def of_epoch(self) -> Ints:
+        """What claims of one lane and epoch share."""
+        return pair_of(self.lane, self.column("epoch"))
+
+    @cached_property
+    def in_company(self) -> int:
+        """How many are not alone in their lane."""
+        size = Groups(self.lane).count()
+        return int(size[size > 1].sum())
+
+    @cached_property
+    def of_node(self) -> Ints:
+        """What claims of one lane and node share, as a number from 0 on."""
+        return Groups(pair_of(self.lane, self.column("node"))).number()
 
 
-def _dark(history: History) -> str:
-    limit_ns = int(history.limits.get("leaderless_s", LEADERLESS_S) * SECOND_NS)
-    return f"until > try_add(since, {limit_ns})"
+@dataclass(frozen=True)
+class Contradictions:
+    """Of each group of claims the two that were first apart, as rows, and until when they were."""
+
+    lower: Ints
+    higher: Ints
+    until: Ints
 
 
-def _leaderless_frame(history: History) -> DataFrame:
-    return leaderless(history).selectExpr("*", f"{_dark(history)} as dark")
+def one_epoch(lines: Lines) -> Contradictions:
+    """Claims of one epoch with different leaders: the very first of an epoch, and the first with another leader."""
+    groups = Groups(lines.of_epoch)
+    number, rows, leader = groups.number(), np.arange(len(lines.frame)), lines.column("leader")
+    first = groups.min(rows)
+    other = groups.min(rows, leader != leader[first][number])
+    until = groups.max(np.maximum(lines.column("first"), lines.column("last")))
+    apart = other != NEVER
+    return Contradictions(first[apart], other[apart], until[apart])
 
 
-def _find_leaderless(history: History, _: Sequence[Rule]) -> DataFrame:
-    columns = {
-        "anomaly": "'leaderless'",
-        "time": "since",
-        "until": "until",
-        "severity": "try_subtract(until, since)",
-        "detail": f"format_string('no leader from %.3f s to %.3f s, as %d answers said', {seconds(history, 'since')},"
-        f" {seconds(history, 'until')}, said)",
-    }
-    return as_findings(_leaderless_frame(history).where("dark"), columns)
+def stale(lines: Lines) -> Contradictions:
+    """Claims that last, beside those of other nodes that name other leaders of higher epochs."""
+    higher = Higher(lines, lines.lane)
+    late = higher.late(higher.ranked.best(higher.upto), SETTLING_NS)
+    node, leader = lines.column("node")[higher.order], lines.column("leader")[higher.order]
+    best = np.full(len(node), -1)
+    best[late] = higher.ranked.best_of_strangers(higher.upto[late], (node, leader), (node[late], leader[late]))
+    return higher.contradictions(best, SETTLING_NS, pair_of(lines.of_node, lines.column("epoch")))
 
 
-def brokers(history: History) -> DataFrame:
-    """A row for each slot in which one node listed another, with those after it in which it left it out."""
-    rows = answers(history).where("brokers is not null")
-    return history.spark.sql(
-        f"""with said as (
-              select slot, collect_list(struct(node, lists, first, last)) as all_said
-              from (select slot, node, collect_list(list) as lists, min(first) as first, max(last) as last
-                    from (select time div {SETTLING_NS} as slot, node, split(brokers, ',') as list, min(time) as first,
-                                 max(invoked) as last
-                          from {{rows}} group by time div {SETTLING_NS}, node, brokers)
-                    group by slot, node)
-              group by slot),
-            seen as (
-              select slot, a, cast(b.node as int) as other, cast(b.node as string) as b, all_said
-              from (select *, explode(all_said) as b from (select *, explode(all_said) as a from said))
-              where a.node <> b.node),
-            missed as (
-              select slot, a, other, not exists(a.lists, l -> array_contains(l, b)) and exists(all_said,
-                m -> m.node <> a.node and forall(m.lists, l -> array_contains(l, b))) as missing
-              from seen where exists(a.lists, l -> array_contains(l, b)) or exists(all_said,
-                m -> m.node <> a.node and forall(m.lists, l -> array_contains(l, b))))
-            select cast(null as int) as topic, cast(null as int) as partition, node, other, min(first) as since,
-                   max(last) as until
-            from (select a.node as node, other, if(missing, a.first, null) as first, if(missing, a.last, null) as last,
-                         count_if(not missing) over (partition by a.node, other order by slot
-                           rows between unbounded preceding and current row) as run
-                  from missed)
-            group by node, other, run""",  # noqa: S608 - of names, not of data
-        rows=rows,
-    )
+def back(lines: Lines) -> Contradictions:
+    """Claims that last, of nodes that had claimed a higher epoch."""
+    higher = Higher(lines, lines.of_node)
+    best = higher.ranked.best(higher.upto)
+    return higher.contradictions(best, 0, pair_of(lines.of_node, lines.column("epoch")))
 
 
-def _find_brokers(history: History, _: Sequence[Rule]) -> DataFrame:
-    columns = {
-        "anomaly": "'metadata-incomplete'",
-        "nodes": "array(node, other)",
-        "time": "since",
-        "until": "until",
-        "tags": "array('broker')",
-        "severity": "try_subtract(until, since)",
-        "detail": "format_string('node %d left out broker %d, which answered, from %.3f s to %.3f s', node, other,"
-        f" {seconds(history, 'since')}, {seconds(history, 'until')})",
-    }
-    return as_findings(brokers(history).where(_LEFT_OUT), columns)
+def back_across(lines: Lines) -> Contradictions:
+    """Claims that last, beside those of other nodes of a higher epoch."""
+    higher = Higher(lines, lines.lane)
+    node = lines.column("node")[higher.order]
+    best = higher.ranked.best_of_others(higher.upto, node, node)
+    return higher.contradictions(best, SETTLING_NS, lines.of_epoch)
 
 
-_LEFT_OUT = f"until > try_add(since, {SETTLING_NS})"
+class Higher:
+    """Claims by lane and falling epoch: up to where those of higher epochs lie, and which of these was first."""
+
+    def __init__(self, lines: Lines, lane: Ints) -> None:
+        epoch = lines.column("epoch")
+        self.lines = lines
+        self.order = np.argsort(pair_of(lane, -epoch), kind="stable")
+        self.lane, self.epoch = lane[self.order], epoch[self.order]
+        starts = Lanes(pair_of(self.lane, self.epoch)).starts
+        before = np.repeat(starts, np.diff(np.append(starts, len(epoch)))) - 1
+        self.upto = np.where(taken(self.lane, before) == self.lane, before, -1)
+        self.ranked = Ranked(self.lane, inverse(self.order)[::-1])
+
+    def late(self, higher: Ints, settling_ns: int) -> Ints:
+        """Which claims last longer than the first of these higher ones allows."""
+        first = taken(self.lines.column("first")[self.order], higher)
+        last = self.lines.column("last")[self.order]
+        return np.flatnonzero((higher >= 0) & (last > first + settling_ns))
+
+    def contradictions(self, higher: Ints, settling_ns: int, group: Ints) -> Contradictions:
+        """Of claims with these higher ones, by their group."""
+        late = self.late(higher, settling_ns)
+        low, high = self.order[late], self.order[higher[late]]
+        first, node = self.lines.column("first"), self.lines.column("node")
+        groups = Groups(group[low])
+        chosen = first_of_each(groups, first[high], first[low], node[low], node[high], low)
+        return Contradictions(low[chosen], high[chosen], groups.max(self.lines.column("last")[low]))
 
 
-def _asked(history: History) -> bool:
-    return history.probes_by(METADATA) or history.asks(METADATA)
+class OfPartitions(Family):
+    """What is compared belongs to one partition, and a piece has all of that: its survey is a conclusion."""
+
+    def gather(self, surveys: Sequence[Outcome], run: RunContext, known: Known) -> Outcome:
+        """Of all partitions."""
+        looked_at: Counter[str] = Counter()
+        for each in surveys:
+            looked_at.update(each.looked_at)
+        return Outcome(together((each.findings for each in surveys), run.limit), dict(looked_at))
+
+    def conclude(self, mine: Outcome, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+        """That."""
+        return mine
+
+
+def asked(run: RunContext) -> bool:
+    """Whether anybody asked for Metadata."""
+    return run.probes_by(METADATA) or run.asks(METADATA)
 
 
 _INCOMPLETE = "a broker that answers, or a leader, is not among those that a node lists"
-CLAIMS = Family(
-    "claims",
-    _each,
-    (
-        Rule(
-            "metadata-disagreement",
-            "two nodes name different leaders: for one epoch, or for long",
-            another(f"({_AN_EPOCH}) or ({_STALE})"),
-            "size(claims) > 1",
-        ),
-        Rule("epoch-regression", "a node names an older leader epoch than before", another(_BACK), "true"),
-        Rule(
+
+
+class Claims(OfPartitions):
+    """What nodes claim of a partition."""
+
+    name = "claims"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        "metadata-disagreement": "two nodes name different leaders: for one epoch, or for long",
+        "epoch-regression": "a node names an older leader epoch than before",
+        "metadata-incomplete": _INCOMPLETE,
+    }
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {"probes": OF_PROBES, "exchanges": OF_EXCHANGES}
+
+    def needs(self, run: RunContext) -> bool:
+        """Answers."""
+        return asked(run)
+
+    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+        """Of the partitions in it."""
+        lines = Lines(claims(answers(piece)), PLACE)
+        if lines.frame.is_empty():
+            return Outcome()
+        looked_at = {name: len(lines.frame) for name in self.anomalies} | {"metadata-disagreement": lines.in_company}
+        return Outcome(together(_of_nodes(lines, run), run.limit), looked_at)
+
+
+class ClientClaims(OfPartitions):
+    """What nodes told one client of a partition."""
+
+    name = "what clients were told"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        "epoch-regression": "a client is told an older leader epoch than before",
+    }
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {"exchanges": OF_EXCHANGES}
+
+    def needs(self, run: RunContext) -> bool:
+        """Answers that clients got."""
+        return run.asks(METADATA)
+
+    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+        """Of the partitions in it."""
+        told = of_clients(piece).filter(pl.col("client").is_not_null())
+        lines = Lines(claims(told, "client"), (*PLACE, "client"))
+        if lines.frame.is_empty():
+            return Outcome()
+        findings = _contradicting("epoch-regression", "one client", lines, back_across(lines), run)
+        return Outcome(findings, {"epoch-regression": lines.in_company})
+
+
+def _of_nodes(lines: Lines, run: RunContext) -> Iterator[Findings]:
+    if run.wants("metadata-disagreement"):
+        yield _contradicting("metadata-disagreement", "one epoch", lines, one_epoch(lines), run)
+        yield _contradicting("metadata-disagreement", "stale", lines, stale(lines), run)
+    if run.wants("epoch-regression"):
+        yield _contradicting("epoch-regression", "one node", lines, back(lines), run)
+    if run.wants("metadata-incomplete"):
+        yield _unlisted(lines.frame, run)
+
+
+def _contradicting(anomaly: str, tag: str, lines: Lines, apart: Contradictions, run: RunContext) -> Findings:
+    """The node that went on is `node`, with its leader and epoch; it should have followed `node_before`."""
+    if not len(apart.lower):
+        return Findings()
+    before = lines.frame[apart.higher].select(
+        node_before="node", leader_before="leader", epoch_before="epoch", since_ns="first", event_before="event"
+    )
+    lower = lines.frame[apart.lower]
+    client = ["client"] if "client" in lower.columns else []
+    told = ["node", "leader", "epoch"]
+    frame = pl.concat(
+        [lower.select("topic", "partition", *told, "event", *client), before], how="horizontal"
+    ).with_columns(until_ns=pl.Series(apart.until), tag=pl.lit(tag))
+    return found(
+        anomaly,
+        frame.with_columns(severity=pl.col("until_ns") - pl.col("since_ns")),
+        run,
+        nodes=("node_before", "node"),
+        time="since_ns",
+        until="until_ns",
+        events=("event_before", "event"),
+        tags="tag",
+        severity="severity",
+        facts=(*(f"{name}_before" for name in told), "since_ns", *told, "until_ns", *client),
+    )
+
+
+def _unlisted(made: pl.DataFrame, run: RunContext) -> Findings:
+    """Claims of a leader that is not among the brokers."""
+    listed = pl.col("brokers").str.split(",").list.contains(pl.col("leader").cast(pl.String))
+    pairs = made.select("leader", "brokers").unique().drop_nulls().filter(~listed)
+    frame = made.join(pairs, on=["leader", "brokers"], how="semi", maintain_order="left").with_columns(
+        until=pl.max_horizontal("first", "last"),
+        severity=pl.col("last") - pl.col("first"),
+        tag=pl.lit("leader"),
+        brief=pl.when(pl.col("last") <= pl.col("first") + SETTLING_NS).then(pl.lit("brief")),
+    )
+    return found(
+        "metadata-incomplete",
+        frame,
+        run,
+        nodes=("node", "leader"),
+        time="first",
+        until="until",
+        events=("event",),
+        tags=("tag", "brief"),
+        severity="severity",
+        facts=("node", "leader", "epoch", "brokers"),
+    )
+
+
+class Leaderless(OfPartitions):
+    """Partitions without a leader."""
+
+    name = "leaderless"
+    anomalies: ClassVar[Mapping[str, str]] = {"leaderless": "no node names a leader, for longer than the limit"}
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {"probes": OF_PROBES, "exchanges": OF_EXCHANGES}
+
+    def needs(self, run: RunContext) -> bool:
+        """Answers."""
+        return asked(run)
+
+    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+        """Of the partitions in it."""
+        names = (pl.col("error") == 0) & (pl.col("leader") >= 0)
+        has_none = (pl.col("error") == LEADER_NOT_AVAILABLE) | ((pl.col("error") == 0) & (pl.col("leader") < 0))
+        rows = answers(piece).with_columns(lit=names).filter(PLACED & (pl.col("era") != UNSURE) & (names | has_none))
+        dark = dark_stretches(rows).filter(pl.col("until") > pl.col("since") + run.limit_ns("leaderless_s"))
+        findings = found(
+            "leaderless",
+            dark.with_columns(severity=pl.col("until") - pl.col("since")),
+            run,
+            time="since",
+            until="until",
+            severity="severity",
+            facts=("answers",),
+        )
+        return Outcome(findings, {"leaderless": len(rows)})
+
+
+def dark_stretches(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of answers that are `lit`, or else dark: the dark seconds with no lit one between them, put together."""
+    places = rows.filter(~pl.col("lit")).select(PLACE).unique()
+    seconds = (
+        rows.join(places, on=PLACE, how="semi")
+        .group_by(*PLACE, slot=slot_of("time", SECOND_NS))
+        .agg(pl.col("lit").any(), since=pl.col("time").min(), until=pl.col("invoked").max(), answers=pl.len())
+        .sort(*PLACE, "slot")
+        .with_columns(lights=pl.col("lit").cum_sum())
+    )
+    stretches = seconds.filter(~pl.col("lit")).group_by(*PLACE, "lights", maintain_order=True)
+    return stretches.agg(pl.col("since").min(), pl.col("until").max(), pl.col("answers").sum())
+
+
+class Brokers(Family):
+    """Brokers that answer, and that other nodes leave out: nodes say that whichever partition they are asked for."""
+
+    name = "brokers"
+    anomalies: ClassVar[Mapping[str, str]] = {"metadata-incomplete": _INCOMPLETE}
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {"probes": OF_PROBES, "exchanges": OF_EXCHANGES}
+
+    def needs(self, run: RunContext) -> bool:
+        """Answers."""
+        return asked(run)
+
+    def survey(self, piece: Piece, run: RunContext) -> pl.DataFrame:
+        """Per slot and node the brokers that it listed (in `any` answer, and in `each`), from `first` to `last`."""
+        rows = answers(piece).filter(pl.col("brokers").is_not_null())
+        texts = rows.select("brokers").unique()
+        said = (
+            coded(rows, {"brokers": texts})
+            .group_by(*_OF_NODE[1:], "brokers", slot=slot_of("time", SETTLING_NS))
+            .agg(first=pl.col("time").min(), last=pl.col("invoked").max())
+        )
+        lists = texts.select(pl.col("brokers").str.split(",").list.unique().list.sort().list.join(","))
+        said = said.with_columns(lists["brokers"].gather(said["brokers"]).alias("brokers"))
+        return _spans(said).join(any_and_each(said, "brokers"), on=_OF_NODE)
+
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> pl.DataFrame:
+        """Of all partitions."""
+        if not surveys:
+            return pl.DataFrame()
+        said = pl.concat(surveys)
+        in_any, in_each = any_and_each(said, "any").drop("each"), any_and_each(said, "each").drop("any")
+        return _spans(said).join(in_any, on=_OF_NODE).join(in_each, on=_OF_NODE)
+
+    def conclude(self, mine: pl.DataFrame, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+        """Two nodes that answered in one slot may leave out each other: so much was looked at."""
+        if mine.is_empty():
+            return Outcome()
+        nodes = ints(mine.group_by("slot").len(), "len")
+        looked_at = {"metadata-incomplete": int((nodes * (nodes - 1)).sum())}
+        if mine["any"].n_unique() == 1:
+            return Outcome(looked_at=looked_at)
+        frame = unlisted_stretches(mine).filter(pl.col("until") > pl.col("since") + SETTLING_NS)
+        findings = found(
             "metadata-incomplete",
-            _INCOMPLETE,
-            _UNLISTED,
-            "true",
-        ),
-    ),
-    find=_find_claims,
-    needs=_asked,
-)
-CLIENTS = Family(
-    "what clients were told",
-    lambda history: _each(history, "client"),
-    (
-        Rule(
-            "epoch-regression",
-            "a client is told an older leader epoch than before",
-            another(_BACK_ACROSS),
-            "size(claims) > 1",
-        ),
-    ),
-    find=_find_client_claims,
-    needs=lambda history: history.asks(METADATA),
-)
-LEADERLESS = Family(
-    "leaderless",
-    _leaderless_frame,
-    (Rule("leaderless", "no node names a leader, for longer than the limit", "dark", "true"),),
-    find=_find_leaderless,
-    needs=_asked,
-)
-BROKERS = Family(
-    "brokers",
-    brokers,
-    (
-        Rule(
-            "metadata-incomplete",
-            _INCOMPLETE,
-            _LEFT_OUT,
-            "true",
-        ),
-    ),
-    find=_find_brokers,
-    needs=_asked,
-)
+            frame.with_columns(severity=pl.col("until") - pl.col("since"), tag=pl.lit("broker")),
+            run,
+            nodes=("node", "other"),
+            time="since",
+            until="until",
+            tags="tag",
+            severity="severity",
+            facts=("node", "other"),
+        )
+        return Outcome(findings, looked_at)
 
 
-def find_metadata_disagreements(history: History) -> DataFrame:
-    """Two nodes that name different leaders, for one epoch or for long."""
-    return CLAIMS.findings(history, CLAIMS.of("metadata-disagreement"))
+_OF_NODE = ("slot", "node")
 
 
-def find_epoch_regressions(history: History) -> DataFrame:
-    """Leader epochs that went backward, on a node or for a client."""
-    of_nodes = CLAIMS.findings(history, CLAIMS.of("epoch-regression"))
-    return of_nodes.unionByName(CLIENTS.findings(history)) if history.has(Kind.EXCHANGE) else of_nodes
+def _spans(said: pl.DataFrame) -> pl.DataFrame:
+    return said.group_by(_OF_NODE).agg(pl.col("first").min(), pl.col("last").max())
 
 
-def find_incomplete_metadata(history: History) -> DataFrame:
-    """Brokers that are left out, and leaders that are not among them."""
-    return CLAIMS.findings(history, CLAIMS.of("metadata-incomplete")).unionByName(BROKERS.findings(history))
+def any_and_each(said: pl.DataFrame, of: str) -> pl.DataFrame:
+    """Per slot and node, of several lists the brokers that are in any of them, and those that are in each."""
+    different = said.select(*_OF_NODE, pl.col(of).alias("any")).unique()
+    is_alone = pl.len().over(_OF_NODE) == 1
+    alone, several = different.filter(is_alone).with_columns(each="any"), different.filter(~is_alone)
+    if several.is_empty():
+        return alone
+    groups = several.group_by(_OF_NODE).agg(answers=pl.len()).with_row_index("group")
+    in_all = pl.col("listed") == pl.col("answers")
+    merged = (
+        _counted(several.join(groups, on=_OF_NODE))
+        .join(groups, on="group")
+        .sort("id")
+        .group_by(_OF_NODE, maintain_order=True)
+        .agg(any=pl.col("id").str.join(","), each=pl.col("id").filter(in_all).str.join(","))
+    )
+    return pl.concat([alone, merged])
 
 
-def find_leaderless(history: History) -> DataFrame:
-    """Partitions that had no leader for longer than the limit."""
-    return LEADERLESS.findings(history)
+def _counted(several: pl.DataFrame) -> pl.DataFrame:
+    """Per group how many of its lists have a broker: as numbers, for this has a row for each broker of each list."""
+    texts = several.select("any").unique().with_row_index("text")
+    ids = texts.select("text", id=pl.col("any").str.split(",")).explode("id")
+    names = ids.select("id").unique().with_row_index("number")
+    numbered = ids.join(names, on="id").select("text", "number")
+    rows = several.join(texts, on="any").select("group", "text").join(numbered, on="text")
+    return rows.group_by("group", "number").agg(listed=pl.len()).join(names, on="number")
 
 
-FAMILIES: tuple[Family, ...] = (CLAIMS, CLIENTS, LEADERLESS, BROKERS)
-STUDIES: tuple[Study, ...] = ()
+def _ids(said: pl.DataFrame, of: str) -> pl.DataFrame:
+    """A row for each broker of each list."""
+    texts = said.select(of).unique()
+    ids = texts.with_columns(id=pl.col(of).str.split(",")).explode("id")
+    return said.select(*_OF_NODE, of).join(ids, on=of).drop(of)
+
+
+def left_out(said: pl.DataFrame) -> pl.DataFrame:
+    """Who left out whom in which slot."""
+    differing = said.filter(pl.col("any").n_unique().over("slot") > 1)
+    vouched = _listed(differing, "each", differing).select("slot", "other").unique()
+    return (
+        differing.select("slot", "node", "first", "last")
+        .join(vouched, on="slot")
+        .filter(pl.col("node") != pl.col("other"))
+        .join(_listed(differing, "any", differing), on=["slot", "node", "other"], how="anti")
+    )
+
+
+def _listed(said: pl.DataFrame, of: str, everybody: pl.DataFrame) -> pl.DataFrame:
+    """Who listed whom in which slot, of those that answered in it."""
+    answered = everybody.select("slot", other="node", id=pl.col("node").cast(pl.String))
+    return _ids(said, of).join(answered, on=["slot", "id"]).select("slot", "node", "other")
+
+
+def unlisted_stretches(said: pl.DataFrame) -> pl.DataFrame:
+    """Of each pair the slots in which one was left out, with none between in which it was listed, put together."""
+    missing = left_out(said)
+    pairs = missing.select("node", "other").unique()
+    listed = _listed(said.join(pairs, on="node", how="semi"), "any", said).join(pairs, on=["node", "other"], how="semi")
+    both = pl.concat([missing.with_columns(lists=False), listed.with_columns(lists=True)], how="diagonal")
+    stretches = (
+        both.sort("node", "other", "slot")
+        .with_columns(stretch=pl.col("lists").cum_sum())
+        .filter(~pl.col("lists"))
+        .group_by("node", "other", "stretch", maintain_order=True)
+    )
+    return stretches.agg(since=pl.col("first").min(), until=pl.col("last").max())
+
+
+FAMILIES: tuple[Family, ...] = (Claims(), ClientClaims(), Leaderless(), Brokers())

@@ -1,4 +1,4 @@
-"""Offsets: what each place of a log holds, and records that say of themselves that something is wrong.
+"""Offsets: what each place of a log holds.
 
 *Log(p)* maps the offsets of partition p to values; it is made of every record read there and of every acknowledgement
 with an offset. (What an `info` or failed send says of its offset proves nothing by itself, and once somebody read it
@@ -7,12 +7,6 @@ the record tells.)
 inconsistent-offset   one offset with two or more values.
 shared-offset         one offset acknowledged to two or more sends: acknowledgements alone prove it.
 false-ack             offset 0 acknowledged to three or more sends.
-corrupt               a record whose checksum does not hold.
-misrouted             a record in another topic or partition than it was sent to. It counts as a read of its value.
-phantom               a record that is none of this run's.
-
-The rules of the log are counted together with those about its order (`checkers.linearizability`): its rows are the
-same, and are put together once.
 
 A topic that the workload deletes begins again at offset 0. So each era of it (`checkers.deletions`) has a log of its
 own, and what may belong to two eras has another one, whose findings are tagged `deleted topic`.
@@ -20,154 +14,106 @@ own, and what may belong to two eras has another one, whose findings are tagged 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+import polars as pl
 
-from checkers.deletions import UNSURE
-from checkers.frame import PLACE, Family, History, Rule, Study
-from checkers.log import log
-from harness.history import Status, Type
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers.core.arrays import Bools, Ints, ints
+from checkers.core.deletions import UNSURE
+from checkers.core.findings import Findings, found, together
+from checkers.core.log import Log
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext
+from checkers.points import Proofs, good_records
+from harness.history import Type
 
 ZEROS = 3  # acknowledgements of offset 0 that are one too many
+ABOUT = {
+    "inconsistent-offset": "one offset, two or more values",
+    "shared-offset": "one offset acknowledged to two or more sends",
+    "false-ack": "offset 0 acknowledged again and again",
+}
 
-_OK = f"type = {Type.OK:d}"
-_TOLD = f"status in ({Status.GOOD:d}, {Status.MISROUTED:d})"  # of a record: its value can be believed
+
+def odd(log: Log) -> Bools:
+    """Whether anything is wrong with a row of the log."""
+    wrong: Bools = (log.low < log.high) | (log.low_ack < log.high_ack) | ((log.offset == 0) & (log.acks >= ZEROS))
+    return wrong
 
 
-def odd(history: History) -> DataFrame:
-    """Records that say of themselves that something is wrong, each place once. A healthy history skips their scan."""
-    from pyspark.sql import functions as sql
+def zero(log: Log) -> Bools:
+    """Rows that were looked at for acknowledgements of offset 0."""
+    looked: Bools = (log.offset == 0) & (log.acks > 0)
+    return looked
 
-    return (
-        history.records.where(f"status > {Status.GOOD:d}")
-        .groupBy(*PLACE, "offset", "status")
-        .agg(
-            sql.max("value").alias("value"),
-            sql.max("producer").alias("producer"),
-            sql.min("event").alias("event"),
-            sql.min("time").alias("seen"),
-        )
+
+def inconsistent(proofs: Proofs) -> Ints:
+    """The rows of the points with two values, in lives that are sure."""
+    log = proofs.points.log
+    wrong = log.at[(log.low < log.high) & (log.era != UNSURE)]
+    return np.flatnonzero(np.isin(proofs.at, wrong))
+
+
+def judge(piece: Piece, proofs: Proofs, run: RunContext) -> Findings:
+    """What is wrong with the log of this piece."""
+    log = proofs.points.log
+    rows = np.flatnonzero(odd(log))
+    if not len(rows):
+        return Findings()
+    known = _known(piece, log, rows)
+    acked = known.filter("acked")
+    two_values = _ends(known).filter(pl.col("low") < pl.col("high"))
+    shared = _ends(acked).filter(pl.col("low") < pl.col("high"))
+    zeros = _ends(acked).filter((pl.col("offset") == 0) & (pl.col("count") >= ZEROS))
+    return together(
+        [
+            _found("inconsistent-offset", two_values, run),
+            _found("shared-offset", shared, run, "count"),
+            _found("false-ack", zeros, run, "count"),
+        ],
+        run.limit,
     )
 
 
-_GONE = f"array(if(era = {UNSURE}, 'deleted topic', null))"
-_TWO_VALUES = {
-    "offset": "offset",
-    "time": "least(low_time, high_time)",
-    "until": "greatest(low_time, high_time)",
-    "tags": _GONE,
-}
-_TWO_ACKS = {
-    "offset": "offset",
-    "tags": _GONE,
-    "time": "least(low_ack_time, high_ack_time)",
-    "until": "greatest(low_ack_time, high_ack_time)",
-    "values": "array(low_ack, high_ack)",
-    "events": "array(low_ack_event, high_ack_event)",
-    "severity": "acks",
-}
-_ODD = {"offset": "offset", "values": "array(value)", "time": "seen", "events": "array(event)"}
-
-OFFSETS = Family(
-    "offsets",
-    log,
-    (
-        Rule(
-            "inconsistent-offset",
-            "one offset, two or more values",
-            "low < high",
-            "low is not null",
-            {
-                **_TWO_VALUES,
-                "values": "array(low, high)",
-                "events": "array(low_event, high_event)",
-                "detail": "format_string('offset %d holds two values', offset)",
-            },
-        ),
-        Rule(
-            "shared-offset",
-            "one offset acknowledged to two or more sends",
-            "low_ack < high_ack",
-            "acks > 0",
-            {
-                **_TWO_ACKS,
-                "detail": "format_string('offset %d was acknowledged to %d sends', offset, acks)",
-            },
-            needs_acknowledgements=True,
-        ),
-        Rule(
-            "false-ack",
-            "offset 0 acknowledged again and again",
-            f"offset = 0 and acks >= {ZEROS}",
-            "offset = 0 and acks > 0",
-            {
-                **_TWO_ACKS,
-                "detail": "format_string('offset 0 was acknowledged to %d sends', acks)",
-            },
-            needs_acknowledgements=True,
-        ),
-    ),
-    figures={
-        "first_offset": "min(if(load_reads > 0, offset, null))",
-        "last_offset": "max(if(load_reads > 0, offset, null))",
-        "offsets_read": "count_if(load_reads > 0)",
-    },
-)
-
-ODD = Family(
-    "odd records",
-    odd,
-    (
-        Rule(
-            "corrupt",
-            "a record whose checksum does not hold",
-            f"status = {Status.CORRUPT:d}",
-            None,
-            {**_ODD, "detail": "format_string('the record at offset %d fails its checksum', offset)"},
-        ),
-        Rule(
-            "misrouted",
-            "a record in another topic or partition than it was sent to",
-            f"status = {Status.MISROUTED:d}",
-            None,
-            {**_ODD, "detail": "format_string('the record at offset %d was sent elsewhere', offset)"},
-        ),
-        Rule(
-            "phantom",
-            "a record that is none of this run's",
-            f"status = {Status.FOREIGN:d}",
-            None,
-            {
-                **_ODD,
-                "tags": "array('foreign')",
-                "detail": "format_string('the record at offset %d is none of this run', offset)",
-            },
-        ),
-    ),
-)
+def _known(piece: Piece, log: Log, rows: Ints) -> pl.DataFrame:
+    """Acknowledgements and records at these rows."""
+    sends = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
+    records = good_records(piece.records).filter((pl.col("offset") >= 0) & pl.col("value").is_not_null())
+    wanted = np.zeros(len(log) + 1, np.bool_)
+    wanted[rows] = True
+    parts = []
+    for frame, acked in ((sends, True), (records, False)):
+        row = log.row_of(frame)
+        chosen = wanted[row]
+        parts.append(
+            frame.filter(pl.Series(chosen))
+            .select("value", "event", "time")
+            .with_columns(row=pl.Series(row[chosen]), acked=pl.lit(acked))
+        )
+    both = pl.concat(parts)
+    place = {name: pl.Series(getattr(log, name)[ints(both, "row")]) for name in ("topic", "partition", "era", "offset")}
+    return both.with_columns(**place)
 
 
-def find_inconsistent_offsets(history: History) -> DataFrame:
-    """One offset, two or more values."""
-    return OFFSETS.findings(history, OFFSETS.of("inconsistent-offset"))
+def _ends(known: pl.DataFrame) -> pl.DataFrame:
+    """The lowest and the highest value of each row, each with the event that had it first."""
+    place = ("topic", "partition", "era", "offset")
+    first = {name: pl.col(name.partition("_")[2] or "value").first() for name in ("low", "low_time", "low_event")}
+    low = known.sort("value", "time", "event").group_by("row", maintain_order=True).agg(
+        *(pl.col(name).first() for name in place), **first, count=pl.len()
+    )  # fmt: skip
+    high = known.sort(["value", "time", "event"], descending=[True, False, True]).group_by("row").agg(
+        pl.col("value").first().alias("high"), pl.col("time").first().alias("high_time"),
+        pl.col("event").first().alias("high_event"),
+    )  # fmt: skip
+    return low.join(high, on="row").with_columns(
+        time=pl.min_horizontal("low_time", "high_time"),
+        until=pl.max_horizontal("low_time", "high_time"),
+        gone=pl.when(pl.col("era") == UNSURE).then(pl.lit("deleted topic")),
+    )
 
 
-def find_shared_offsets(history: History) -> DataFrame:
-    """One offset acknowledged to two or more sends."""
-    return OFFSETS.findings(history, OFFSETS.of("shared-offset"))
-
-
-def find_corrupt(history: History) -> DataFrame:
-    """Records whose checksum does not hold."""
-    return ODD.findings(history, ODD.of("corrupt"))
-
-
-def find_misrouted(history: History) -> DataFrame:
-    """Records in another topic or partition than they were sent to."""
-    return ODD.findings(history, ODD.of("misrouted"))
-
-
-FAMILIES: tuple[Family, ...] = (ODD,)  # what is asked of the log is asked together with its order, in one scan
-STUDIES: tuple[Study, ...] = ()
+def _found(anomaly: str, frame: pl.DataFrame, run: RunContext, severity: str | None = None) -> Findings:
+    return found(
+        anomaly, frame, run, offset="offset", values=("low", "high"), time="time", until="until",
+        events=("low_event", "high_event"), tags=("gone",), severity=severity, facts=("count",),
+    )  # fmt: skip

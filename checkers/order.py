@@ -4,7 +4,7 @@ Steps of readers. Take all records that one process was handed of one place (top
 or more, whatever their status, in the order of `event`. Two that follow each other there, x and then y, are a *step*
 from offset a to offset b. It is *judged* unless the process completed an ASSIGN of that place, however it ended, with
 an `event` between theirs, and, where the workload deleted the topic, unless x and y are of different eras
-(`checkers.log.era_read`). It is *inside* if x and y have the same `op`, or the same `txn`, which is not null;
+(`checkers.deletions`). It is *inside* if x and y have the same `op`, or the same `txn`, which is not null;
 otherwise it lies between two polls. Replicas (`checkers.replicas`) are no readers.
 
 Known offsets of a place (and era) are those of all records that any reader was handed, and of all sends that ended
@@ -48,27 +48,54 @@ rebalance               of a step: its reader is a member of a group (the manife
 transactions            of a gap: T > 0.
 transactional, idempotent, plain   of a send: in a transaction; else as the manifest calls its producer, if it does.
 
-In a healthy history without transactions or compaction nothing is out of order and no step leaves anything out: that is
-found out first, in one pass over sums of records and sends (`checkers.reading`, `checkers.sending`). Only for places
-where it is not so is the rest asked for.
+How it is made: in a healthy history few steps lead anywhere but to the next offset, and ranks of sends rise with their
+offsets. Pieces hand over what is odd, and it is judged where all is put together; only if that is too much, or if sends
+contradict each other, pieces are judged by themselves (`checkers.reading`, `checkers.sending`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from checkers.deletions import UNSURE
-from checkers.frame import FINDING, PLACE, Family, History, Studied, Study, aggregate, together
-from checkers.reading import BLOCK_BITS, next_occupied, occupied, steps
-from checkers.sending import disorder, overtaken
-from harness.history import F, Kind, Type
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers import sending
+from checkers.core.arrays import Groups, Lanes, ints, nullable
+from checkers.core.deletions import UNSURE
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import WORST, Findings, found, together
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext, by
+from checkers.core.tables import empty
+from checkers.reading import (
+    LOG,
+    NEXT,
+    READER,
+    RECORDS,
+    KnownOffsets,
+    Reading,
+    columns,
+    first_above,
+    joints,
+    key_of,
+    last_upto,
+    spans_of,
+    tangled_in,
+)
+from harness.history import F, Kind
 
-WORST = 5  # findings of each sort that are kept for being the worst, beside the first
+CARRIED = 100_000  # odd steps of a large history up to which pieces need not be judged by themselves
+AT_LEAST = 100  # that any piece may carry
+RUNS = 5_000_000  # of tangled readers, up to which they are put together
 MARKERS_OF_A_TRANSACTION = 2
+PLACE = ("topic", "partition")
+GAP = (*LOG, "offset", "to")
+OPS = ("f", "process", "topic", "partition", "offset", "event", "invoked", "time")
+MOVES = (F.ASSIGN, F.SUBSCRIBE, F.REVOKE, F.LEAVE, F.CRASH)
+OF_STEP = ("gone", "rebalance")  # tags
+FROM_TO = ("from_offset", "to_offset")
 ABOUT = {
     "poll-skip": "from one poll to the next, a known offset was left out",
     "nonmonotonic-poll": "from one poll to the next, a reader went back",
@@ -78,292 +105,489 @@ ABOUT = {
     "nonmonotonic-send": "of two sends of a producer, the later one got the lower offset",
     "int-nonmonotonic-send": "the same inside of a transaction",
 }
-BACK, SKIP, GAP = "back", "skip", "gap"  # sorts of steps
-_SHAPE = ", ".join(f"`{name}` {type_}" for name, (type_, _) in FINDING.items())
-_STEP = {
-    "anomaly": f"concat(if(within, 'int-', ''), if(sort = '{BACK}', 'nonmonotonic-poll', 'poll-skip'))",
-    "offset": f"if(sort = '{BACK}', low, skipped)",
-    "severity": f"if(sort = '{BACK}', try_add(before.offset - low, 1L), low - before.offset - 1)",
-    "detail": f"concat(format_string('handed offset %d, and after it offset %d', before.offset, low),"
-    f" if(sort = '{BACK}', '', format_string('; offset %d lies between', skipped)))",
-}
-_GAP = {
-    "anomaly": "'gap'",
-    "offset": "start + 1",
-    "severity": "low - start - 1",
-    "detail": "format_string('handed offset %d, and after it offset %d; nobody knows what lies between', start, low)",
-}
-_GONE = f"if(era = {UNSURE}, 'deleted topic', null)"
+_FORWARD = pl.col("to") > pl.col("offset")
+_SKIPS = _FORWARD & (pl.col("skipped") < pl.col("to")).fill_null(value=False)
+_GAPS = _FORWARD & ~_SKIPS & (pl.col("next_any") >= pl.col("to")).fill_null(value=True)
+_MISSING = pl.col("to") - pl.col("offset") - 1
+_NO_JOINTS = joints(spans_of(empty("records")))
+_NO_READERS = _NO_JOINTS.select(READER)
 
 
-def _finding(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
-    def cast(name: str, type_: str, default: str) -> str:
-        value = columns.get(name, default)
-        return f"cast({f'array_compact({value})' if type_.startswith('array') else value} as {type_}) as `{name}`"
+@dataclass
+class Moves:
+    """How partitions were given to readers and taken from them."""
 
-    return rows.selectExpr(*(cast(name, type_, default) for name, (type_, default) in FINDING.items()))
-
-
-def _of_steps(history: History, rows: DataFrame, columns: Mapping[str, str], *tags: str) -> DataFrame:
-    """Findings of steps, with what the memberships of their readers say."""
-    from pyspark.sql import functions as sql
-
-    member = f"({history.by_about('group', [True])}) or coalesce(subscribed, false)"
-    moved = "coalesce(exists(moves, m -> m.ended >= before.invoked and m.began <= time), false)"
-    rebalance = f"if(({member}) and (not coalesce(assigns, false) or {moved}), 'rebalance', null)"
-    return _finding(
-        rows.join(sql.broadcast(_members(history)), ["process"], "left"),
-        {
-            "offset": "low",
-            "processes": "array(process)",
-            "time": "before.time",
-            "until": "time",
-            "events": "array(before.event, first)",
-            "tags": f"array({', '.join([_GONE, rebalance, *tags])})",
-            **columns,
-        },
-    )
+    assigns: pl.DataFrame  # by reader and event
+    moves: pl.DataFrame  # by process and `invoked`; `until`: the latest end of those so far
+    members: list[int]  # of groups
+    assigned: list[int]  # processes that were ever given a partition
 
 
-def _members(history: History) -> DataFrame:
-    """Per process: whether it subscribed, whether it ever took a partition, and when its group may have moved some."""
-    functions = (F.ASSIGN, F.SUBSCRIBE, F.REVOKE, F.LEAVE, F.CRASH)
-    rows = history.completions.where(f"f in ({', '.join(f'{f:d}' for f in functions)})")
-    moves = f"if(f = {F.ASSIGN:d} and offset is not null, null, struct(invoked as began, time as ended))"
-    return aggregate(
-        history,
-        rows,
-        ["process"],
-        [
-            f"max(f = {F.SUBSCRIBE:d}) as subscribed",
-            f"max(f = {F.ASSIGN:d}) as assigns",
-            f"collect_list({moves}) as moves",
-        ],
-    )
+@dataclass
+class Spans:
+    """What a piece says of steps that its partitions were cut between, and of how many there are."""
+
+    between: int  # steps between two polls
+    inside: int  # and inside of one, or of a transaction
+    joints: pl.DataFrame  # odd steps from one span to the next
+    tangled: pl.DataFrame  # readers and places whose spans overlap
 
 
-def _odd_steps(history: History, where: str) -> DataFrame:
-    """Judged steps that go back, that skip something, or that leave out what nobody knows of: `sort` says which."""
-    compacted = f"topic in ({', '.join(map(str, sorted(history.compacted)))})" if history.compacted else "false"
-    odd = steps(history, where).where(f"compared and (back or (jump and not {compacted}))")
-    known = odd.selectExpr("*", f"shiftright(before.offset, {BLOCK_BITS}) as block").join(
-        occupied(history, where), [*PLACE, "era", "block"], "left"
-    )
-    nexts = {name: next_occupied(name, "before.offset") for name in ("any", "committed")}
-    return (
-        known.selectExpr(
-            "process", *PLACE, "era", "low", "first", "time", "within", "back", "before",
-            f"if({history.sees_aborted}, {nexts['any']}, {nexts['committed']}) as skipped",
-            f"coalesce({nexts['any']} >= low, true) as unknown",
+@dataclass
+class Steps:
+    """What a piece says of steps that leave its stretches, and of what is known there."""
+
+    odd: pl.DataFrame  # as far as they are few
+    left_out: bool  # whether there are more that go back or skip something
+    missing: pl.DataFrame  # per place, if gaps were left out: at most so many offsets are missing
+    ends: pl.DataFrame  # what comes after the last records of spans, unless it is the next offset
+    firsts: dict[str, pl.DataFrame]  # known offsets: the first of each stretch
+    unsent: pl.DataFrame  # per place known offsets that no ok send has
+    transactions: pl.DataFrame  # per place how many, and sends without an offset
+
+
+@dataclass
+class Survey:
+    """What a piece says."""
+
+    spans: Spans
+    steps: Steps | None  # none if there is no odd one
+    sent: sending.Sent
+    ops: pl.DataFrame
+
+
+@dataclass
+class Odd:
+    """Odd steps of all pieces, and what is needed to judge them."""
+
+    steps: pl.DataFrame
+    joints: pl.DataFrame
+    tangled: pl.DataFrame
+    firsts: dict[str, pl.DataFrame]
+    places: pl.DataFrame  # per place: transactions, and how many offsets they may leave out
+    explained: pl.DataFrame  # places whose gaps were left out because they are explained
+    moves: Moves
+    again: bool  # whether that is not enough
+
+
+@dataclass
+class Gathered:
+    """What all pieces say."""
+
+    between: int
+    inside: int
+    sends: int
+    in_transactions: int
+    odd: Odd | None
+    contradicting: sending.Contradicting | None
+
+
+@dataclass
+class JudgedSteps:
+    """What is wrong with the steps of a piece, and what can only be said when pieces are put together."""
+
+    findings: Findings
+    kept: pl.DataFrame  # of gaps: the first and the worst of each place
+    counts: pl.DataFrame  # of gaps, per place and tags
+    gaps: pl.DataFrame  # those that begin where a joint may begin: none of them is among the others
+    runs: pl.DataFrame  # of tangled readers
+    too_many_runs: bool
+
+
+Judged = tuple[JudgedSteps | None, sending.Judged | None]
+
+
+class Order(Family):
+    """Steps of readers, and sends of producers."""
+
+    name = "order"
+    anomalies = ABOUT
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {"sends": sending.SENDS, "records": RECORDS, "ops": OPS}
+
+    def needs(self, run: RunContext) -> bool:
+        """Something was read or sent."""
+        return run.has(Kind.RECORD) or run.does(F.SEND)
+
+    def survey(self, piece: Piece, run: RunContext) -> Survey:
+        """What is odd, as far as it is little, and what is needed to judge it."""
+        ops = piece.ops.filter(pl.col("f").is_in([int(f) for f in MOVES])).select(OPS)
+        return Survey(
+            spans=_look_at_spans(piece, _assigns(ops), run) if run.many else _whole(piece),
+            steps=_look_at_steps(piece, run) if run.many or len(piece.steps) else None,
+            sent=sending.look_at(piece.sends, piece.shares if run.many else None, run),
+            ops=ops,
         )
-        .selectExpr(
-            "*", f"case when back then '{BACK}' when skipped < low then '{SKIP}' when unknown then '{GAP}' end as sort"
+
+    def gather(self, surveys: Sequence[Survey], run: RunContext, known: Known) -> Gathered:
+        """Whether that is all that has to be known."""
+        return Gathered(
+            between=sum(each.spans.between for each in surveys),
+            inside=sum(each.spans.inside for each in surveys),
+            sends=sum(each.sent.count for each in surveys),
+            in_transactions=sum(each.sent.in_transactions for each in surveys),
+            odd=_gathered(surveys, run),
+            contradicting=sending.contradicting([each.sent for each in surveys]),
         )
-        .where("sort is not null")
-    )  # fmt: skip
+
+    def look_again(self, mine: Gathered, run: RunContext, known: Known) -> bool:
+        """Sends contradict each other, too many steps are odd, or readers are tangled."""
+        return mine.contradicting is not None or (mine.odd is not None and mine.odd.again)
+
+    def judge(self, piece: Piece, mine: Gathered, run: RunContext, known: Known) -> Judged:
+        """Steps and sends of a piece, whichever are in doubt."""
+        return (
+            _judged_steps(piece, mine.odd, run) if mine.odd and mine.odd.again else None,
+            sending.judged(piece.sends, mine.contradicting, run) if mine.contradicting else None,
+        )
+
+    def conclude(self, mine: Gathered, judged: Sequence[Judged], run: RunContext, known: Known) -> Outcome:
+        """All of it."""
+        of_sends = [sends for _, sends in judged if sends]
+        between, inside, found_, cut = _concluded_steps(mine.odd, [steps for steps, _ in judged if steps], run)
+        found_ += [each.findings for each in of_sends]
+        if of_sends:
+            found_.append(sending.findings(pl.concat([each.spread for each in of_sends]), run, inside=True))
+        between, inside = mine.between + between, mine.inside + inside
+        looked_at = {
+            "poll-skip": between,
+            "nonmonotonic-poll": between,
+            "int-poll-skip": inside,
+            "int-nonmonotonic-poll": inside,
+            "gap": between + inside,
+            "nonmonotonic-send": mine.sends,
+            "int-nonmonotonic-send": mine.in_transactions,
+        }
+        return Outcome(together(found_, run.limit), looked_at, cut=cut)
 
 
-def _judgement(history: History, where: str) -> DataFrame:
-    """Per place: how many steps go back or skip, how much is missing, and what transactions may account for."""
-    unplaced = f"count_if(not (type = {Type.OK:d} and coalesce(offset >= 0, false)))"
-    unread = "greatest(0L, coalesce(sum(unplaced), 0L) - coalesce(sum(unsent), 0L))"
-    by_txn = aggregate(history, history.sends.where(where), [*PLACE, "txn"], [f"{unplaced} as unplaced"])
-    once = _odd_steps(history, where).selectExpr(*PLACE, "era", "sort", "before.offset as start", "low").distinct()
-    rows = (
-        once.selectExpr(*PLACE, f"if(sort = '{GAP}', null, 1) as odd",
-                        f"if(sort = '{GAP}', cast(low - start - 1 as double), null) as missing")
-        .unionByName(by_txn.selectExpr(*PLACE, "txn", "unplaced"), allowMissingColumns=True)
-        .unionByName(occupied(history, where).selectExpr(*PLACE, "bit_count(any & ~acked) as unsent"),
-                     allowMissingColumns=True)
-    )  # fmt: skip
-    return aggregate(
-        history,
-        rows,
-        PLACE,
-        [
-            "count(odd) as odd",
-            "sum(missing) as missing",
-            "count(txn) as transactions",
-            f"{MARKERS_OF_A_TRANSACTION} * count(txn) + {unread} as may_miss",
-        ],
-    ).where("odd > 0 or missing is not null")
+def _whole(piece: Piece) -> Spans:
+    """Of a history that was not cut."""
+    between, inside = _counted(piece.spans, _NO_JOINTS)
+    return Spans(between, inside, joints=_NO_JOINTS, tangled=_NO_READERS)
 
 
-def _of_reads(history: History, where: str = "true") -> list[DataFrame]:
-    """All findings of steps in these places."""
-    rows = _judgement(history, where).collect()
-    left = [row for row in rows if row["missing"] and not (row["transactions"] and row["missing"] <= row["may_miss"])]
-    odd = [row for row in rows if row["odd"]]
-    if not odd and not left:
-        return []
-    found = _odd_steps(history, _in([*odd, *left]))
-    frames = [_of_steps(history, found.where(f"sort in ('{BACK}', '{SKIP}')"), _STEP)] if odd else []
-    if left:
-        gaps = aggregate(
-            history,
-            found.where(f"sort = '{GAP}' and ({_in(left)})").selectExpr("*", "before.offset as start"),
-            [*PLACE, "era", "start", "low"],
-            ["min_by(struct(process, first, time, before), first) as step"],
-        ).selectExpr(*PLACE, "era", "start", "low", "step.*")
-        of_transactions = _in([row for row in left if row["transactions"]])
-        frames.append(_of_steps(history, gaps, _GAP, f"if({of_transactions}, 'transactions', null)"))
-    return frames
+def _look_at_spans(piece: Piece, assigns: pl.DataFrame, run: RunContext) -> Spans:
+    tangled = tangled_in(piece.spans)
+    spans = _without(piece.spans, tangled, READER)
+    links = joints(spans)
+    return Spans(*_counted(spans, links), joints=_unassigned(_odd(links, run), assigns), tangled=tangled)
 
 
-def _sends(history: History, where: str, *, inside: bool) -> DataFrame:
-    """Findings of sends that a later one overtook."""
-    rows = overtaken(history, where, in_transaction=inside)
-    kinds = {"idempotent": True, "plain": False}
-    sender = " ".join(f"when {history.by_about('idempotent', [is_so])} then '{name}'" for name, is_so in kinds.items())
-    return _finding(
-        rows if inside else rows.where("not coalesce(later.txn = txn, false)"),
-        {
-            "anomaly": "'int-nonmonotonic-send'" if inside else "'nonmonotonic-send'",
-            "offset": "offset",
-            "values": "array(value, later.value)",
-            "processes": "array(process)",
-            "time": "least(time, later.time)",
-            "until": "greatest(time, later.time)",
-            "events": "array(event, later.event)",
-            "tags": f"array({_GONE}, case when txn is not null then 'transactional' {sender} end)",
-            "severity": "offset - later.offset",
-            "detail": "format_string('acknowledged at offset %d, and one that was sent after it at offset %d', offset,"
-            " later.offset)",
-        },
+def _look_at_steps(piece: Piece, run: RunContext) -> Steps:
+    steps = _not_compacted(piece.steps, run)
+    known = KnownOffsets(piece.sends, piece.records, run)
+    steps = _with_skipped(known.with_next(steps), run)
+    odd, left_out, missing = _carried(steps.drop_nulls("to"), piece, run)
+    return Steps(
+        odd=odd,
+        left_out=left_out,
+        missing=missing,
+        ends=_ends(steps),
+        firsts=known.firsts(),
+        unsent=known.unsent(),
+        transactions=piece.shares.group_by(PLACE).agg(pl.col("txn").count().cast(pl.Int64), pl.col("unplaced").sum()),
     )
 
 
-def _of_sends(history: History, where: str = "true") -> list[DataFrame]:
-    """All findings of sends to these places."""
-    return [_sends(history, where, inside=False), _sends(history, where, inside=True)]
+def _gathered(surveys: Sequence[Survey], run: RunContext) -> Odd | None:
+    """Nothing if nothing is odd."""
+    looked_at = [each.steps for each in surveys if each.steps]
+    links = pl.concat([_NO_JOINTS, *(each.spans.joints for each in surveys)])
+    tangled = pl.concat([_NO_READERS, *(each.spans.tangled for each in surveys)])
+    nothing = links.is_empty() and tangled.is_empty()
+    if nothing and all(each.odd.is_empty() and each.missing.is_empty() and not each.left_out for each in looked_at):
+        return None
+    firsts = {name: pl.concat([each.firsts[name] for each in looked_at]).sort(*LOG, "offset") for name in NEXT}
+    links = _resolved(_completed(links, pl.concat([each.ends for each in looked_at])), firsts, run)
+    steps = _resolved(_without(pl.concat([each.odd for each in looked_at]), tangled, READER), firsts, run)
+    places = _places(looked_at)
+    left_out = pl.concat([each.missing for each in looked_at])
+    unexplained = _unexplained([left_out, _missing_in(steps), _missing_in(links)], places)
+    in_doubt = left_out.join(unexplained, on=PLACE, how="semi")
+    return Odd(
+        steps=steps,
+        joints=links,
+        tangled=tangled,
+        firsts=firsts,
+        places=places,
+        explained=_without(left_out.select(PLACE).unique(), unexplained, PLACE),
+        moves=_moves(pl.concat([each.ops for each in surveys]), run),
+        again=any(each.left_out for each in looked_at) or len(tangled) > 0 or len(in_doubt) > 0,
+    )
 
 
-def _find(history: History, anomaly: str) -> DataFrame:
-    frames = _of_reads(history)
-    found = together(frames) if frames else history.spark.createDataFrame([], _SHAPE)
-    return found.where(f"anomaly = '{anomaly}'")
-
-
-def find_poll_skips(history: History) -> DataFrame:
-    """From one poll to the next, a known offset was left out."""
-    return _find(history, "poll-skip")
-
-
-def find_nonmonotonic_polls(history: History) -> DataFrame:
-    """From one poll to the next, a reader went back."""
-    return _find(history, "nonmonotonic-poll")
-
-
-def find_int_poll_skips(history: History) -> DataFrame:
-    """Inside of a poll or a transaction, a known offset was left out."""
-    return _find(history, "int-poll-skip")
-
-
-def find_int_nonmonotonic_polls(history: History) -> DataFrame:
-    """Inside of a poll or a transaction, a reader went back."""
-    return _find(history, "int-nonmonotonic-poll")
-
-
-def find_gaps(history: History) -> DataFrame:
-    """Offsets that were read past, that nobody knows of, and that nothing explains."""
-    return _find(history, "gap")
-
-
-def find_nonmonotonic_sends(history: History) -> DataFrame:
-    """Of two sends of a producer, the later one got the lower offset."""
-    return _sends(history, "true", inside=False)
-
-
-def find_int_nonmonotonic_sends(history: History) -> DataFrame:
-    """The same inside of a transaction."""
-    return _sends(history, "true", inside=True)
-
-
-def study(history: History, limit: int) -> Studied:
-    """First whether anything is out of order at all, then what it is, where it may be."""
-    places = _suspects(history).collect()
-    looked_at = {
-        "poll-skip": sum(row["between"] for row in places),
-        "int-poll-skip": sum(row["inside"] for row in places),
-        "gap": sum(row["between"] + row["inside"] for row in places),
-        "nonmonotonic-send": sum(row["sends"] for row in places),
-        "int-nonmonotonic-send": sum(row["in_transactions"] for row in places),
-    }
-    looked_at |= {f"{of}nonmonotonic-poll": looked_at[f"{of}poll-skip"] for of in ("", "int-")}
-    frames: list[DataFrame] = []
-    for sort, ask in (("odd_steps", _of_reads), ("odd_sends", _of_sends)):
-        odd = [row for row in places if row[sort]]
-        frames += ask(history, _in(odd)) if odd else []
-    kept = _kept(together(frames), limit) if frames else []
-    found: dict[str, int] = {}
-    for row in kept:
-        found[row["anomaly"]] = found.get(row["anomaly"], 0) + row["count"]
+def _concluded_steps(
+    mine: Odd | None, judged: Sequence[JudgedSteps], run: RunContext
+) -> tuple[int, int, list[Findings], str]:
+    """Steps of tangled readers, between and inside, what was found, and what was left out."""
+    if mine is None:
+        return 0, 0, [], ""
+    between, inside, steps = 0, 0, [mine.joints]
+    too_tangled = any(each.too_many_runs for each in judged)
+    if judged and not too_tangled:
+        runs = pl.concat([each.runs for each in judged])
+        links = joints(runs, also=NEXT)
+        between, inside = _counted(runs, links)
+        steps.append(_resolved(_odd(links, run), mine.firsts, run))
+    if not mine.again:
+        steps.append(mine.steps)
+    loose = _unassigned(pl.concat(steps, how="diagonal"), mine.moves.assigns)
     findings = [
-        finding.asDict()
-        for row in kept
-        for finding in [*row["first"], *(each for each in row["worst"] or () if each not in row["first"])]
+        *(each.findings for each in judged),
+        _step_findings(loose, mine.moves, run),
+        _gap_findings(loose.filter(_GAPS), judged, mine, run),
     ]
-    return Studied(findings=findings, found=found, looked_at=looked_at)
+    return between, inside, findings, _too_tangled(mine) if too_tangled else ""
 
 
-def _suspects(history: History) -> DataFrame:
-    """A row for each place where something is to be looked at, and one for all others of a topic."""
-    reads = aggregate(
-        history,
-        steps(history),
-        PLACE,
-        [
-            "count_if(compared and not within) as between",
-            "count_if(compared and within) + sum(high - low) as inside",
-            "count_if(compared and (back or jump)) as odd_steps",
-        ],
-    ).selectExpr(*PLACE, "between", "inside", "odd_steps", "0L as sends", "0L as in_transactions", "0L as odd_sends")
-    sends = disorder(history).selectExpr(
-        *PLACE, "0L as between", "0L as inside", "0L as odd_steps", "sends", "in_transactions", "odd as odd_sends"
+def _too_tangled(mine: Odd) -> str:
+    readers = len(mine.tangled)
+    return f"the file is not in the order of its events: what {readers:,} readings were handed was not put in order"
+
+
+def _without(rows: pl.DataFrame, others: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    return rows if others.is_empty() else rows.join(others, on=list(keys), how="anti", maintain_order="left")
+
+
+def _counted(spans: pl.DataFrame, links: pl.DataFrame) -> tuple[int, int]:
+    """Steps between two polls, and others."""
+    within = int(links["within"].sum())
+    return int(spans["between"].sum()) + len(links) - within, int(spans["inside"].sum()) + within
+
+
+def _not_compacted(steps: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    """Compaction may leave out anything."""
+    if not run.compacted:
+        return steps
+    return steps.filter(~(by(run.compacted, "topic") & _FORWARD.fill_null(value=False)))
+
+
+def _odd(links: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    return _not_compacted(links.filter(pl.col("to") != pl.col("offset") + 1), run)
+
+
+def _with_skipped(steps: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    """With the lowest offset that the reader of a step has to be handed next."""
+    every, committed = (pl.col(name) for name in NEXT)
+    return steps.with_columns(skipped=pl.when(by(run.sees_aborted)).then(every).otherwise(committed))
+
+
+def _carried(steps: pl.DataFrame, piece: Piece, run: RunContext) -> tuple[pl.DataFrame, bool, pl.DataFrame]:
+    """Odd steps that travel, whether any that is no gap does not, and of gaps that do not how much is missing."""
+    unsure = _FORWARD & pl.col("skipped").is_null() if run.many else pl.lit(value=False)
+    odd, gaps = steps.filter(~_FORWARD | _SKIPS | unsure), steps.filter(_GAPS & ~unsure)
+    most = _share(CARRIED, piece, run)
+    if len(odd) > most:
+        return steps.clear(), True, _missing_in(steps.clear())
+    if len(odd) + len(gaps) > most:
+        return odd, False, _missing_in(_once(gaps))
+    return pl.concat([odd, gaps]), False, _missing_in(steps.clear())
+
+
+def _share(most: int, piece: Piece, run: RunContext) -> int:
+    """Of what all pieces may carry, that of this one."""
+    rows = len(piece.records)
+    return AT_LEAST + most * rows // max(rows, run.rows.get(Kind.RECORD, 0), 1) if run.many else rows
+
+
+def _missing_in(steps: pl.DataFrame) -> pl.DataFrame:
+    """Per place how many offsets are missing in gaps."""
+    return steps.filter(_GAPS).group_by(PLACE).agg(missing=_MISSING.cast(pl.Float64).sum())
+
+
+def _once(gaps: pl.DataFrame) -> pl.DataFrame:
+    """One step of each gap: that whose end has the lowest event."""
+    groups, reached = Groups(key_of(*columns(gaps, GAP))), ints(gaps, "to_event")
+    return gaps.filter(pl.Series(reached == groups.min(reached)[groups.number()], dtype=pl.Boolean))
+
+
+def _ends(steps: pl.DataFrame) -> pl.DataFrame:
+    """What comes after the last records of spans, unless it is the next offset."""
+    usual = pl.all_horizontal(pl.col(name) == pl.col("offset") + 1 for name in NEXT).fill_null(value=False)
+    return steps.filter(pl.col("to").is_null() & ~usual).select(*READER, "event", *NEXT)
+
+
+def _completed(links: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+    """Joints with what comes after the record that they leave."""
+    keys = [*READER, "event"]
+    rows = links.join(ends.with_columns(unusual=pl.lit(value=True)), on=keys, how="left", maintain_order="left")
+    after = pl.col("offset") + 1
+    return rows.with_columns(
+        pl.when(pl.col("unusual").is_null()).then(after).otherwise(pl.col(name)).alias(name) for name in NEXT
+    ).drop("unusual")
+
+
+def _resolved(steps: pl.DataFrame, firsts: Mapping[str, pl.DataFrame], run: RunContext) -> pl.DataFrame:
+    """Where a stretch has nothing above an offset, later stretches may."""
+    asked = columns(steps, (*LOG, "offset"))
+    for name in NEXT:
+        if steps[name].null_count():
+            later = nullable(first_above(columns(firsts[name], (*LOG, "offset")), asked))
+            steps = steps.with_columns(pl.col(name).fill_null(later))
+    return _with_skipped(steps, run)
+
+
+def _places(surveys: Sequence[Steps]) -> pl.DataFrame:
+    """What transactions explain."""
+    sums = pl.concat([each.transactions for each in surveys]).group_by(PLACE).sum()
+    unsent = pl.concat([each.unsent for each in surveys]).group_by(PLACE).sum()
+    unread = (pl.col("unplaced") - pl.col("unsent").fill_null(0)).clip(lower_bound=0)
+    return sums.join(unsent, on=PLACE, how="left").select(
+        *PLACE, transactions=pl.col("txn"), may_miss=MARKERS_OF_A_TRANSACTION * pl.col("txn") + unread
     )
-    odd = "odd_steps > 0 or odd_sends > 0"
-    names = ("between", "inside", "odd_steps", "sends", "in_transactions", "odd_sends")
-    return aggregate(
-        history,
-        reads.unionByName(sends).selectExpr("topic", f"if({odd}, partition, -1) as partition", *names),
-        PLACE,
-        [f"sum({name}) as {name}" for name in names],
+
+
+def _unexplained(missing: Sequence[pl.DataFrame], places: pl.DataFrame) -> pl.DataFrame:
+    """Places where transactions do not explain what is missing, and whether there are any (the tag `transactions`)."""
+    transactions = pl.col("transactions").fill_null(0)
+    explained = (transactions > 0) & (pl.col("missing") <= pl.col("may_miss"))
+    rows = pl.concat(missing).group_by(PLACE).sum().join(places, on=PLACE, how="left")
+    return rows.filter((pl.col("missing") > 0) & ~explained).select(
+        *PLACE, transactions=pl.when(transactions > 0).then(pl.lit("transactions"))
     )
 
 
-def _in(places: Iterable[Any]) -> str:
-    """SQL: one of the places that these rows name."""
-    by_topic: dict[int, set[int]] = {}
-    for row in places:
-        by_topic.setdefault(row["topic"], set()).add(row["partition"])
-    either = [
-        f"(topic = {topic} and partition in ({', '.join(map(str, sorted(partitions)))}))"
-        for topic, partitions in sorted(by_topic.items())
-    ]
-    return " or ".join(either) or "false"
+def _assigns(ops: pl.DataFrame) -> pl.DataFrame:
+    given = (pl.col("f") == F.ASSIGN) & pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
+    return ops.filter(given).select(*READER, "event").sort(*READER, "event")
 
 
-def _kept(findings: DataFrame, limit: int) -> list[dict[str, Any]]:
-    """Of each anomaly and set of tags: how many there are, the first and the worst."""
-    from pyspark.sql import functions as sql
-
-    whole = f"struct({', '.join(f'`{name}`' for name in FINDING)})"
-    return [
-        row.asDict()
-        for row in findings.selectExpr(
-            "anomaly", "tags", "severity", f"{whole} as finding", "struct(time, topic, partition, offset, events) as at"
-        )
-        .groupBy("anomaly", "tags")
-        .agg(
-            sql.count("*").alias("count"),
-            sql.expr(f"min_by(finding, at, {limit})").alias("first"),
-            sql.expr(f"max_by(finding, severity, {min(WORST, limit)})").alias("worst"),
-        )
-        .collect()
-    ]
+def _moves(ops: pl.DataFrame, run: RunContext) -> Moves:
+    is_assign = pl.col("f") == F.ASSIGN
+    moves = ops.filter(~is_assign | pl.col("offset").is_null()).select("process", "invoked", "time")
+    moves = moves.sort("process", "invoked")
+    until = Lanes(ints(moves, "process")).upto(ints(moves, "time"))
+    subscribed = ops.filter(pl.col("f") == F.SUBSCRIBE)["process"].unique().to_list()
+    return Moves(
+        assigns=_assigns(ops),
+        moves=moves.with_columns(until=pl.Series(until)),
+        members=sorted({*run.members, *subscribed}),
+        assigned=ops.filter(is_assign)["process"].unique().to_list(),
+    )
 
 
-ORDER = Study("order", ABOUT, study, needs=lambda history: history.has(Kind.RECORD) or history.does(F.SEND))
+def _unassigned(steps: pl.DataFrame, assigns: pl.DataFrame) -> pl.DataFrame:
+    """Steps whose reader was not given the partition in between."""
+    if steps.is_empty() or assigns.is_empty():
+        return steps
+    table = columns(assigns, (*READER, "event"))
+    last = last_upto(table, columns(steps, (*READER, "to_event")), table[-1])
+    return steps.filter(pl.Series(last <= ints(steps, "event")))
 
-FAMILIES: tuple[Family, ...] = ()
-STUDIES: tuple[Study, ...] = (ORDER,)
+
+def _tagged(steps: pl.DataFrame, moves: Moves) -> pl.DataFrame:
+    table = columns(moves.moves, ("process", "invoked"))
+    until = last_upto(table, columns(steps, ("process", "to_time")), ints(moves.moves, "until"))
+    moved = pl.Series(until >= ints(steps, "invoked"), dtype=pl.Boolean)
+    rebalance = by(moves.members) & (~by(moves.assigned) | moved)
+    return steps.with_columns(
+        gone=pl.when(pl.col("era") == UNSURE).then(pl.lit("deleted topic")),
+        rebalance=pl.when(rebalance).then(pl.lit("rebalance")),
+    )
+
+
+def _judged_steps(piece: Piece, mine: Odd, run: RunContext) -> JudgedSteps:
+    known = KnownOffsets(piece.sends, piece.records, run)
+    of_tangled = piece.records.join(mine.tangled, on=READER, how="semi", maintain_order="left")
+    runs = known.with_next(Reading(of_tangled).runs())
+    steps = known.with_next(_without(_not_compacted(piece.steps, run), mine.tangled, READER))
+    ends = pl.concat([steps.filter(pl.col("to").is_null()).select(*LOG, "offset"), runs.select(*LOG, "offset")])
+    steps = _unassigned(_resolved(steps.drop_nulls("to"), mine.firsts, run), mine.moves.assigns)
+    gaps = _once(steps.filter(_GAPS))
+    at_ends = gaps.join(ends, on=[*LOG, "offset"], how="semi", maintain_order="left")
+    others = _tagged(_without(gaps, ends, [*LOG, "offset"]), mine.moves).with_columns(damaged=by(run.damaged))
+    groups = [*PLACE, *OF_STEP, "damaged"]
+    too_many = len(runs) > _share(RUNS, piece, run)
+    return JudgedSteps(
+        findings=_step_findings(steps, mine.moves, run),
+        kept=_first_and_worst(others, groups, run.limit),
+        counts=others.group_by(groups).agg(pl.len(), missing=_MISSING.cast(pl.Float64).sum()),
+        gaps=at_ends,
+        runs=runs.clear() if too_many else runs,
+        too_many_runs=too_many,
+    )
+
+
+def _first_and_worst(gaps: pl.DataFrame, groups: Sequence[str], limit: int) -> pl.DataFrame:
+    rank = pl.int_range(pl.len()).over(groups)
+    first = gaps.sort("time", "offset").with_columns(first=rank)
+    return (
+        first.sort(_MISSING, descending=True, maintain_order=True)
+        .filter((pl.col("first") < limit) | (rank < WORST))
+        .drop("first")
+    )
+
+
+def _step_findings(steps: pl.DataFrame, moves: Moves, run: RunContext) -> Findings:
+    """Readers that went back, and those that skipped something."""
+    rows = _tagged(steps.filter(~_FORWARD | _SKIPS), moves)
+    rows = rows.with_columns(
+        at=pl.when(_FORWARD).then("skipped").otherwise("to"),
+        severity=pl.when(_FORWARD).then(_MISSING).otherwise(-_MISSING),
+    )
+    return together(
+        (
+            found(
+                f"{'int-' if within else ''}{'poll-skip' if forward else 'nonmonotonic-poll'}",
+                _shown(rows.filter((pl.col("within") == within) & (_FORWARD if forward else ~_FORWARD))),
+                run,
+                offset="at",
+                processes=["process"],
+                time="time",
+                until="to_time",
+                events=("event", "to_event"),
+                tags=OF_STEP,
+                severity="severity",
+                facts=FROM_TO,
+            )
+            for within in (False, True)
+            for forward in (False, True)
+        ),
+        run.limit,
+    )
+
+
+def _shown(steps: pl.DataFrame) -> pl.DataFrame:
+    return steps.rename({"offset": "from_offset", "to": "to_offset"})
+
+
+def _gap_findings(loose: pl.DataFrame, judged: Sequence[JudgedSteps], mine: Odd, run: RunContext) -> Findings:
+    """Gaps in places where nothing explains them."""
+    gaps = _once(pl.concat([loose, *(each.gaps for each in judged)], how="diagonal"))
+    counted = [each.counts.select(*PLACE, "missing") for each in judged]
+    left = _without(_unexplained([_missing_in(gaps), *counted], mine.places), mine.explained, PLACE)
+    result = _as_gaps(_tagged(gaps.join(left, on=PLACE, maintain_order="left"), mine.moves), run)
+    if judged:
+        result.add(_counted_gaps(judged, left, run), run.limit)
+    return result
+
+
+def _counted_gaps(judged: Sequence[JudgedSteps], left: pl.DataFrame, run: RunContext) -> Findings:
+    """Those of which pieces kept the first and the worst, and counted the others."""
+    kept = _as_gaps(pl.concat([each.kept for each in judged]).join(left, on=PLACE, maintain_order="left"), run)
+    tags = [*OF_STEP, "transactions"]
+    counts = (
+        pl.concat([each.counts for each in judged]).join(left, on=PLACE).group_by(*tags, "damaged").agg(pl.sum("len"))
+    )
+    for row in counts.to_dicts() if run.wants("gap") else ():
+        kept.counts["gap", tuple(row[tag] for tag in tags if row[tag]), row["damaged"]] = row["len"]
+    return kept
+
+
+def _as_gaps(rows: pl.DataFrame, run: RunContext) -> Findings:
+    return found(
+        "gap",
+        _shown(rows.with_columns(at=pl.col("offset") + 1, missing=_MISSING)),
+        run,
+        offset="at",
+        processes=["process"],
+        time="time",
+        until="to_time",
+        events=("event", "to_event"),
+        tags=(*OF_STEP, "transactions"),
+        severity="missing",
+        facts=(*FROM_TO, "missing"),
+    )
+
+
+FAMILIES: tuple[Family, ...] = (Order(),)

@@ -8,290 +8,347 @@ acked             earliest of their completions
 read              when a record of this offset was first handed to anybody: the end of that poll
 late              latest invocation of an `info` send to this partition whose value a good record at this offset has
 ended, end_shown  of answers to ListOffsets(latest) that show this offset: latest invocation, earliest end
-led, led_shown    the same of all led answers (`checkers.answers`), high watermarks and ends
+led               latest invocation of all led answers (`checkers.answers`) that show it, high watermarks and ends
 shown             earliest end of any answer that shows this offset as high watermark or end
 final             latest invocation of a final read (`ok`) that found the end of its partition here
 
-and the maxima over all rows below (`…_below`), or up to and including this one (`…_upto`):
+and the maxima over all rows below, or up to and including this one. Answers without a mark, or with a negative one, are
+left out. Rows of an era that is UNSURE are there and prove nothing.
 
-sent_below; appends_below, appends_upto   of sent; of sent and late together
-ended_below, ended_upto, led_upto, final_below
-still_upto        of the offsets at which led answers stood for FROZEN_NS or longer, from `led_shown` to `led`, the
-                  highest: that offset, and both; as evidence also the last of them that was neither of a deposed
-                  nor of a new leader (`settled`)
+Answers are told apart by the leader epoch that they told, or else the highest that Metadata had shown when they were
+invoked: of a *deposed* leader, for a higher one was shown SETTLING_NS after their invocation at the latest
+(`old_ended`, `old_led`); of a *new* one, for that epoch, which Metadata had shown and which is not the lowest that it
+ever showed of the partition, was first shown at most SETTLING_NS before (`new_led`); or neither: with an epoch that was
+new once (`own_led`), one that never was (`first_led`) or none (`unknown_led`). Of two events at one moment that with
+the higher number is later.
 
-Answers without a mark, or with a negative one, are left out. Rows of an era that is UNSURE are there and prove nothing.
-
-A stretch of offsets is one task, as in the log, and what is below it comes from a small aggregate of its own: neither
-reads nor the rows of the log are needed for that. A small history is one stretch.
-
-With `evidence` each moment is a struct: the moment (`at`), and what is known of that event. Answers are then told apart
-by the leader epoch that they told, or else the highest that Metadata had shown when they were invoked: of a *deposed*
-leader, for a higher one was shown SETTLING_NS after their invocation at the latest (`old_ended`, `old_led`); of a *new*
-one, for that epoch, which Metadata had shown and which is not the lowest that it ever showed of the partition, was
-first shown at most SETTLING_NS before (`new_led`); or neither: with an epoch that was new once (`led`), one that never
-was (`first_led`) or none (`unknown_led`). `ended` has all but those of deposed leaders. Of two events at one moment
-that with the higher number is later.
+`Points` has moments as times, which is enough to see whether anything contradicts anything. `Proofs` has them as ranks
+among all moments, by time and then event, so that each leads back to what happened then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from checkers.answers import LIST_OFFSETS, SETTLING_NS, answers, deposed, epochs
-from checkers.frame import PLACE, History, together
-from checkers.log import CHUNK, KEYS, era_read, log
-from harness.history import F, Kind, Status, Type
+import numpy as np
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers.core.answers import FETCH, LIST_OFFSETS, SETTLING_NS, Epochs
+from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, Lanes, ints, nullable
+from checkers.core.deletions import UNSURE
+from checkers.core.log import Keys, Log
+from checkers.core.piece import Piece
+from harness.history import Status, Type
 
-FROZEN_NS = 5_000_000_000
-_APPENDED = "greatest(sent, late)"
-_BELOW = {"sent_below": "sent", "appends_below": _APPENDED, "ended_below": "ended", "final_below": "final"}
-_UPTO = {"appends_upto": _APPENDED, "ended_upto": "ended", "led_upto": "led", "still_upto": "still"}
-_OLD_BELOW = {"old_ended_below": "old_ended"}
-_OLD_UPTO = {"old_ended_upto": "old_ended"}
-_OLD_UPTO |= {f"{sort}_led_upto": f"{sort}_led" for sort in ("first", "unknown", "new", "old")}
-_OP = {"event": "bigint", "value": "bigint", "node": "int", "told": "int", "other": "bigint"}
-_OP |= {"fresh": "bigint", "old": "boolean"}
+PLACE = ("topic", "partition", "era")
 
 
 @dataclass(frozen=True)
-class Shape:
-    """How a moment is written down: by itself, or with its event."""
+class Points:
+    """One entry for each offset that anything is known of, in the order of lanes."""
 
-    evidence: bool
+    log: Log
+    at: Ints
+    lanes: Lanes
+    of_log: Ints  # the row of each entry of the log
+    acks: Ints
+    sent: Ints
+    acked: Ints
+    read: Ints
+    ended: Ints
+    end_shown: Ints
+    led: Ints
+    shown: Ints
+    final: Ints
 
-    def op(self, at: str, **known: str) -> str:
-        """SQL: a moment; null where there is none."""
-        if not self.evidence:
-            return at
-        given = {"event": "event", **known}
-        parts = ", ".join(f"cast({given.get(name, 'null')} as {type_}) as {name}" for name, type_ in _OP.items())
-        return f"if({at} is null, null, struct({at} as at, {parts}))"
-
-    @property
-    def type(self) -> str:
-        """SQL: the type of a moment."""
-        return f"struct<at: bigint, {', '.join(f'{n}: {t}' for n, t in _OP.items())}>" if self.evidence else "bigint"
-
-    @property
-    def types(self) -> dict[str, str]:
-        """SQL: the types of all moments of a row that others than the log bring to it."""
-        still = f"struct<offset: bigint, led: {self.type}, led_shown: {self.type}"
-        still += f", settled: {self.type}>" if self.evidence else ">"
-        return dict.fromkeys(("sent", *self.of_marks, "final", "late"), self.type) | {"still": still}
+    def __len__(self) -> int:
+        return len(self.at)
 
     @property
-    def of_marks(self) -> dict[str, str]:
-        """SQL: what is made of the answers that show one mark."""
-        begun, over = self.op("invoked", **_OF_ANSWERS), self.op("time", **_OF_ANSWERS | {"other": "invoked"})
-        end, led = f"api = {LIST_OFFSETS}", f"max({begun}) filter (where led)"
-        first = f"min({over}) filter (where led)"
-        stood = f"try_subtract(max(invoked) filter (where led), min(time) filter (where led)) >= {FROZEN_NS}"
-        totals = {
-            "ended": f"max({begun}) filter (where {end})",
-            "end_shown": f"min({over}) filter (where {end})",
-            "led": led,
-            "led_shown": first,
-            "shown": f"min({over})",
-            "still": f"if({stood}, struct(offset, {led} as led, {first} as led_shown), null)",
-        }
-        if self.evidence:
-            settled = f"max({begun}) filter (where led and not old and not new) as settled"
-            totals |= {
-                "still": f"if({stood}, struct(offset, {led} as led, {first} as led_shown, {settled}), null)",
-                "ended": f"max({begun}) filter (where {end} and not old)",
-                "led": f"max({begun}) filter (where {SETTLED})",
-                "first_led": f"max({begun}) filter (where led and not old and epoch is not null and fresh is null)",
-                "unknown_led": f"max({begun}) filter (where led and epoch is null)",
-                "old_ended": f"max({begun}) filter (where {end} and old)",
-                "old_led": f"max({begun}) filter (where led and old)",
-                "new_led": f"max({begun}) filter (where led and not old and new)",
-            }
-        return totals
+    def done(self) -> Ints:
+        """When an append was certainly over."""
+        return np.minimum(self.acked, self.read)
 
 
-SETTLED = "led and not old and not new and fresh is not null"
-_OF_ANSWERS = {"node": "node", "told": "epoch", "other": "time", "fresh": "fresh", "old": "old"}
+def points_of(piece: Piece) -> Points:
+    """Of a piece, without `late`."""
+    log, marks, finals = piece.log, piece.marks, piece.finals
+    of_marks, of_finals = log.keys.at(marks), log.keys.at(finals)
+    marked, ended = Groups(of_marks), Groups(of_finals)
+    at = _with(log.at, np.concatenate([marked.keys, ended.keys]))
+    row = np.searchsorted(at, log.at)
 
+    def of_log(values: Ints, missing: int) -> Ints:
+        placed = np.full(len(at), missing)
+        placed[row] = values
+        return placed
 
-def points(history: History, *, evidence: bool = False) -> DataFrame:
-    """A row per offset."""
-    shape = Shape(evidence)
-    marks = [frame for frame in (_marks(history, shape), _finals(history, shape)) if frame is not None]
-    types = shape.types
-    columns = {column for frame in marks for column in frame.columns} | {"late"}
-    present = [name for name in types if name in columns]
-    totals = [f"{'min' if name.endswith('shown') else 'max'}({name}) as {name}" for name in present]
-    own = {"sent": "invoked", "acked": "completed", "read": "first_read"}
-    if evidence:
-        totals += [
-            f"max({shape.op('invoked', value='value', other='completed')}) as sent",
-            f"min({shape.op('completed', value='value', other='invoked')}) as acked",
-            f"min({shape.op('read_time', value='value', other='read_time')}) as read",
-        ]
-    rows = log(history, [*marks, _late(history, shape, "inner")], totals).selectExpr(
-        "*",
-        *(f"cast(null as {types[name]}) as {name}" for name in types if name not in {*present, *own}),
-        *(f"{column} as {name}" for name, column in own.items() if not evidence),
+    def of_marks_too(groups: Groups, values: Ints, missing: int) -> Ints:
+        placed = np.full(len(at), missing)
+        placed[np.searchsorted(at, groups.keys)] = values
+        return placed
+
+    invoked, time = ints(marks, "invoked"), ints(marks, "time")
+    is_end, is_led = (
+        ints(marks, "api") == LIST_OFFSETS,
+        marks["led"].to_numpy() if len(marks) else np.zeros(0, np.bool_),
     )
-    below, upto = _BELOW | (_OLD_BELOW if evidence else {}), _UPTO | (_OLD_UPTO if evidence else {})
-    scanned = _with_maxima(rows, (*PLACE, "era") if history.small else KEYS, below, upto)
-    if history.small:
-        return scanned
-    # every stretch has to be named, also one that was only read
-    brought = together(
-        [_widened(frame, types) for frame in (_sends(history, shape), *marks, _late(history, shape, "left"))]
+    return Points(
+        log=log,
+        at=at,
+        lanes=Lanes(log.keys.lane(at)),
+        of_log=row,
+        acks=of_log(log.acks, 0),
+        sent=of_log(log.sent, NONE),
+        acked=of_log(log.acked, NEVER),
+        read=of_log(log.read, NEVER),
+        ended=of_marks_too(marked, marked.max(invoked, is_end), NONE),
+        end_shown=of_marks_too(marked, marked.min(time, is_end), NEVER),
+        led=of_marks_too(marked, marked.max(invoked, is_led), NONE),
+        shown=of_marks_too(marked, marked.min(time), NEVER),
+        final=of_marks_too(ended, ended.max(ints(finals, "invoked")), NONE),
     )
-    return _with_what_is_below(scanned, brought, {**below, **upto})
 
 
-def _chunk(offset: str) -> str:
-    return f"{offset} div {CHUNK} as chunk"
+def _with(sorted_keys: Ints, more: Ints) -> Ints:
+    """All keys, in order."""
+    more = np.unique(more[more >= 0])
+    new = more[~_among(sorted_keys, more)]
+    if not len(new):
+        return sorted_keys
+    return np.insert(sorted_keys, np.searchsorted(sorted_keys, new), new)
 
 
-def _sends(history: History, shape: Shape) -> DataFrame:
-    """What sends bring to the maxima; the log itself has them already."""
-    return history.sends.where(f"type = {Type.OK:d} and offset >= 0").selectExpr(
-        *PLACE, f"{history.deletions.era('invoked', 'time')} as era", _chunk("offset"),
-        f"{shape.op('invoked', value='value', other='time')} as sent",
+def _among(sorted_keys: Ints, wanted: Ints) -> Bools:
+    if not len(sorted_keys):
+        return np.zeros(len(wanted), np.bool_)
+    found: Bools = sorted_keys[np.minimum(np.searchsorted(sorted_keys, wanted), len(sorted_keys) - 1)] == wanted
+    return found
+
+
+# what an answer says of its leader, as `sorted_marks` tells it
+FIRST_LED, UNKNOWN_LED, OWN_LED, NEW_LED, OLD_LED, NOT_LED = 0, 1, 2, 3, 4, 5
+
+
+def sorted_marks(marks: pl.DataFrame, epochs: Epochs) -> pl.DataFrame:
+    """Answers with their `epoch`, whether it was `old`, until when it was `fresh`, and the sort of their leader."""
+    marks = marks.with_columns(epoch=pl.coalesce("told", epochs.highest(marks, pl.col("invoked"))).cast(pl.Int32))
+    soon = epochs.highest(marks, pl.col("invoked") + SETTLING_NS)
+    marks = marks.with_columns(epochs.fresh_until(marks, "epoch").alias("fresh"), soon=soon)
+    old = (pl.col("soon") > pl.col("epoch")).fill_null(value=False)
+    new = (pl.col("invoked") <= pl.col("fresh")).fill_null(value=False)
+    sort = (
+        pl.when(~pl.col("led")).then(NOT_LED)
+        .when(pl.col("epoch").is_null()).then(UNKNOWN_LED)
+        .when(pl.col("old")).then(OLD_LED)
+        .when(new).then(NEW_LED)
+        .when(pl.col("fresh").is_null()).then(FIRST_LED)
+        .otherwise(OWN_LED)
     )  # fmt: skip
+    return marks.with_columns(old=old).with_columns(sort=sort.cast(pl.Int8)).drop("soon")
 
 
-def _marks(history: History, shape: Shape) -> DataFrame | None:
-    """A row per offset that answers showed."""
-    from pyspark.sql import functions as sql
-
-    if not (history.has(Kind.PROBE) or history.has(Kind.EXCHANGE)):
-        return None
-    rows = _of_leaders(history) if shape.evidence else _shown(history)
-    return rows.groupBy(*KEYS, "offset").agg(*(sql.expr(f"{e} as {name}") for name, e in shape.of_marks.items()))
+MOMENT = ("at", "event", "other", "value", "node")
 
 
-def _shown(history: History) -> DataFrame:
-    return answers(history, every_view=False).where("shown >= 0").selectExpr(
-        *PLACE, "life as era", _chunk("shown"), "shown as offset", "api", "led", "node", "invoked", "time", "event",
-        "told",
-    )  # fmt: skip
+class Moments:
+    """Begins and ends of operations, by rank: what comes later, or at one moment with a higher event, is higher."""
 
+    def __init__(self, parts: Sequence[pl.DataFrame]) -> None:
+        table = pl.concat([part.select(MOMENT) for part in parts])
+        order = np.lexsort((ints(table, "event"), ints(table, "at")))
+        self.table = table[order]
+        self.times = ints(self.table, "at")
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        ends = np.cumsum([len(part) for part in parts])
+        self.ranks = np.split(ranks, ends[:-1])  # of each part
 
-def _of_leaders(history: History) -> DataFrame:
-    """Answers with what is known of the leader that gave them."""
-    from pyspark.sql import functions as sql
-
-    known = sql.broadcast(epochs(history).withColumnRenamed("life", "era"))
-    rise = "try_element_at(filter(slice(epochs, 2, size(epochs)), e -> e.leader_epoch = epoch), 1).seen"
-    return (
-        _shown(history)
-        .join(known, [*PLACE, "era"], "left")
-        .selectExpr("*", "coalesce(told, array_max(filter(epochs, e -> e.seen <= invoked)).leader_epoch) as epoch")
-        .selectExpr("*", f"try_add({rise}, {SETTLING_NS}) as fresh")
-        .selectExpr(
-            "*",
-            "coalesce(invoked <= fresh, false) as new",
-            f"coalesce({deposed('epoch', 'invoked')}, false) as old",
+    def late(self, rank: Ints) -> Ints:
+        """The time of a maximum; NONE where there is none."""
+        return (
+            np.where(rank < 0, NONE, self.times[np.maximum(rank, 0)]) if len(self.times) else np.full(len(rank), NONE)
         )
-    )
+
+    def early(self, rank: Ints) -> Ints:
+        """The time of a minimum; NEVER where there is none."""
+        last = max(0, len(self.times) - 1)
+        if not len(self.times):
+            return np.full(len(rank), NEVER)
+        return np.where(rank > last, NEVER, self.times[np.clip(rank, 0, last)])
+
+    def of(self, rank: Ints, prefix: str) -> pl.DataFrame:
+        """What happened at these ranks, which are all there."""
+        return self.table[rank].rename({name: f"{prefix}_{name}" for name in MOMENT})
 
 
-def with_own_epoch(history: History, rows: DataFrame) -> DataFrame:
-    """Rows with an acknowledgement, and the last answer up to it of the epoch in which it came (`own_led_upto`).
+def moments(frame: pl.DataFrame, at: str, other: str) -> pl.DataFrame:
+    """Rows as moments."""
 
-    That is the highest epoch that was new once and no more when it came. Later answers of lower ones are those of
-    deposed leaders, and higher ones say nothing of it. `rows` have evidence.
-    """
-    from pyspark.sql import functions as sql
+    def column(name: str, type_: pl.DataType | type[pl.DataType]) -> pl.Expr:
+        return pl.col(name).cast(type_) if name in frame.columns else pl.lit(None, type_).alias(name)
 
-    known = sql.broadcast(epochs(history).withColumnRenamed("life", "era"))
-    over = f"filter(slice(epochs, 2, size(epochs)), e -> try_add(e.seen, {SETTLING_NS}) <= acked.at)"
-    asked = rows.where("acked is not null").join(known, [*PLACE, "era"], "left")
-    given = f"max({Shape(evidence=True).op('invoked', **_OF_ANSWERS)}) as own_led"
-    both = (
-        _of_leaders(history)
-        .where(SETTLED)
-        .groupBy(*KEYS, "epoch", "offset")
-        .agg(sql.expr(given), sql.expr("0 as asks"))
-        .unionByName(
-            asked.selectExpr(*rows.columns, f"array_max({over}).leader_epoch as epoch", "1 as asks"),
-            allowMissingColumns=True,
-        )
-    )
-    maxima, keys = {"own_led_upto": "own_led"}, (*KEYS, "epoch")
-    scanned = _with_maxima(both, keys, {}, maxima, ("offset", "asks"))
-    return _with_what_is_below(scanned, both, maxima, keys).where("asks = 1")
-
-
-def _finals(history: History, shape: Shape) -> DataFrame | None:
-    """The ends that final readers found."""
-    if not history.does(F.FINAL):
-        return None
-    return history.finals.where(f"type = {Type.OK:d} and end >= 0").selectExpr(
-        *PLACE, f"{history.deletions.era('invoked', 'time')} as era", _chunk("end"), "end as offset",
-        f"{shape.op('invoked', other='time')} as final",
+    return frame.select(
+        pl.col(at).cast(pl.Int64).alias("at"), pl.col("event").cast(pl.Int64),
+        pl.col(other).cast(pl.Int64).alias("other"), column("value", pl.Int64), column("node", pl.Int32),
     )  # fmt: skip
 
 
-def _late(history: History, shape: Shape, how: str) -> DataFrame:
-    """Sends of which nobody knew whether they had happened, at the offsets at which they were read: few."""
-    from pyspark.sql import functions as sql
+@dataclass(frozen=True)
+class Carried:
+    """What lies below the lanes of a piece: the last moments of lower stretches, each at the lane that needs it."""
 
-    era = era_read(history) if history.deletions else "0"
-    unknown = history.sends.where(f"type = {Type.INFO:d}").selectExpr(
-        *PLACE, "value", f"{shape.op('invoked', value='value', other='time')} as late"
-    )
-    records = history.records.selectExpr(
-        *PLACE, f"if(status = {Status.GOOD:d}, value, null) as value", f"{era} as era", _chunk("offset"), "offset"
-    )
-    return records.join(sql.broadcast(unknown), [*PLACE, "value"], how).select(*KEYS, "offset", "late")
+    lane: Ints
+    what: Ints  # one of the names below, by its number
+    epoch: Ints
+    moments: pl.DataFrame
 
 
-def _with_maxima(
-    rows: DataFrame,
-    keys: Sequence[str],
-    below: Mapping[str, str],
-    upto: Mapping[str, str],
-    by: Sequence[str] = ("offset",),
-) -> DataFrame:
-    """Add the maxima of what lies below each row, and of what lies up to it, inside of a stretch."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
-
-    order = Window.partitionBy(*keys).orderBy(*by)
-    frames = [(below, order.rowsBetween(Window.unboundedPreceding, -1))]
-    frames.append((upto, order.rowsBetween(Window.unboundedPreceding, 0)))
-    maxima = [
-        sql.expr(f"max({expression})").over(window).alias(name)
-        for names, window in frames
-        for name, expression in names.items()
-    ]
-    return rows.select("*", *maxima)
+SENT, LATE, ENDED, OLD_ENDED, FINAL = 10, 11, 12, 13, 14
 
 
-def _widened(frame: DataFrame, types: Mapping[str, str]) -> DataFrame:
-    return frame.selectExpr(
-        *KEYS, *(name if name in frame.columns else f"cast(null as {type_}) as {name}" for name, type_ in types.items())
-    )
+class Proofs:
+    """Points with moments as ranks: everything that a proof names."""
+
+    def __init__(
+        self, piece: Piece, epochs: Epochs, late: pl.DataFrame, carried: Carried | None, chosen: Bools | None
+    ) -> None:
+        points = points_of(piece)
+        self.points = points
+        keys = points.log.keys
+        at = points.at
+        late_at = keys.at(late)
+        late = late.filter(pl.Series(late_at >= 0))
+        late_at = late_at[late_at >= 0]
+        self.at = _with(at, late_at)
+        lane = keys.lane(self.at)
+        if chosen is not None:  # lanes in which something may be wrong
+            of_points = keys.lane(points.at)
+            wanted = np.unique(of_points[chosen])
+            self.at = self.at[np.isin(lane, wanted)]
+            lane = keys.lane(self.at)
+        sends = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
+        records = piece.records.filter(pl.col("offset") >= 0)
+        marks = sorted_marks(piece.marks, epochs)
+        parts = {"sends": sends, "records": records, "marks": marks, "finals": piece.finals, "late": late}
+        rows = {name: self._row(keys.at(frame)) for name, frame in parts.items()}
+        parts = {name: frame.filter(pl.Series(rows[name] >= 0)) for name, frame in parts.items()}
+        rows = {name: row[row >= 0] for name, row in rows.items()}
+        self.marks, self.mark_rows = parts["marks"], rows["marks"]
+        self.moments = Moments([
+            moments(parts["sends"], "invoked", "time"), moments(parts["sends"], "time", "invoked"),
+            moments(parts["records"], "time", "time"), moments(parts["late"], "invoked", "time"),
+            moments(self.marks, "invoked", "time"), moments(self.marks, "time", "invoked"),
+            moments(parts["finals"], "invoked", "time"),
+            *([carried.moments] if carried is not None else []),
+        ])  # fmt: skip
+        begun, over, read, late_begun, asked, answered, final, *below = self.moments.ranks
+        self.asked = asked
+        self._carried = (carried, below[0]) if carried is not None else None
+        is_end = ints(self.marks, "api") == LIST_OFFSETS
+        old = self.marks["old"].to_numpy() if len(self.marks) else np.zeros(0, np.bool_)
+        self.sort = ints(self.marks, "sort")
+        self.sent = self._highest(rows["sends"], begun)
+        self.acked = self._lowest(rows["sends"], over)
+        self.read = self._lowest(rows["records"], read)
+        self.late = self._highest(rows["late"], late_begun)
+        self.ended = self._highest(self.mark_rows[is_end & ~old], asked[is_end & ~old])
+        self.old_ended = self._highest(self.mark_rows[is_end & old], asked[is_end & old])
+        self.end_shown = self._lowest(self.mark_rows[is_end], answered[is_end])
+        self.shown = self._lowest(self.mark_rows, answered)
+        self.final = self._highest(rows["finals"], final)
+        self.lane = lane
+        self.parts = keys.parts(self.at)
+        self.sure = self.parts["era"] != UNSURE
+
+    def _row(self, at: Ints) -> Ints:
+        if not len(self.at):
+            return np.full(len(at), -1)
+        row = np.minimum(np.searchsorted(self.at, at), len(self.at) - 1)
+        return np.where(self.at[row] == at, row, -1)
+
+    def _highest(self, row: Ints, rank: Ints) -> Ints:
+        best = np.full(len(self.at), NONE)
+        np.maximum.at(best, row, rank)
+        return best
+
+    def _lowest(self, row: Ints, rank: Ints) -> Ints:
+        best = np.full(len(self.at), NEVER)
+        np.minimum.at(best, row, rank)
+        return best
+
+    @property
+    def done(self) -> Ints:
+        """The rank at which an append was certainly over."""
+        return np.minimum(self.acked, self.read)
+
+    def upto(self, values: Ints, *what: int) -> Ints:
+        """Running maxima, with what is carried of these into each lane."""
+        return self._running(values, what, below=False)
+
+    def below(self, values: Ints, *what: int) -> Ints:
+        """The same without the row itself."""
+        return self._running(values, what, below=True)
+
+    def _running(self, values: Ints, what: Sequence[int], *, below: bool) -> Ints:
+        lanes = Lanes(self.lane)
+        running = lanes.below(values) if below else lanes.upto(values)
+        if self._carried is None:
+            return running
+        carried, rank = self._carried
+        mine = np.isin(carried.what, what)
+        entering = np.full(len(lanes.starts), NONE)
+        of_lane = self.lane[lanes.starts]
+        place = np.searchsorted(of_lane, carried.lane[mine])
+        there = (
+            (place < len(of_lane)) & (of_lane[np.minimum(place, max(0, len(of_lane) - 1))] == carried.lane[mine])
+            if len(of_lane)
+            else np.zeros(int(mine.sum()), np.bool_)
+        )
+        np.maximum.at(entering, place[there], rank[mine][there])
+        count = np.diff(np.append(lanes.starts, len(self.lane)))
+        carried_in: Ints = np.maximum(running, np.repeat(entering, count))
+        return carried_in
+
+    def of_sort(self, sort: int) -> Ints:
+        """The highest rank of answers of one sort that show each offset."""
+        mine = self.sort == sort
+        return self._highest(self.mark_rows[mine], self.asked[mine])
+
+    def own_upto(self, rows: Ints, epoch: Ints) -> Ints:
+        """For these rows the last answer, up to each, of a leader that was new once, in the epoch the row asks for."""
+        mine = self.sort == OWN_LED
+        lane = [self.lane[self.mark_rows[mine]], self.lane[rows]]
+        of_epoch = [ints(self.marks, "epoch")[mine], epoch]
+        at = [2 * self.at[self.mark_rows[mine]], 2 * self.at[rows] + 1]
+        rank = [self.asked[mine], np.full(len(rows), NONE)]
+        if self._carried is not None:
+            carried, ranks = self._carried
+            own = carried.what == OWN_LED
+            lane.insert(0, carried.lane[own])
+            of_epoch.insert(0, carried.epoch[own])
+            at.insert(0, np.full(int(own.sum()), -1))
+            rank.insert(0, ranks[own])
+        lanes, epochs, ats, values = (np.concatenate(each) for each in (lane, of_epoch, at, rank))
+        order = np.lexsort((ats, epochs, lanes))
+        changes = np.flatnonzero(np.diff(lanes[order]) | np.diff(epochs[order])) + 1
+        key = np.zeros(len(order), np.int64)
+        key[changes] = 1
+        running = np.empty(len(order), np.int64)
+        running[order] = Lanes(np.cumsum(key)).upto(values[order])
+        return running[len(running) - len(rows) :]
+
+    def place(self, rows: Ints) -> pl.DataFrame:
+        """Topic, partition, era and offset of these rows."""
+        return pl.DataFrame({name: pl.Series(values[rows]) for name, values in self.parts.items()}).with_columns(
+            pl.col("topic", "partition", "era").cast(pl.Int32)
+        )
 
 
-def _with_what_is_below(
-    scanned: DataFrame, brought: DataFrame, maxima: Mapping[str, str], keys: Sequence[str] = KEYS
-) -> DataFrame:
-    """Add to the maxima what the stretches below bring."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
+def good_records(records: pl.DataFrame) -> pl.DataFrame:
+    """Those that say what they are."""
+    return records.filter(pl.col("status").is_in([int(Status.GOOD), int(Status.MISROUTED)]))
 
-    numbers = {expression: number for number, expression in enumerate(dict.fromkeys(maxima.values()))}
-    place = [key for key in keys if key != "chunk"]
-    earlier = Window.partitionBy(*place).orderBy("chunk").rowsBetween(Window.unboundedPreceding, -1)
-    carried = (
-        brought.groupBy(*keys)
-        .agg(*(sql.expr(f"max({expression}) as inside_{number}") for expression, number in numbers.items()))
-        .select(*keys, *(sql.max(f"inside_{n}").over(earlier).alias(f"carried_{n}") for n in numbers.values()))
-    )
-    joined = scanned.join(sql.broadcast(carried), [*keys], "left")
-    kept = [f"`{name}`" for name in scanned.columns if name not in maxima]
-    return joined.selectExpr(*kept, *(f"greatest({n}, carried_{numbers[e]}) as {n}" for n, e in maxima.items()))
+
+__all__ = ["FETCH", "Carried", "Keys", "Moments", "Points", "Proofs", "nullable", "points_of", "sorted_marks"]

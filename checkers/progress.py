@@ -24,121 +24,195 @@ these took. They are counted in buckets of a twelfth of a doubling, so that a pe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
-from checkers.deletions import segment
-from checkers.frame import Family, History, Rows, Rule, Study, as_findings, seconds, together
-from checkers.stretches import stretches
+import numpy as np
+import polars as pl
+
+from checkers.core.arrays import NEVER, Bools, Groups, Ints, ints
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext
+from checkers.core.tables import topic_and_partition
+from checkers.core.timeline import Timeline
 from harness.history import F, Type
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 SEGMENTS_AT_MOST = 200
 BUCKETS = 12  # of a doubling
-
-RULES = (
-    Rule(
-        "no-progress-in-fault",
-        "no send to a partition got through for longer than the limit",
-        "stuck",
-        "waited",
-    ),
-    Rule(
-        "slow-recovery",
-        "no send to a partition got through for too long after a fault was undone",
-        "slow",
-        "waited and outlasted is not null",
-    ),
-)
+CHUNK = 1 << 14  # stretches that are compared with faults at once
+NO_PROGRESS, SLOW_RECOVERY = "no-progress-in-fault", "slow-recovery"
+WAITS: Mapping[str, str] = {
+    NO_PROGRESS: "no send to a partition got through for longer than the limit",
+    SLOW_RECOVERY: "no send to a partition got through for too long after a fault was undone",
+}
 
 
-def find_waits(history: History, rules: Sequence[Rule]) -> DataFrame:
-    """A finding per stretch and anomaly."""
-    frames = []
-    rows = stretches(history)
-    for rule in rules:
-        fault, span = (
-            ("coalesce(met.name, 'no fault')", "coalesce(met.span, lasted)")
-            if rule.anomaly == "no-progress-in-fault"
-            else ("outlasted.name", "outlasted.span")
+class Faults:
+    """Those that were injected, in the order of their injection; of those at one moment the last name comes first."""
+
+    def __init__(self, line: Timeline) -> None:
+        windows = [(window, fault) for fault in line.faults if (window := line.window_ns(fault))]
+        windows.sort(key=lambda each: each[1].name, reverse=True)
+        windows.sort(key=lambda each: each[0][0])
+        self.names = [fault.name for _, fault in windows]
+        self.began: Ints = np.array([began for (began, _), _ in windows], np.int64)
+        self.ended: Ints = np.array([ended for (_, ended), _ in windows], np.int64)
+        self.undone: Bools = np.array([fault.undone_ns is not None for _, fault in windows], np.bool_)
+        after = np.searchsorted(self.began, self.ended, side="right")
+        self.quiet: Ints = np.append(self.began, NEVER)[after]  # until the next one is injected after its end
+
+    def shared_most(self, since: Ints, until: Ints) -> tuple[Ints, Ints]:
+        """Of each stretch the fault that it shares most with, and how much; -1 and 0 if it shares nothing."""
+        first = np.searchsorted(np.maximum.accumulate(self.ended), since, side="right")
+        beyond = np.searchsorted(self.began, until)
+
+        def shared(stretch: Ints, fault: Ints) -> Ints:
+            return np.minimum(until[stretch], self.ended[fault]) - np.maximum(since[stretch], self.began[fault])
+
+        return _longest(first, beyond, np.arange(len(self.names)), shared)
+
+    def outlasted(self, since: Ints, until: Ints) -> tuple[Ints, Ints]:
+        """Of each stretch the fault after whose undoing it lasted longest, and for how long; -1 and 0 without any."""
+        order = np.flatnonzero(self.undone)
+        order = order[np.argsort(self.ended[order], kind="stable")]
+        first, beyond = np.searchsorted(self.ended[order], since), np.searchsorted(self.ended[order], until)
+
+        def after(stretch: Ints, fault: Ints) -> Ints:
+            return np.minimum(until[stretch], self.quiet[fault]) - self.ended[fault]
+
+        return _longest(first, beyond, order, after)
+
+    def ends_in(self, since: Ints, until: Ints, *, undone: bool) -> Bools:
+        """Whether a fault ends in a stretch: any, or one that was undone."""
+        ended = np.sort(self.ended[self.undone] if undone else self.ended)
+        inside: Bools = np.searchsorted(ended, since) < np.searchsorted(ended, until)
+        return inside
+
+
+def _longest(first: Ints, beyond: Ints, order: Ints, span_of: Callable[[Ints, Ints], Ints]) -> tuple[Ints, Ints]:
+    """Of each stretch the fault with the longest span, then the first, among some that are neighbours in an order."""
+    count = np.maximum(beyond - first, 0)
+    stretch = np.repeat(np.arange(len(count)), count)
+    fault = order[np.arange(len(stretch)) - np.repeat(np.cumsum(count) - count - first, count)]
+    span = np.maximum(span_of(stretch, fault), 0)
+    groups = Groups(stretch, np.arange(len(stretch)))
+    longest = groups.max(span)
+    chosen = groups.min(fault, where=span == longest[groups.number()])
+    best, lasted = np.full(len(count), -1), np.zeros(len(count), np.int64)
+    best[groups.keys], lasted[groups.keys] = np.where(longest > 0, chosen, -1), longest
+    return best, lasted
+
+
+def waits(stretches: pl.DataFrame, run: RunContext) -> Outcome:
+    """What is wrong with stretches in which no send got through."""
+    faults = Faults(run.line)
+    since, until = ints(stretches, "since"), ints(stretches, "until")
+    looked_at = {NO_PROGRESS: len(stretches), SLOW_RECOVERY: int(faults.ends_in(since, until, undone=True).sum())}
+    shortest = min(run.limit_ns("no_progress_s"), run.limit_ns("recovery_s"))
+    findings = Findings()
+    for part in stretches.filter(pl.col("until") - pl.col("since") > shortest).iter_slices(CHUNK):
+        findings.add(_judged(part, faults, run), run.limit)
+    return Outcome(findings, looked_at)
+
+
+def _judged(stretches: pl.DataFrame, faults: Faults, run: RunContext) -> Findings:
+    """Of stretches that may be too long."""
+    since, until = ints(stretches, "since"), ints(stretches, "until")
+    lasted = until - since
+    met, shared = faults.shared_most(since, until)
+    outlasted, after = faults.outlasted(since, until)
+    alone = (met < 0) & ~faults.ends_in(since, until, undone=False)
+    spans = np.where(alone, lasted, shared)
+    rows = stretches.with_columns(*topic_and_partition(pl.col("place")), lasted_ns=pl.Series(lasted))
+    findings = Findings()
+    for anomaly, fault, span, limit in (
+        (NO_PROGRESS, met, spans, "no_progress_s"),
+        (SLOW_RECOVERY, outlasted, after, "recovery_s"),
+    ):
+        names = pl.Series([*faults.names, None], dtype=pl.String)[fault % (len(faults.names) + 1)]
+        wrong = rows.with_columns(fault=names, tag=names.fill_null("no fault"), span_ns=pl.Series(span))
+        findings.add(
+            found(
+                anomaly, wrong.filter(pl.col("span_ns") > run.limit_ns(limit)), run, time="since", until="until",
+                processes=(), tags=["tag"], severity="span_ns", facts=["lasted_ns", "fault", "span_ns"],
+            ),
+            run.limit,
+        )  # fmt: skip
+    return findings
+
+
+class Latency(Family):
+    """How many sends got through, and how long that took."""
+
+    name = "latency"
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {"sends": ("type", "invoked", "time")}
+
+    def needs(self, run: RunContext) -> bool:
+        """Sends."""
+        return run.does(F.SEND)
+
+    def survey(self, piece: Piece, run: RunContext) -> pl.DataFrame:
+        """Sends by the segment that they were completed in and by how long they took: no bucket if not `ok`."""
+        bounds = np.array(run.line.bounds_ns()[:SEGMENTS_AT_MOST], np.int64)
+        segment = np.searchsorted(bounds, ints(piece.sends, "time"), side="right")
+        took = pl.max_horizontal(pl.col("time") - pl.col("invoked"), 0)
+        rows = piece.sends.select(
+            segment=pl.Series(segment, dtype=pl.Int32), took=pl.when(pl.col("type") == Type.OK).then(took)
         )
-        columns = {
-            "anomaly": f"'{rule.anomaly}'",
-            "time": "since",
-            "until": "until",
-            "tags": f"array({fault})",
-            "severity": span,
-            "detail": "format_string('no send got through for %.1f s, from %.3f s on; of these %.1f s %s',"
-            f" lasted / 1e9, {seconds(history, 'since')}, {span} / 1e9, {_words(rule.anomaly, fault)})",
-        }
-        frames.append(as_findings(rows.where(rule.where), columns))
-    return together(frames)
+        bucket = (BUCKETS * (1 + pl.col("took")).log(2)).floor().cast(pl.Int32)
+        return rows.group_by("segment", bucket=bucket).agg(
+            sends=pl.len().cast(pl.Int64), longest_ns=pl.col("took").max()
+        )
+
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> pl.DataFrame:
+        """Of all sends, in order."""
+        whole = pl.concat(surveys or [self.survey(Piece({}, run), run)])
+        counted = whole.group_by("segment", "bucket").agg(pl.col("sends").sum(), pl.col("longest_ns").max())
+        return counted.sort("segment", "bucket")
+
+    def conclude(
+        self,
+        mine: pl.DataFrame,
+        judged: Sequence[object],
+        run: RunContext,
+        known: Known,
+    ) -> Outcome:
+        """Per segment: when, which faults, how many sends, and how long the acknowledged ones took, in milliseconds."""
+        bounds = run.line.bounds_ns()[:SEGMENTS_AT_MOST]
+        first, last = run.first_time_ns, run.last_time_ns
+        edges = [min(first, *bounds), *bounds, max(last, *bounds)] if bounds else [first, last]
+        windows = [(fault.name, window) for fault in run.line.faults if (window := run.line.window_ns(fault))]
+        told = []
+        for part in mine.partition_by("segment", maintain_order=True):
+            start, end = edges[int(part["segment"][0])], edges[int(part["segment"][0]) + 1]
+            faults = [name for name, (began, ended) in windows if began <= start < end <= ended]
+            told.append({"from_s": run.seconds(start), "to_s": run.seconds(end), "faults": faults, **_share(part)})
+        return Outcome(summary=told or None)
 
 
-def _words(anomaly: str, fault: str) -> str:
-    if anomaly == "slow-recovery":
-        return f"concat('after ', {fault}, ' had been undone')"
-    return f"if(met is null, 'without a fault', concat('while ', {fault}, ' lasted'))"
+def _share(counted: pl.DataFrame) -> dict[str, Any]:
+    """Of the sends of a segment: how many got through, and how long these took."""
+    took = counted.drop_nulls("bucket")
+    sends, ok = int(counted["sends"].sum()), int(took["sends"].sum())
+    return {
+        "sends": sends,
+        "ok": ok,
+        "availability": ok / sends,
+        "p50_ms": _percentile_ms(took, 0.5),
+        "p99_ms": _percentile_ms(took, 0.99),
+        "max_ms": None if took.is_empty() else round(int(ints(took, "longest_ns").max()) / 1e6, 3),
+    }
 
 
-def _latencies(history: History) -> DataFrame:
-    """Sends by the segment that they were completed in and by how long they took, in place of topic and partition."""
-    bounds = history.line.bounds_ns() if history.line else []
-    ok = f"type = {Type.OK:d}"
-    took = f"if({ok}, greatest(0L, try_subtract(time, invoked)), null)"
-    return history.sends.selectExpr(f"{segment(bounds[:SEGMENTS_AT_MOST])} as topic", f"{took} as took").selectExpr(
-        "topic", "took", f"cast(floor({BUCKETS} * log2(1 + took)) as int) as partition"
-    )
-
-
-def _summary(history: History, rows: Rows) -> list[dict[str, Any]]:
-    """Per segment: when, which faults, how many sends, and how long the acknowledged ones took, in milliseconds."""
-    line = history.line
-    first, last = history.sealed.first_time_ns, history.sealed.last_time_ns
-    bounds = (line.bounds_ns() if line else [])[:SEGMENTS_AT_MOST]
-    edges = [min(first, *bounds), *bounds, max(last, *bounds)] if bounds else [first, last]
-    windows = [(fault.name, line.window_ns(fault)) for fault in line.faults] if line else []
-    told = []
-    for number in sorted({row["topic"] for row in rows}):
-        start, end = edges[number], edges[number + 1]
-        mine = [row for row in rows if row["topic"] == number]
-        took = sorted((row["partition"], row["sends"]) for row in mine if row["partition"] is not None)
-        sends, ok = sum(row["sends"] for row in mine), sum(count for _, count in took)
-        longest = max((row["longest_ns"] for row in mine if row["longest_ns"] is not None), default=None)
-        told.append({
-            "from_s": (start - first) / 1e9,
-            "to_s": (end - first) / 1e9,
-            "faults": [name for name, window in windows if window and window[0] <= start < end <= window[1]],
-            "sends": sends,
-            "ok": ok,
-            "availability": ok / sends,
-            "p50_ms": _percentile_ms(took, 0.5),
-            "p99_ms": _percentile_ms(took, 0.99),
-            "max_ms": None if longest is None else round(longest / 1e6, 3),
-        })  # fmt: skip
-    return told
-
-
-def _percentile_ms(took: Sequence[tuple[int, int]], share: float) -> float | None:
+def _percentile_ms(took: pl.DataFrame, share: float) -> float | None:
     """The middle of the bucket in which this share of all is reached."""
-    wanted, seen = share * sum(count for _, count in took), 0
-    for bucket, count in took:
-        seen += count
-        if seen >= wanted:
-            return round(2 ** ((bucket + 0.5) / BUCKETS) / 1e6, 3)
-    return None
+    if took.is_empty():
+        return None
+    seen = took["sends"].cum_sum().to_numpy()
+    bucket = int(took["bucket"][int(np.searchsorted(seen, share * int(seen[-1])))])
+    return float(round(2 ** ((bucket + 0.5) / BUCKETS) / 1e6, 3))
 
 
-LATENCIES = Family(
-    "latency",
-    _latencies,
-    (),
-    figures={"sends": "count(*)", "longest_ns": "max(took)"},
-    needs=lambda history: history.does(F.SEND),
-    summary=_summary,
-)
-
-FAMILIES: tuple[Family, ...] = (LATENCIES,)
-STUDIES: tuple[Study, ...] = ()
+FAMILIES: tuple[Family, ...] = (Latency(),)

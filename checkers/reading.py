@@ -1,159 +1,286 @@
 """Readers: the steps from one record to the next that each was handed, and which offsets anybody knows of.
 
-Most of what readers are handed are runs: offset after offset, event after event. So records are summed up before they
-are put in order: the records of one operation and place whose event and offset are the same distance apart, 64 offsets
-at a time, are one set of bits. A set without a hole is one run; any other falls apart into a few. No other record of
-its reader and place lies between the records of a run, so that the steps between runs are all that needs a look.
+Most of what readers are handed are *runs*: offset after offset, event after event. No other record of its reader and
+place lies between the records of a run, so that only the steps between runs are looked at one by one.
 
-What one reader was handed of one place may be most of a history: events are cut into chunks, in which steps are
-taken side by side, and the step from the last run of one chunk to the first of the next is taken in a second, small
-scan.
+A large history is cut by stretches of offsets, where nobody could tell what came after what. So steps are made before
+that, in each chunk of the file by itself (`Reading`): those to any offset but the next one (*odd* steps) go to the
+stretch that they leave, where it is known which offset comes next (`KnownOffsets`). And of each reader and place a
+*span* goes to its partition: the first and the last record of the chunk, and how many steps lie between them. What is
+next to the end of a span is asked for as if an odd step left it. A step from one span to the next is a *joint*.
+
+Spans of a reader and place that overlap are *tangled*: the file is not in the order of its events. Then what a chunk
+says of that reader and place is worth nothing; its runs are put together instead, as spans that are as short as that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from checkers.frame import PLACE, History, aggregate
-from checkers.log import era_read
-from harness.history import F, Kind, Type
+import numpy as np
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers.core.arrays import NONE, Bools, Ints, ints, is_in, nullable
+from checkers.core.run import RunContext
+from harness.history import ID_BITS, Type
 
-READER = ("process", *PLACE)
-BLOCK_BITS = 6
-BLOCK = 1 << BLOCK_BITS
-_BLOCK_OF = f"shiftright(offset, {BLOCK_BITS})"
-_BIT = f"shiftleft(1L, cast(offset & {BLOCK - 1} as int))"
-_PLACED = "offset >= 0 and topic is not null and partition is not null"
-_RUN = "struct(high as offset, last as event, op, txn, invoked, time, era)"
-
-
-def earlier(keys: Sequence[str], order: str) -> str:
-    """SQL: the window of all rows of the same keys before this one."""
-    frame = "rows between unbounded preceding and 1 preceding"
-    return f"(partition by {', '.join(keys)} order by {order} {frame})"
+READER = ("process", "topic", "partition")
+LOG = ("topic", "partition", "era")
+NEXT = ("next_any", "next_committed")  # offset that is known, and that readers of committed records have to be handed
+RECORDS = ("event", "time", "invoked", "process", "op", "topic", "partition", "offset", "txn")
+PLACED = (pl.col("offset") >= 0) & pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
+ACKNOWLEDGED = (pl.col("type") == Type.OK) & PLACED
+_FIRST = ("era", "op", "txn", "offset", "event", "time")  # of the first record of a span, named `first_…`
+_LAST = (*_FIRST, "invoked")
+_LEFT = (*READER, "era", "offset", "event", "invoked", "time")  # of the record that a step leaves
+_REACHED = {"offset": "to", "event": "to_event", "time": "to_time"}  # of the record that it gets to
+_TYPES = {"topic": pl.Int32, "partition": pl.Int32, "era": pl.Int32}
+_WIDEST = 1 << 62
 
 
-def runs(history: History, where: str = "true") -> DataFrame:
-    """One row per run: its operation, its lowest and highest offset, its first and last event."""
-    rows = history.records.where(f"{_PLACED} and ({where})").selectExpr(
-        *READER, f"{_era_of_reads(history)} as era", "op", "time", "event - offset as shift", f"{_BLOCK_OF} as block",
-        f"{_BIT} as bit", "offset", "txn", "invoked",
-    )  # fmt: skip
-    found = aggregate(
-        history,
-        rows,
-        [*READER, "era", "op", "time", "shift", "block"],
-        ["bit_or(bit) as bits", "min(offset) as low", "max(offset) as high", "max(txn) as txn",
-         "max(invoked) as invoked"],
-    )  # fmt: skip
-    begins, ends = "bits & ~shiftleft(bits, 1)", "bits & ~shiftrightunsigned(bits, 1)"
-    pieces = f"zip_with({_offsets_of(begins)}, {_offsets_of(ends)}, (b, e) -> struct(b as low, e as high))"
-    whole = "high - low + 1 = bit_count(bits)"
-    return found.selectExpr(
-        *READER, "era", "op", "txn", "invoked", "time", "shift",
-        f"inline(if({whole}, array(struct(low, high)), {pieces}))",
-    ).selectExpr("*", "shift + low as first", "shift + high as last").drop("shift")  # fmt: skip
+def placed(rows: pl.DataFrame, where: pl.Expr = PLACED) -> pl.DataFrame:
+    """Rows with a place in a log; mostly all of them."""
+    mask = rows.select(where.fill_null(value=False)).to_series()
+    return rows if mask.all() else rows.filter(mask)
 
 
-def _offsets_of(bits: str) -> str:
-    """SQL: the offsets of a block whose bits are set."""
-    is_set = f"(({bits}) & shiftleft(1L, i)) <> 0"
-    return f"transform(filter(sequence(0, {BLOCK - 1}), i -> {is_set}), i -> block * {BLOCK} + i)"
+def key_of(*columns: Ints) -> Ints:
+    """One number for each row, which sorts as the columns do, the first of them first."""
+    key, width = np.zeros(len(columns[0]), np.int64), 1
+    if not len(key):
+        return key
+    for column in columns:
+        low, high = int(column.min()), int(column.max())
+        if width * (high - low + 1) > _WIDEST:
+            (key, width), (codes, span) = _ranks(key), _ranks(column)
+        else:
+            codes, span = column - low, high - low + 1
+        key = key * span + codes
+        width *= span
+    return key
 
 
-def steps(history: History, where: str = "true") -> DataFrame:
-    """One row per run: what its reader was handed of the place `before` it, and the last assignment before it."""
-    assigns = history.completions.where(f"f = {F.ASSIGN:d} and ({where})").selectExpr(
-        *READER, "event as first", "event as assigned"
-    )
-    rows = runs(history, where).unionByName(assigns, allowMissingColumns=True)
-    if history.sealed.rows.get(Kind.RECORD, 0) <= history.chunk_rows:
-        return _judged(_scanned(rows, READER))
-    chunked = rows.selectExpr("*", f"first div {history.chunk_rows} as chunk")
-    inside = _scanned(chunked, (*READER, "chunk"))
-    return _judged(inside.drop("chunk").unionByName(_between_chunks(history, inside)))
+def _ranks(values: Ints) -> tuple[Ints, int]:
+    different, rank = np.unique(values, return_inverse=True)
+    return rank.astype(np.int64), len(different)
 
 
-def _scanned(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    window = earlier(keys, "first")
-    return rows.selectExpr(
-        "*", f"last(if(low is null, null, {_RUN}), true) over {window} as before",
-        f"max(assigned) over {window} as assigned_last",
-    )  # fmt: skip
+def columns(frame: pl.DataFrame, names: Sequence[str]) -> list[Ints]:
+    """Several columns as numbers."""
+    return [ints(frame, name) for name in names]
 
 
-def _between_chunks(history: History, inside: DataFrame) -> DataFrame:
-    """The first run of each chunk, with the last one of the chunks before: one step, so it is as short as that."""
-    columns = [name for name in inside.columns if name not in {*READER, "chunk", "before", "assigned"}]
-    head = f"struct({', '.join(columns)})"
-    ends = aggregate(
-        history,
-        inside,
-        [*READER, "chunk"],
-        [
-            f"min_by({head}, if(low is null, null, first)) as head",
-            f"max_by(if(low is null, null, {_RUN}), if(low is null, null, first)) as tail",
-            "max(assigned) as assigned",
-        ],
-    )
-    window = earlier(READER, "chunk")
-    of_head = {"high": "head.low", "last": "head.first", "assigned_last": "greatest(head.assigned_last, carried)"}
-    return ends.selectExpr(
-        *READER, "head", f"last(tail, true) over {window} as before", f"max(assigned) over {window} as carried"
-    ).where("head is not null").selectExpr(
-        *READER, *(f"{of_head.get(name, f'head.{name}')} as {name}" for name in columns), "before",
-        "cast(null as bigint) as assigned",
-    )  # fmt: skip
+def first_above(table: Sequence[Ints], rows: Sequence[Ints]) -> Ints:
+    """For each row the lowest number above its own that a sorted table has; numbers are the last of the columns.
 
-
-def _judged(rows: DataFrame) -> DataFrame:
-    """Whether a step can be judged, whether it is inside of an operation or a transaction, and where it goes."""
-    return rows.where("low is not null").selectExpr(
-        "*", "coalesce(before.era = era and not coalesce(assigned_last > before.event, false), false) as compared",
-        "coalesce(op = before.op, false) or coalesce(txn = before.txn, false) as within",
-        "low <= before.offset as back", "low > before.offset and low - before.offset > 1 as jump",
-    )  # fmt: skip
-
-
-def occupied(history: History, where: str = "true") -> DataFrame:
-    """One row per 64 offsets: those that are known at all, acknowledged, and known to readers of committed records.
-
-    `after_any` and `after_committed` are the lowest such offsets beyond these 64.
+    All other columns have to be equal; NONE if there is no such row.
     """
-    of_sends = history.deletions.era("invoked", "time") if history.deletions else "0"
-    sends = history.sends.where(f"type = {Type.OK:d} and {_PLACED} and ({where})").selectExpr(
-        *PLACE, f"{of_sends} as era", f"{_BLOCK_OF} as block", f"{_BIT} as bit", "true as acked", "true as committed"
+    return _picked(table, rows, _place_in(table, rows), table[-1])
+
+
+def last_upto(table: Sequence[Ints], rows: Sequence[Ints], answers: Ints) -> Ints:
+    """The same downwards, the row's own number included; `answers` are what is wanted of the table's rows."""
+    return _picked(table, rows, _place_in(table, rows) - 1, answers)
+
+
+def _place_in(table: Sequence[Ints], rows: Sequence[Ints]) -> Ints:
+    """For each row how many rows of the table are not above it."""
+    key = key_of(*(np.concatenate(pair) for pair in zip(table, rows, strict=True)))
+    return np.searchsorted(key[: len(table[0])], key[len(table[0]) :], side="right")
+
+
+def _picked(table: Sequence[Ints], rows: Sequence[Ints], place: Ints, answers: Ints) -> Ints:
+    if not len(answers):
+        return np.full(len(place), NONE)
+    inside = np.clip(place, 0, len(answers) - 1)
+    same = inside == place
+    for mine, theirs in zip(table[:-1], rows[:-1], strict=True):
+        same &= mine[inside] == theirs
+    return np.where(same, answers[inside], NONE)
+
+
+class Reading:
+    """What readers were handed, in the order of their events, as far as these records go."""
+
+    def __init__(self, records: pl.DataFrame) -> None:
+        self.rows = placed(records)
+        self._columns = {name: ints(self.rows, name) for name in (*READER, "era", "op", "txn", "offset", "event")}
+        first, last = self._runs()
+        reader = key_of(*(self._columns[name][first] for name in READER))
+        order = np.argsort(key_of(reader, self._counter()[first]))
+        self._first, self._last, reader = first[order], last[order], reader[order]
+        new = np.append(True, reader[1:] != reader[:-1]) if len(reader) else np.zeros(0, np.bool_)
+        self._starts = np.flatnonzero(new)  # of the runs of each reader and place
+        self._number = np.cumsum(new) - 1
+        follows = np.flatnonzero(~new)  # runs that another one of the same reader and place comes before
+        self._steps = (self._last[follows - 1], self._first[follows])
+        self._compared = self._same("era", *self._steps)
+        self._within = self._is_within(*self._steps)
+        self._reader_of_step = self._number[follows]
+
+    def odd_steps(self) -> pl.DataFrame:
+        """Steps within one era that do not lead to the next offset."""
+        left, reached = self._steps
+        offset = self._columns["offset"]
+        odd = self._compared & (offset[reached] != offset[left] + 1)
+        to = self.rows[reached[odd]].select(pl.col(name).alias(alias) for name, alias in _REACHED.items())
+        steps: pl.DataFrame = self.rows[left[odd]].select(_LEFT).hstack(to)
+        return steps.with_columns(within=pl.Series(self._within[odd]))
+
+    def ends(self) -> pl.DataFrame:
+        """The last record of each reader and place, as steps of which nobody knows where they lead."""
+        last = self.rows[self._last[self._ends()]].select(_LEFT)
+        nowhere = [pl.lit(None, pl.Int64).alias(alias) for alias in _REACHED.values()]
+        return last.with_columns(*nowhere, within=pl.lit(None, pl.Boolean))
+
+    def spans(self) -> pl.DataFrame:
+        """One of each reader and place."""
+        count = len(self._starts)
+        between = np.bincount(self._reader_of_step[self._compared & ~self._within], minlength=count)
+        inside = np.bincount(self._reader_of_step[self._compared & self._within], minlength=count)
+        of_runs = np.add.reduceat(self._last - self._first, self._starts) if count else np.zeros(0, np.int64)
+        return self._as_spans(self._first[self._starts], self._last[self._ends()], between, inside + of_runs)
+
+    def runs(self) -> pl.DataFrame:
+        """Each run as a span of its own."""
+        return self._as_spans(self._first, self._last, np.zeros(len(self._first), np.int64), self._last - self._first)
+
+    def _ends(self) -> Ints:
+        return np.append(self._starts[1:], len(self._first)) - 1 if len(self._starts) else self._starts
+
+    def _runs(self) -> tuple[Ints, Ints]:
+        """The first and the last row of each: steps that belong to one operation or transaction, and nothing odd."""
+        count = len(self.rows)
+        if not count:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        before, after = slice(None, -1), slice(1, None)
+        joined = self._is_within(before, after)
+        for name in ("event", "offset"):
+            joined &= self._columns[name][after] - self._columns[name][before] == 1
+        for name in (*READER, "era"):
+            joined &= self._same(name, before, after)
+        first = np.flatnonzero(np.append(True, ~joined))
+        return first, np.append(first[1:], count) - 1
+
+    def _counter(self) -> Ints:
+        """The number of each event in its process."""
+        return self._columns["event"] - (self._columns["process"] << ID_BITS)
+
+    def _same(self, name: str, one: Ints | slice, other: Ints | slice) -> Bools:
+        column = self._columns[name]
+        same: Bools = column[one] == column[other]
+        return same
+
+    def _is_within(self, one: Ints | slice, other: Ints | slice) -> Bools:
+        """Of one operation or of one transaction."""
+        within = np.zeros(len(self._columns["event"][one]), np.bool_)
+        for name in ("op", "txn"):
+            if self.rows[name].null_count() < len(self.rows):
+                within |= self._same(name, one, other) & (self._columns[name][one] != NONE)
+        return within
+
+    def _as_spans(self, first: Ints, last: Ints, between: Ints, inside: Ints) -> pl.DataFrame:
+        begins = self.rows[first].select(*READER, *(pl.col(name).alias(f"first_{name}") for name in _FIRST))
+        counts = [pl.Series("between", between, pl.Int64), pl.Series("inside", inside, pl.Int64)]
+        return begins.hstack(self.rows[last].select(_LAST)).with_columns(counts)
+
+
+def steps_of(records: pl.DataFrame) -> pl.DataFrame:
+    """What goes to the stretches of a chunk's records: odd steps, and what the last records of spans leave."""
+    reading = Reading(records)
+    return pl.concat([reading.odd_steps(), reading.ends()])
+
+
+def spans_of(records: pl.DataFrame) -> pl.DataFrame:
+    """What goes to the partitions of a chunk's records."""
+    return Reading(records).spans()
+
+
+def tangled_in(spans: pl.DataFrame) -> pl.DataFrame:
+    """Readers, each with a place, whose spans overlap."""
+    ordered = spans.select(*READER, "first_event", "event").sort(*READER, "first_event")
+    again = _is_same_reader() & (pl.col("first_event") <= pl.col("event").shift(1))
+    return ordered.filter(again).select(READER).unique()
+
+
+def joints(spans: pl.DataFrame, also: Sequence[str] = ()) -> pl.DataFrame:
+    """The steps from one span to the next within an era; `also` names more columns of the spans that they leave."""
+    same = {name: pl.col(name).shift(1) == pl.col(f"first_{name}") for name in ("era", "op", "txn")}
+    within = same["op"].fill_null(value=False) | same["txn"].fill_null(value=False)
+    left = [name for name in (*_LEFT, *also) if name not in READER]
+    return (
+        spans.sort(*READER, "first_event")
+        .select(
+            *READER,
+            *(pl.col(name).shift(1) for name in left),
+            *(pl.col(f"first_{name}").alias(alias) for name, alias in _REACHED.items()),
+            within=within,
+            compared=_is_same_reader() & same["era"],
+        )
+        .filter("compared")
+        .drop("compared")
     )
-    reads = history.records.where(f"{_PLACED} and ({where})").selectExpr(
-        *PLACE, f"{_era_of_reads(history)} as era", f"{_BLOCK_OF} as block", f"{_BIT} as bit", "false as acked",
-        f"not ({history.sees_aborted}) as committed",
-    )  # fmt: skip
-    blocks = aggregate(
-        history,
-        sends.unionByName(reads),
-        [*PLACE, "era", "block"],
-        ["bit_or(bit) as any", *(f"bit_or(if({name}, bit, 0L)) as {name}" for name in ("acked", "committed"))],
-    )
-    lowest = {name: f"if({name} = 0, null, block * {BLOCK} + {_lowest(name)})" for name in ("any", "committed")}
-    window = earlier((*PLACE, "era"), "block desc")
-    return blocks.selectExpr("*", *(f"last({lowest[name]}, true) over {window} as after_{name}" for name in lowest))
 
 
-def next_occupied(name: str, offset: str) -> str:
-    """SQL: the lowest known offset above one that lies in the row's block."""
-    bit = f"cast({offset} & {BLOCK - 1} as int)"
-    above = f"({name} & if({bit} = {BLOCK - 1}, 0L, shiftleft(-1L, {bit} + 1)))"
-    return f"if({above} = 0, after_{name}, block * {BLOCK} + {_lowest(above)})"
+def _is_same_reader() -> pl.Expr:
+    return pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in READER)
 
 
-def _lowest(bits: str) -> str:
-    """SQL: the number of the lowest bit that is set; the subtraction fails for the highest bit alone."""
-    return f"coalesce(bit_count(try_subtract({bits}, 1L) & ~{bits}), {BLOCK - 1})"
+class KnownOffsets:
+    """Offsets of sends that ended ok, and of whatever any reader was handed.
+
+    `every` has them as topic, partition, era, stretch and offset: other stretches may be in another piece.
+    """
+
+    def __init__(self, sends: pl.DataFrame, records: pl.DataFrame, run: RunContext) -> None:
+        acked, read = placed(sends, ACKNOWLEDGED), placed(records)
+        rows = [np.concatenate([ints(acked, name), ints(read, name)]) for name in (*LOG, "offset")]
+        rows.insert(len(LOG), rows[-1] // run.stretch)
+        self._stretch = run.stretch
+        is_acked = np.arange(len(rows[0])) < len(acked)
+        is_committed = np.append(np.ones(len(acked), np.bool_), ~is_in(ints(read, "process"), run.sees_aborted))
+        key = key_of(*rows)
+        order = np.argsort(key)
+        starts = np.flatnonzero(_changes(key[order]))
+        self.every = [column[order[starts]] for column in rows]
+        self._acked = _any(is_acked[order], starts)
+        self._committed = _any(is_committed[order], starts)
+
+    @property
+    def committed(self) -> list[Ints]:
+        """Those that readers of committed records have to be handed, too."""
+        return [column[self._committed] for column in self.every]
+
+    def with_next(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """For each row the next one above its offset; null if its stretch has none."""
+        asked = columns(rows, (*LOG, "offset"))
+        asked.insert(len(LOG), asked[-1] // self._stretch)
+        return rows.with_columns(
+            pl.Series(name, nullable(first_above(table, asked)), pl.Int64)
+            for name, table in zip(NEXT, (self.every, self.committed), strict=True)
+        )
+
+    def firsts(self) -> dict[str, pl.DataFrame]:
+        """The first of each stretch, of all and of committed ones."""
+        return {name: _firsts(table) for name, table in zip(NEXT, (self.every, self.committed), strict=True)}
+
+    def unsent(self) -> pl.DataFrame:
+        """Per place how many there are that no ok send has."""
+        topic, partition = (column[~self._acked] for column in self.every[:2])
+        rows = pl.DataFrame({"topic": topic, "partition": partition}, schema_overrides=_TYPES)
+        return rows.group_by("topic", "partition").agg(unsent=pl.len().cast(pl.Int64))
 
 
-def _era_of_reads(history: History) -> str:
-    return era_read(history) if history.deletions else "0"
+def _changes(values: Ints) -> Bools:
+    return np.append(True, values[1:] != values[:-1]) if len(values) else np.zeros(0, np.bool_)
+
+
+def _any(where: Bools, starts: Ints) -> Bools:
+    found: Bools = np.logical_or.reduceat(where, starts) if len(starts) else where
+    return found
+
+
+def _firsts(table: list[Ints]) -> pl.DataFrame:
+    new = np.logical_or.reduce([_changes(column) for column in table[:-1]])
+    *log, _, offset = (column[new] for column in table)
+    return pl.DataFrame(dict(zip((*LOG, "offset"), [*log, offset], strict=True)), schema_overrides=_TYPES)

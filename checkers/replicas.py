@@ -15,144 +15,246 @@ replica-divergence   an offset that the reads of two or more nodes cover, and th
 
 Records of replicas are no reads of clients: no other checker sees them. Markers of transactions are handed out by
 nobody; what was aborted is by all.
+
+What reads cover is gathered first, for operations and records may be in different pieces; then every piece is judged. A
+set of nodes is a number with a bit for each of them: up to 63.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
-from checkers.deletions import UNSURE
-from checkers.frame import PLACE, REPLICA_ROLE, Family, History, Rule, Study, aggregate, first_of
+import numpy as np
+import polars as pl
+
+from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, is_in, nullable
+from checkers.core.deletions import UNSURE
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found, together
+from checkers.core.log import Keys
+from checkers.core.piece import Piece
+from checkers.core.run import ONE_STRETCH, REPLICA_ROLE, RunContext, by
 from harness.history import F, Kind
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-_DIFFERENT = "(coalesce(low < high, false) or valued not in (0, records) or low_status < high_status)"
-_COMPARED = "bit_count(covering) > 1"
-_MISSING = f"keeps_all and not {_DIFFERENT} and (covering & ~holders) <> 0"
-_NODES = "array_join({}, ', ')"
+DIVERGENCE = "replica-divergence"
+PLACE = ("topic", "partition")
 
 
-def _nodes(history: History) -> dict[int, int]:
+@dataclass(frozen=True)
+class Covered:
+    """What replica reads cover."""
+
+    nodes: list[int]  # by their bits
+    ranges: pl.DataFrame  # by process and place: from `begin` to `stop`, and the `bit` of the node
+    bounds: pl.DataFrame  # by place: of which nodes it is covered from an offset on
+
+
+class Replicas(Family):
+    """Offsets below the watermark at which replicas do not hold the same."""
+
+    name = "replicas"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        DIVERGENCE: "two replicas hold different records at one offset below the watermark"
+    }
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "ops": ("event", "process", "f", "topic", "partition", "offset", "end"),
+        "copies": ("event", "time", "process", "topic", "partition", "offset", "value", "status"),
+    }
+
+    def needs(self, run: RunContext) -> bool:
+        """Whether any replica was read."""
+        return bool(_nodes(run)) and run.has(Kind.RECORD)
+
+    def survey(self, piece: Piece, run: RunContext) -> pl.DataFrame:
+        """From where to where replicas were read."""
+        return _ranges(piece.ops, _nodes(run))
+
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> Covered:
+        """Of all places, with the bits of nodes."""
+        whole = pl.concat([*surveys, _ranges(Piece({}, run).ops, {})])
+        read = set(whole["process"].unique().to_list())
+        of_process = {process: node for process, node in _nodes(run).items() if process in read}
+        nodes = sorted(set(of_process.values()))
+        bits = pl.DataFrame(
+            [(process, 1 << nodes.index(node)) for process, node in of_process.items()],
+            schema={"process": pl.Int32, "bit": pl.Int64}, orient="row",
+        )  # fmt: skip
+        ranges = whole.join(bits, on="process")
+        return Covered(nodes, ranges, _bounds(ranges))
+
+    def look_again(self, mine: Covered, run: RunContext, known: Known) -> bool:
+        """If there is an offset that two nodes were asked for."""
+        return bool((np.bitwise_count(ints(mine.bounds, "covering")) > 1).any())
+
+    def judge(self, piece: Piece, mine: Covered, run: RunContext, known: Known) -> Outcome:
+        """All copies of an offset are in one piece."""
+        copies = piece.copies.join(mine.ranges, on=["process", *PLACE])
+        inside = pl.col("offset").is_between("begin", "stop", closed="left")
+        held = Held.of(copies.filter(inside, pl.col("offset") >= 0), mine.bounds)
+        different, missing = _different(held, mine.nodes), _missing(held, mine.nodes, run)
+        findings = together((_found_different(different, run), _found_missing(missing, run)), run.limit)
+        return Outcome(findings, {DIVERGENCE: int(held.compared.sum())})
+
+    def conclude(self, mine: Covered, judged: Sequence[Outcome], run: RunContext, known: Known) -> Outcome:
+        """Of all pieces."""
+        looked_at = sum(each.looked_at[DIVERGENCE] for each in judged)
+        return Outcome(together((each.findings for each in judged), run.limit), {DIVERGENCE: looked_at})
+
+
+def _nodes(run: RunContext) -> dict[int, int]:
     """By the process that asked it, each node."""
-    found = sorted(history.sealed.processes.items())
+    found = sorted(run.processes.items())
     return {n: int(about["node"]) for n, about in found if about.get("role") == REPLICA_ROLE and "node" in about}
 
 
-def copies(history: History) -> DataFrame:
-    """One row per offset that a replica handed out: who covers it, who had it, and what."""
-    from pyspark.sql import functions as sql
+def _ranges(ops: pl.DataFrame, readers: Mapping[int, int]) -> pl.DataFrame:
+    """By process and place, from where to where it read; without those that cover nothing."""
+    asked = ops.filter(by(readers), pl.col("f").is_in([int(F.ASSIGN), int(F.REPLICA)])).sort("event")
+    begun, read = pl.col("f") == F.ASSIGN, pl.col("f") == F.REPLICA
+    reached = pl.when(pl.col("end").is_not_null()).then(pl.min_horizontal("offset", "end"))
+    stop = pl.when(pl.col("offset").is_not_null()).then(reached)
+    ends = asked.with_columns(stop=stop).group_by("process", *PLACE).agg(
+        begin=pl.col("offset").filter(begun).last(), stop=pl.col("stop").filter(read).last()
+    )  # fmt: skip
+    return ends.filter(pl.col("begin") < pl.col("stop"))
 
-    nodes = sorted(set(_nodes(history).values()))
-    ranges = _ranges(history, {process: 1 << nodes.index(node) for process, node in _nodes(history).items()})
-    era = history.deletions.era("invoked", "time") if history.deletions else "0"
-    records = history.kind(Kind.RECORD).where(history.by_role(REPLICA_ROLE))
-    covered = records.join(sql.broadcast(ranges), ["process", *PLACE]).where("offset >= begin and offset < stop")
-    rows = covered.selectExpr(*PLACE, f"{era} as era", "offset", "bit", "value", "status", "event", "time")
-    known = aggregate(
-        history,
-        history.spread(rows, *PLACE, "offset"),
-        [*PLACE, "era", "offset"],
-        [
-            "bit_or(bit) as holders",
-            "count(*) as records",
-            "count(value) as valued",
-            "min(value) as low",
-            "max(value) as high",
-            "min(status) as low_status",
-            "max(status) as high_status",
-            "min(time) as first_time",
-            "max(time) as last_time",
-            "min(event) as any_event",
-            f"{first_of('event', 'lowest', 'value')} as low_event",
-            f"{first_of('event', 'highest', 'value')} as high_event",
-        ],
+
+def _bounds(ranges: pl.DataFrame) -> pl.DataFrame:
+    """By place, at each offset where any range begins or stops, the nodes that are covered from there on."""
+    of_node = (*PLACE, "bit")
+    so_far = pl.col("stop").cum_max().shift(1).over(of_node)
+    apart = (pl.col("begin") > so_far).fill_null(value=True)  # two processes may have read one node
+    numbered = ranges.sort("begin").with_columns(apart=apart).with_columns(pl.col("apart").cum_sum().over(of_node))
+    alone = numbered.group_by(*of_node, "apart").agg(pl.col("begin").min(), pl.col("stop").max())
+    changes = pl.concat([
+        alone.select(*PLACE, offset="begin", change="bit"),
+        alone.select(*PLACE, offset="stop", change=-pl.col("bit")),
+    ])  # fmt: skip
+    summed = changes.group_by(*PLACE, "offset").agg(pl.col("change").sum()).sort("offset")
+    return summed.select(*PLACE, "offset", covering=pl.col("change").cum_sum().over(PLACE))
+
+
+@dataclass(frozen=True)
+class Held:
+    """What replicas hold, one entry for each place, era and offset; sets of nodes are bits."""
+
+    rows: pl.DataFrame
+    groups: Groups
+    places: pl.DataFrame
+    holders: Ints
+    covering: Ints
+    low: Ints  # of its values (NEVER, NONE)
+    high: Ints
+    different: Bools
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame, bounds: pl.DataFrame) -> Self:
+        """From records that lie in what was covered."""
+        keys = Keys.of([rows], ONE_STRETCH)
+        at = keys.at(rows)
+        groups = Groups(at, np.argsort(at))
+        places = pl.DataFrame(keys.parts(groups.keys)).cast({"topic": pl.Int32, "partition": pl.Int32})
+        value, status = ints(rows, "value"), ints(rows, "status")
+        low, high, valued = groups.min(value, value != NONE), groups.max(value), groups.count(value != NONE)
+        odd = groups.min(status, status != NONE) < groups.max(status)
+        return cls(
+            rows, groups, places, _union(groups, ints(rows, "bit")), _covering(places, bounds), low, high,
+            different=(low < high) | ((valued > 0) & (valued < groups.count())) | odd,
+        )  # fmt: skip
+
+    @property
+    def compared(self) -> Bools:
+        """Where more than one node was asked."""
+        return np.bitwise_count(self.covering) > 1
+
+    @property
+    def lacking(self) -> Ints:
+        """Who was asked and has nothing."""
+        return self.covering & ~self.holders
+
+    def evidence(self, chosen: Bools) -> pl.DataFrame:
+        """What is known of these."""
+        time, event = ints(self.rows, "time"), ints(self.rows, "event")
+        first_low, first_high = self._first(self.low), self._first(self.high)
+        known = {
+            "low": self.low, "high": self.high, "low_event": self.groups.min(event, first_low),
+            "high_event": self.groups.max(event, first_high), "any_event": self.groups.min(event),
+            "first_time": self.groups.min(time), "last_time": self.groups.max(time),
+        }  # fmt: skip
+        columns = [_column(name, values[chosen]) for name, values in known.items()]
+        gone = pl.when(pl.col("era") == UNSURE).then(pl.lit("deleted topic"))
+        return self.places.filter(pl.Series(chosen)).with_columns(*columns, gone=gone)
+
+    def _first(self, value: Ints) -> Bools:
+        """Rows with this value of their offset, as early as any."""
+        number = self.groups.number()
+        has_it = ints(self.rows, "value") == value[number]
+        time = ints(self.rows, "time")
+        first: Bools = has_it & (time == self.groups.min(time, has_it)[number])
+        return first
+
+
+def _column(name: str, values: Ints) -> pl.Series:
+    return nullable(np.where(values == NEVER, NONE, values)).alias(name)
+
+
+def _union(groups: Groups, bits: Ints) -> Ints:
+    return np.bitwise_or.reduceat(bits[groups.order], groups.starts) if len(groups) else bits
+
+
+def _covering(places: pl.DataFrame, bounds: pl.DataFrame) -> Ints:
+    """The nodes that were asked for each of these offsets."""
+    asked = places.select(*PLACE, "offset", row=pl.row_index()).sort("offset")  # eras of a place come one after another
+    joined = asked.join_asof(bounds, on="offset", by=list(PLACE), strategy="backward", check_sortedness=False)
+    return ints(joined.sort("row"), "covering", 0)
+
+
+def _nodes_of(sets: Ints, nodes: Sequence[int]) -> pl.Series:
+    """Sets of nodes as lists; null without any."""
+    different = pl.Series("bits", sets).unique()
+    row, column = np.nonzero((different.to_numpy()[:, None] >> np.arange(len(nodes))) & 1)
+    listed = pl.DataFrame({"bits": different.gather(row), "nodes": np.array(nodes, np.int64)[column]})
+    lists = listed.group_by("bits", maintain_order=True).agg("nodes")
+    return pl.DataFrame({"bits": sets}).join(lists, on="bits", how="left", maintain_order="left")["nodes"]
+
+
+def _different(held: Held, nodes: Sequence[int]) -> pl.DataFrame:
+    """Offsets at which records differ."""
+    chosen = held.compared & held.different
+    holders = held.holders[chosen]
+    return held.evidence(chosen).with_columns(
+        holders=_nodes_of(holders, nodes), severity=pl.Series(np.bitwise_count(holders), dtype=pl.Int64)
     )
-    whole = aggregate(history, ranges, PLACE, ["collect_list(struct(bit, begin, stop)) as ranges"])
-    covers = "if(offset >= r.begin and offset < r.stop, r.bit, 0L)"
-    compacted = ", ".join(map(str, sorted(history.compacted))) or "null"
-    return known.join(sql.broadcast(whole), [*PLACE]).selectExpr(
-        "*", f"aggregate(ranges, 0L, (all, r) -> all | {covers}) as covering",
-        f"not coalesce(topic in ({compacted}), false) as keeps_all",
-        f"array({', '.join(map(str, nodes))}) as nodes",
+
+
+def _missing(held: Held, nodes: Sequence[int], run: RunContext) -> pl.DataFrame:
+    """Offsets that some of those that were asked have, and others have not."""
+    keeps_all = ~is_in(ints(held.places, "topic"), run.compacted)
+    chosen = held.compared & ~held.different & (held.lacking != 0) & keeps_all
+    lacking = held.lacking[chosen]
+    return held.evidence(chosen).with_columns(
+        holders=_nodes_of(held.holders[chosen], nodes), lacking=_nodes_of(lacking, nodes),
+        asked=_nodes_of(held.covering[chosen], nodes), missing=pl.lit("missing"),
+        severity=pl.Series(np.bitwise_count(lacking), dtype=pl.Int64),
     )  # fmt: skip
 
 
-def _ranges(history: History, bits: Mapping[int, int]) -> DataFrame:
-    """Per process and place, from where to where it read; with the bit of its node."""
-    from pyspark.sql import functions as sql
-
-    of_process = history.spark.createDataFrame(list(bits.items()), "process int, bit bigint")
-    asked = history.completions.where(f"f in ({F.ASSIGN:d}, {F.REPLICA:d}) and {history.by_role(REPLICA_ROLE)}")
-    read = f"if(f = {F.REPLICA:d}, event, null)"
-    return (
-        aggregate(
-            history,
-            asked,
-            ["process", *PLACE],
-            [
-                f"max_by(offset, if(f = {F.ASSIGN:d}, event, null)) as begin",
-                f"max_by(if(offset is null or end is null, null, least(offset, end)), {read}) as stop",
-            ],
-        )
-        .where("begin is not null and stop is not null")
-        .join(sql.broadcast(of_process), "process")
-    )
+def _found_different(different: pl.DataFrame, run: RunContext) -> Findings:
+    return found(
+        DIVERGENCE, different, run, offset="offset", values=("low", "high"), nodes="holders", time="first_time",
+        until="last_time", events=("low_event", "high_event", "any_event"), tags=("gone",), severity="severity",
+        facts=("holders",),
+    )  # fmt: skip
 
 
-def _which(bits: str) -> str:
-    """SQL: the nodes of these bits."""
-    return f"filter(nodes, (node, i) -> ({bits} & shiftleft(1L, i)) <> 0)"
+def _found_missing(missing: pl.DataFrame, run: RunContext) -> Findings:
+    return found(
+        DIVERGENCE, missing, run, offset="offset", values=("low",), nodes="asked", time="first_time",
+        until="last_time", events=("any_event",), tags=("missing", "gone"), severity="severity",
+        facts=("holders", "lacking"),
+    )  # fmt: skip
 
 
-_EVIDENCE = {"offset": "offset", "time": "first_time", "until": "last_time"}
-_GONE = f"if(era = {UNSURE}, 'deleted topic', null)"
-REPLICAS = Family(
-    "replicas",
-    copies,
-    (
-        Rule(
-            "replica-divergence",
-            "two replicas hold different records at one offset below the watermark",
-            f"{_COMPARED} and {_DIFFERENT}",
-            _COMPARED,
-            {
-                **_EVIDENCE,
-                "values": "if(low < high, array(low, high), array(low))",
-                "nodes": _which("holders"),
-                "events": "array(low_event, high_event, any_event)",
-                "tags": f"array({_GONE})",
-                "severity": "bit_count(holders)",
-                "detail": f"format_string('nodes %s hold different records', {_NODES.format(_which('holders'))})",
-            },
-        ),
-        Rule(
-            "replica-divergence",
-            "a replica lacks a record below the watermark that another one holds",
-            f"{_COMPARED} and {_MISSING}",
-            _COMPARED,
-            {
-                **_EVIDENCE,
-                "values": "array(low)",
-                "nodes": _which("covering"),
-                "events": "array(any_event)",
-                "tags": f"array('missing', {_GONE})",
-                "severity": "bit_count(covering & ~holders)",
-                "detail": f"format_string('held by node %s, and not by node %s', {_NODES.format(_which('holders'))},"
-                f" {_NODES.format(_which('(covering & ~holders)'))})",
-            },
-        ),
-    ),
-    needs=lambda history: bool(_nodes(history)) and history.has(Kind.RECORD),
-)
-
-
-def find_replica_divergences(history: History) -> DataFrame:
-    """Offsets below the watermark at which replicas do not hold the same."""
-    return REPLICAS.findings(history)
-
-
-FAMILIES: tuple[Family, ...] = (REPLICAS,)
-STUDIES: tuple[Study, ...] = ()
+FAMILIES: tuple[Family, ...] = (Replicas(),)

@@ -41,389 +41,646 @@ each input
 `not committed`     its offset is one and the same, an output is ok and completed at or before the invocation of the
                     answer, and the answer is not above the offset
 
-How a value fares is one hash aggregate by value; a second one brings the writes of each transaction, and the outputs of
-each input, together.
+How a value fares tells its fate (`checkers.values`). What is settled in a stretch of a log is visible, wherever its
+partition was read to: surveys tell that, and values are judged only where they are loose. Each piece puts together what
+it has of a transaction (`OF_TRANSACTION`, `OF_MISSING`) and of an input's outputs (`OF_OUTPUTS`), and the parts of all
+pieces are put together the same way. Inputs and their outputs lie in different partitions, so that each of them is a
+row until the end. In a history of more than SENDS sends only one in so many inputs is looked at, which is said.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
-from checkers import cycles
-from checkers.deletions import NEVER_NS
-from checkers.frame import PLACE, Family, History, Rule, Study, aggregate, process_of
-from harness.history import F, Status, Type
+import numpy as np
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, is_in
+from checkers.core.deletions import NEVER_NS
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found, together
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext, by
+from checkers.core.tables import topic_and_partition
+from checkers.values import READS, Fates
+from harness.history import F, Kind, Status, Type
 
-_OK, _INFO = (f"type = {type_:d}" for type_ in (Type.OK, Type.INFO))
-_TOLD = f"value is not null and status = {Status.GOOD:d}"
-_COMMITTED, _RAW = 1, 2  # who was handed a value
-_TXN, _INPUT = 0, 1  # what a row is about
-_ENDED = "coalesce(completed <= final_invoked, false)"  # the partition was read to its end after it
-
-# what a row says of a write of a transaction, of an output, of an input
-_SAYS = {
-    "visible": "boolean", "missing": "boolean", "kept": "boolean", "raw": "boolean", "invoked": "bigint",
-    "value": "bigint", "place": "bigint", "at": "bigint",
-    "counts": "boolean", "open": "boolean", "done": "bigint",
-    "low": "bigint", "high": "bigint", "committed": "bigint", "answer": "bigint", "asked": "bigint",
-}  # fmt: skip
-_OF_WRITES = ("visible", "missing", "kept", "raw", "invoked", "value", "place", "at")
-_OF_INPUTS = ("place", "low", "high", "committed", "answer", "asked")
+SENDS = 16_000_000  # of all of a history
+OPS = ("event", "time", "process", "invoked", "op", "f", "type", "topic", "partition", "offset", "end", "txn", "name")
+PLACE = ("topic", "partition")
 
 
-def outcomes(history: History) -> DataFrame:
-    """One row per transaction, and one per input: what is visible and what is missing of its writes or outputs."""
-    rows = _parts(history).unionByName(_ends(history), allowMissingColumns=True)
-    topic, partition = _unpacked("min(place)")
-    missing_topic, missing_partition = _unpacked("min_by(place, value) filter (where missing)")
-    return aggregate(
-        history,
-        rows,
-        ["about", "key"],
-        [
-            "max(outcome) as outcome",
-            "max(fenced) as fenced",
-            "count(invoked) as writes",
-            *(f"count_if({name}) as {name}" for name in ("visible", "missing", "kept", "counts", "open")),
-            "count_if(missing and raw) as aborted",
-            "max(invoked) as newest",
-            "max(invoked) filter (where visible) as newest_visible",
-            "min(done) as done",
-            *(f"max({name}) as {name}" for name in ("low", "high", "committed", "answer", "asked", "ended", "event")),
-            f"{topic} as topic",
-            f"{partition} as partition",
-            # evidence; who only counts does not pay for it
-            f"{missing_topic} as missing_topic",
-            f"{missing_partition} as missing_partition",
-            "min_by(at, value) filter (where missing) as missing_at",
-            "min(value) filter (where missing) as first_missing",
-            "min(value) filter (where visible) as first_visible",
-            "max_by(value, struct(invoked, value)) filter (where visible) as newest_value",
-            "min(value) filter (where counts) as first_output",
-            "max(value) filter (where counts) as last_output",
-        ],
+# ----------------------------------------------------------------------------------------- how far partitions were read
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """One entry for each partition, in order; NONE where there is nothing."""
+
+    place: Ints
+    reach: Ints
+    final: Ints  # when the last ok final read was invoked
+    committed: Ints  # of its group, if it is transformed
+    answer: Ints
+    asked: Ints
+
+    def read(self, place: Ints) -> tuple[Ints, Ints]:
+        """Of partitions by their numbers: the reach, and when they were last read to their end."""
+        row, here = self._rows(place)
+        return np.where(here, self.reach[row], NONE), np.where(here, self.final[row], NONE)
+
+    def transformed(self, place: Ints) -> Bools:
+        """Whether these are."""
+        row, here = self._rows(place)
+        transformed: Bools = here & (self.committed[row] != NONE)
+        return transformed
+
+    def groups(self, place: Ints) -> dict[str, Ints]:
+        """Of those that are: what was committed, the answer, and when it was asked for."""
+        row, _ = self._rows(place)
+        return {name: getattr(self, name)[row] for name in ("committed", "answer", "asked")}
+
+    def _rows(self, place: Ints) -> tuple[Ints, Bools]:
+        row = np.minimum(np.searchsorted(self.place, place), len(self.place) - 1)
+        return row, self.place[row] == place
+
+
+NOWHERE = Partitions(*(np.full(1, NONE) for _ in range(6)))
+
+
+def _partitions(reached: Sequence[pl.DataFrame], groups: Sequence[pl.DataFrame]) -> Partitions:
+    of_reach = pl.concat(reached).group_by(PLACE).agg(pl.col("reach", "final").max())
+    both = of_reach.join(pl.concat(groups), on=PLACE, how="full", coalesce=True).drop_nulls(PLACE)
+    place = both.select(place=_packed())["place"]
+    ordered = both.with_columns(place).sort("place")
+    return Partitions(*(
+        np.concatenate([[NONE], ints(ordered, name)])
+        for name in ("place", "reach", "final", "committed", "answer", "asked")
+    ))  # fmt: skip
+
+
+def _packed() -> pl.Expr:
+    """Topic and partition as one number."""
+    return pl.col("topic").cast(pl.Int64) * (1 << 32) + pl.col("partition").cast(pl.Int64)
+
+
+def _reached(piece: Piece, run: RunContext) -> pl.DataFrame:
+    """How far this piece was read, by partition."""
+    counted = run.deletions.untouched() & ~by(run.sees_aborted)
+    records = piece.records.filter(counted & ~by(run.members)).group_by(PLACE).agg(reach=pl.col("offset").max())
+    finals = piece.ops.filter((pl.col("f") == F.FINAL) & (pl.col("type") == Type.OK) & counted)
+    return pl.concat([
+        records.select(*PLACE, "reach", final=pl.lit(None, pl.Int64)),
+        finals.select(*PLACE, reach=pl.col("end") - 1, final="invoked"),
+    ])  # fmt: skip
+
+
+def _groups(piece: Piece, run: RunContext) -> pl.DataFrame:
+    """The transformed partitions of this piece: where their groups are."""
+    commits, asks = (pl.col("f") == F.COMMIT) & pl.col("txn").is_not_null(), pl.col("f") == F.COMMITTED
+    rows = piece.ops.filter((pl.col("type") == Type.OK) & (commits | asks)).with_columns(commits=commits)
+    believed = rows.filter(~pl.col("commits") & ~by(run.sees_aborted) & (pl.col("invoked") > _healed_ns(run)))
+    last = believed.sort("invoked", "offset", nulls_last=False).group_by(PLACE)
+    answers = last.agg(asked=pl.col("invoked").last(), answer=pl.col("offset").last())
+    groups = rows.group_by(PLACE).agg(
+        names=pl.col("name").fill_null("").n_unique(), committed=pl.col("offset").filter("commits").max()
     )
+    mine = groups.filter((pl.col("names") == 1) & pl.col("committed").is_not_null())
+    return mine.join(answers, on=PLACE, how="left").select(*PLACE, "committed", "answer", "asked")
 
 
-def _parts(history: History) -> DataFrame:
-    """A row per write of a transaction, per output and per input; one value may be all of these."""
-    of_txn = _row(_TXN, "txn", {name: name for name in _OF_WRITES})
-    if not _transforms(history):
-        return _writes(history).selectExpr(f"inline(array({of_txn}))")
-    unsure = f"{_INFO} and not visible and not missing and not {_ENDED}"
-    said = {"value": "value", "counts": f"{_OK} or visible", "open": unsure, "done": f"if({_OK}, completed, null)"}
-    of_output = _row(_INPUT, "source", said)
-    of_input = _row(_INPUT, "value", {name: name for name in _OF_INPUTS})
-    found = [
-        f"if(txn is null, null, {of_txn})",
-        f"if(txn is null or source is null, null, {of_output})",
-        f"if(low is null or committed is null, null, {of_input})",
-    ]
-    return _writes(history).selectExpr(f"inline(array_compact(array({', '.join(found)})))")
-
-
-def _row(about: int, key: str, says: dict[str, str]) -> str:
-    columns = (f"cast({says.get(name, 'null')} as {type_}) as `{name}`" for name, type_ in _SAYS.items())
-    return f"struct({about} as about, {key} as key, {', '.join(columns)})"
-
-
-def _packed() -> str:
-    """SQL: a partition as one number, which aggregates by place are quicker with."""
-    return f"(shiftleft(cast(topic as bigint), 32) | (cast(partition as bigint) & {0xFFFFFFFF}L))"
-
-
-def _unpacked(place: str) -> tuple[str, str]:
-    """SQL: its topic and its partition."""
-    return f"cast(shiftright({place}, 32) as int)", f"cast(shiftright(shiftleft({place}, 32), 32) as int)"
-
-
-def _transforms(history: History) -> bool:
-    """Whether offsets may have been committed in transactions."""
-    return history.does(F.COMMIT)
-
-
-def _committed_reader(history: History) -> str:
-    """SQL, of a process: nobody says that it reads uncommitted."""
-    return f"not ({history.sees_aborted})"
-
-
-def _writes(history: History) -> DataFrame:
-    """One row per value that was sent in a transaction, or that may be an input: how it fared."""
-    from pyspark.sql import functions as sql
-
-    transforms, committed = _transforms(history), _committed_reader(history)
-    untouched = history.deletions.untouched()
-    wanted = "true" if transforms else "txn is not null"
-    sends = _touched(history, history.sends.where(f"{wanted} and {untouched}")).selectExpr(
-        "value", f"{_packed()} as place", "type", "txn", "source", "if(offset >= 0, offset, null) as at", "invoked",
-        "time as completed",
-    )  # fmt: skip
-    seen_at = [f"if({committed}, offset, null) as seen_at"] if transforms else []
-    records = _touched(history, history.records.where(f"{_TOLD} and {untouched}")).selectExpr(
-        "value", f"cast(if({committed}, {_COMMITTED}, {_RAW}) as tinyint) as handed", *seen_at
-    )
-    known = aggregate(
-        history,
-        history.spread(sends.unionByName(records, allowMissingColumns=True), "value"),
-        ["value"],
-        [
-            *(f"max({name}) as {name}" for name in ("place", "type", "txn", "source", "at", "invoked", "completed")),
-            "coalesce(bit_or(handed), 0) as handed",
-            *(["min(seen_at) as low", "max(seen_at) as high"] if transforms else []),
-        ],
-    ).where("type is not null" if transforms else "txn is not null")
-    compacted = ", ".join(map(str, sorted(history.compacted)))
-    kept = f"{_unpacked('place')[0]} not in ({compacted})" if compacted else "true"
-    visible = f"(handed & {_COMMITTED}) <> 0"
-    joined = known.join(sql.broadcast(_partitions(history)), "place", "left")
-    if transforms:
-        joined = joined.join(sql.broadcast(_groups(history)), "place", "left")
-    return joined.selectExpr(
-        "*", f"{visible} as visible", f"{kept} as kept", f"(handed & {_RAW}) <> 0 as raw"
-    ).selectExpr("*", f"not visible and kept and (coalesce(at <= reach, false) or ({_OK} and {_ENDED})) as missing")
-
-
-def _touched(history: History, rows: DataFrame) -> DataFrame:
-    """Rows of topics that a transaction wrote to, or committed offsets of: most of a large history may be of others."""
-    from pyspark.sql import functions as sql
-
-    if history.small:
-        return rows
-    parts = history.completions.where(f"txn is not null and f in ({F.SEND:d}, {F.COMMIT:d})")
-    return rows.join(sql.broadcast(parts.select("topic").distinct()), "topic", "left_semi")
-
-
-def _partitions(history: History) -> DataFrame:
-    """One row per partition: how far it was read."""
-    untouched, committed = history.deletions.untouched(), _committed_reader(history)
-    alone = f"{untouched} and {committed} and not ({history.by_about('group', [True])})"
-    records = _touched(history, history.records.where(alone)).selectExpr(f"{_packed()} as place", "offset as reach")
-    finals = history.finals.where(f"{_OK} and {untouched} and {committed}").selectExpr(
-        f"{_packed()} as place", "try_subtract(`end`, 1L) as reach", "invoked as final_invoked"
-    )
-    rows = records.unionByName(finals, allowMissingColumns=True)
-    return aggregate(history, rows, ["place"], ["max(reach) as reach", "max(final_invoked) as final_invoked"])
-
-
-def _groups(history: History) -> DataFrame:
-    """One row per transformed partition."""
-    commits, asks = f"f = {F.COMMIT:d} and txn is not null", f"f = {F.COMMITTED:d}"
-    believed = f"{asks} and {_committed_reader(history)} and invoked > {_healed_ns(history)}L"
-    rows = history.completions.where(f"{_OK} and ({commits} or {asks})").selectExpr(
-        f"{_packed()} as place", "coalesce(name, '') as name", f"{commits} as commits",
-        f"if({commits}, offset, null) as committed", f"if({believed}, struct(invoked, offset), null) as answer",
-    )  # fmt: skip
-    totals = ["max(committed) as committed", "max(answer) as answer", "min(name) = max(name) and max(commits) as one"]
-    groups = aggregate(history, rows, ["place"], totals).where("one")
-    return groups.selectExpr("place", "committed", "answer.offset as answer", "answer.invoked as asked")
-
-
-def _healed_ns(history: History) -> int:
+def _healed_ns(run: RunContext) -> int:
     """When the last fault was over."""
-    faults = history.line.faults if history.line else []
     ends = [
         next((ns for ns in (fault.healed_ns, fault.undone_ns) if ns is not None), NEVER_NS)
-        for fault in faults
+        for fault in run.line.faults
         if fault.injected_ns is not None
     ]
     return max(ends, default=-NEVER_NS)
 
 
-def _ends(history: History) -> DataFrame:
-    """One row per transaction: how it ended, and when its producer was fenced."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
-
-    columns = (f"{_TXN} as about", "op as key", "type as outcome", "fenced", "time as ended", "event")
-    if not history.does(F.INIT):
-        ends = history.completions.where(f"f = {F.TXN:d}")
-        return ends.selectExpr("*", "cast(null as bigint) as fenced").selectExpr(*columns)
-    rows = history.completions.where(f"f = {F.TXN:d} or (f = {F.INIT:d} and {_OK} and name is not null)").selectExpr(
-        "op", "f", "type", "time", "event", "name", "invoked", f"if(f = {F.INIT:d}, time, null) as init"
-    )
-    # A transactional id has its transactions one after the other, so that they fit into a task. What comes later comes
-    # first here; where both were invoked at one instant, the transaction does.
-    later = Window.partitionBy("name").orderBy(sql.desc("invoked"), sql.desc("f"))
-    fenced = sql.min("init").over(later.rowsBetween(Window.unboundedPreceding, 0))
-    return rows.select("*", fenced.alias("fenced")).where(f"f = {F.TXN:d}").selectExpr(*columns)
+# ----------------------------------------------------------------------------------------------- how transactions ended
 
 
-def own_reads(history: History) -> DataFrame:
-    """One row per write of a transaction, and per value that a transaction polled."""
-    untouched = history.deletions.untouched()
-    sends = history.sends.where(f"txn is not null and {untouched}").selectExpr(
-        "value", "txn", *PLACE, "offset as at", "event as sent"
-    )
-    polled = f"txn is not null and {_TOLD} and {untouched} and {_committed_reader(history)}"
-    records = history.records.where(polled).selectExpr("value", "txn", "event as polled", "time")
-    return aggregate(
-        history,
-        history.spread(sends.unionByName(records, allowMissingColumns=True), "value"),
-        ["value", "txn"],
-        [*(f"max({name}) as {name}" for name in (*PLACE, "at", "sent")), "min(polled) as polled", "min(time) as time"],
+def _ends(piece: Piece) -> pl.DataFrame:
+    """How transactions ended, and who took a transactional id."""
+    taken = (pl.col("f") == F.INIT) & (pl.col("type") == Type.OK) & pl.col("name").is_not_null()
+    return piece.ops.filter((pl.col("f") == F.TXN) | taken).select(
+        "op", "f", "type", "time", "event", "name", "invoked"
     )
 
 
-def _outcome(*types: Type) -> str:
-    return f"about = {_TXN} and outcome in ({', '.join(f'{type_:d}' for type_ in types)})"
+def fenced(ends: pl.DataFrame) -> pl.DataFrame:
+    """Transactions only: `fenced` is when the first of those was there that took the id after their invocation."""
+    init = pl.when(pl.col("f") == F.INIT).then("time")
+    # What comes later comes first here; where both were invoked at one instant, the transaction does.
+    later = ends.with_columns(init=init).sort("invoked", "f", descending=True)
+    first = pl.col("init").cum_min().forward_fill().over("name") if later["init"].count() else pl.col("init")
+    return later.with_columns(fenced=first).filter(pl.col("f") == F.TXN).select(
+        "op", "event", "fenced", outcome="type", ended="time"
+    )  # fmt: skip
 
 
-_HERE = {"time": "ended", "events": "array(event)", "processes": f"array({process_of('event')})"}
-_OF_INPUT = {"offset": "high", "processes": "array()", "time": "done", "until": "asked"}
-TRANSACTIONS = Family(
-    "transactions",
-    outcomes,
-    (
-        Rule(
-            "torn",
-            "a part of a transaction is visible, and another part is missing",
-            f"{_outcome(Type.OK, Type.INFO)} and visible > 0 and missing > 0",
-            f"{_outcome(Type.OK, Type.INFO)} and visible > 0 and writes > 1",
-            {
-                **_HERE,
-                "topic": "missing_topic",
-                "partition": "missing_partition",
-                "offset": "missing_at",
-                "values": "array(first_missing, first_visible)",
-                "severity": "missing",
-                "detail": "format_string('%d of the %d writes of a transaction are visible, %d are missing', visible,"
-                " writes, missing)",
-            },
-        ),
-        Rule(
-            "wrong-outcome",
-            "its commit was acknowledged, and it was aborted",
-            f"{_outcome(Type.OK)} and visible = 0 and kept > 0 and missing = kept and aborted > 0",
-            f"{_outcome(Type.OK)} and kept > 0",
-            {
-                **_HERE,
-                "offset": "missing_at",
-                "values": "array(first_missing)",
-                "tags": "array('commit')",
-                "severity": "missing",
-                "detail": "format_string('its commit was acknowledged; %d of its %d writes are in the log, and none is"
-                " visible', aborted, writes)",
-            },
-        ),
-        Rule(
-            "wrong-outcome",
-            "it was aborted for certain, and is visible",
-            f"{_outcome(Type.FAIL)} and visible > 0",
-            f"{_outcome(Type.FAIL)} and writes > 0",
-            {
-                **_HERE,
-                "values": "array(first_visible)",
-                "tags": "array('abort')",
-                "severity": "visible",
-                "detail": "format_string('it was aborted, and %d of its %d writes are visible', visible, writes)",
-            },
-        ),
-        Rule(
-            "zombie-write",
-            "a producer was fenced, and what it wrote after that is visible",
-            f"about = {_TXN} and newest_visible > fenced",
-            f"about = {_TXN} and newest > fenced",
-            {
-                **_HERE,
-                "values": "array(newest_value)",
-                "time": "fenced",
-                "until": "newest_visible",
-                "severity": "try_subtract(newest_visible, fenced)",
-                "detail": "'another instance had taken its transactional id before it was sent'",
-            },
-        ),
-        Rule(
-            "offsets-not-atomic",
-            "two outputs of one input",
-            f"about = {_INPUT} and low = high and counts > 1",
-            f"about = {_INPUT} and low = high and counts > 0",
-            {
-                **_OF_INPUT,
-                "values": "array(key, first_output, last_output)",
-                "tags": "array('twice')",
-                "severity": "counts",
-                "detail": "format_string('%d outputs were made of it and committed', counts)",
-            },
-        ),
-        Rule(
-            "offsets-not-atomic",
-            "an input is behind the group, and there is no output of it",
-            f"about = {_INPUT} and high < committed and counts = 0 and open = 0",
-            f"about = {_INPUT} and high < committed",
-            {
-                **_OF_INPUT,
-                "values": "array(key)",
-                "tags": "array('no output')",
-                "severity": "try_subtract(committed, high)",
-                "detail": "format_string('the group committed offset %d in a transaction, and no output of it was"
-                " committed', committed)",
-            },
-        ),
-        Rule(
-            "offsets-not-atomic",
-            "an output was committed, and the group is before its input",
-            f"about = {_INPUT} and low = high and done <= asked and answer <= high",
-            f"about = {_INPUT} and low = high and done <= asked",
-            {
-                **_OF_INPUT,
-                "values": "array(key, first_output)",
-                "tags": "array('not committed')",
-                "severity": "try_subtract(high, answer)",
-                "detail": "format_string('an output of it was committed, and the group is at offset %d', answer)",
-            },
-        ),
-    ),
-    needs=lambda history: history.does(F.TXN),
-)
-OWN_READS = Family(
-    "own writes",
-    own_reads,
-    (
-        Rule(
-            "precommitted-read",
-            "a transaction polled what it had written itself",
-            "sent is not null and polled is not null",
-            "polled is not null",
-            {
-                "offset": "at",
-                "values": "array(value)",
-                "time": "time",
-                "events": "array(sent, polled)",
-                "detail": "'its own transaction polled it before it was committed'",
-            },
-        ),
-    ),
-    needs=lambda history: history.does(F.TXN) and history.does(F.POLL),
-)
+# ----------------------------------------------------------------------------------------------- what is told of values
 
 
-def find_torn(history: History) -> DataFrame:
-    """Transactions of which a part is visible and another is missing."""
-    return TRANSACTIONS.findings(history, TRANSACTIONS.of("torn"))
+@dataclass(frozen=True)
+class Tally:
+    """Totals by a key, which can be put together from parts: the names of columns, by how that is done."""
+
+    key: str
+    sums: Sequence[str]
+    lowest: Sequence[str]
+    highest: Sequence[str] = ()
+    beside: Mapping[str, str] | None = None  # what the row has that has the extreme of another column
+
+    def of(self, parts: Sequence[Mapping[str, Ints]]) -> dict[str, Ints]:
+        """Parts put together: an entry for each key, in order."""
+        names = (self.key, *self.sums, *self.lowest, *self.highest, *(self.beside or ()))
+        rows = {name: np.concatenate([_EMPTY, *(part[name] for part in parts)]) for name in names}
+        groups = Groups(rows[self.key])
+        totals = {self.key: groups.keys}
+        totals |= {name: groups.sum(rows[name]) for name in self.sums}
+        totals |= {name: groups.min(rows[name]) for name in self.lowest}
+        totals |= {name: groups.max(rows[name]) for name in self.highest}
+        for name, extreme in (self.beside or {}).items():
+            totals[name] = groups.max(rows[name], rows[extreme] == totals[extreme][groups.number()])
+        return totals
 
 
-def find_wrong_outcomes(history: History) -> DataFrame:
-    """Transactions that were committed and are aborted, or the reverse."""
-    return TRANSACTIONS.findings(history, TRANSACTIONS.of("wrong-outcome"))
+_EMPTY = np.zeros(0, np.int64)
+OF_TRANSACTION = Tally(
+    "txn", ("writes", "kept", "visible"), ("place", "first_visible"), ("newest", "newest_visible"),
+    {"newest_value": "newest_visible"},
+)  # fmt: skip
+OF_MISSING = Tally(
+    "txn", ("missing", "aborted"), ("first_missing",),
+    beside={"missing_place": "first_missing", "missing_at": "first_missing"},
+)  # fmt: skip
+OF_OUTPUTS = Tally("source", ("outputs", "open"), ("done", "first_output"), ("last_output",))
+INPUTS = ("value", "place", "low", "high")
 
 
-def find_zombie_writes(history: History) -> DataFrame:
+@dataclass(frozen=True)
+class Told:
+    """What values say of transactions and of inputs."""
+
+    transactions: Mapping[str, Ints]
+    missing: Mapping[str, Ints]
+    outputs: Mapping[str, Ints]
+    inputs: Mapping[str, Ints]
+
+    @classmethod
+    def together(cls, parts: Sequence[Told]) -> Told:
+        """Of values that have nothing to do with each other."""
+        return cls(
+            OF_TRANSACTION.of([part.transactions for part in parts]),
+            OF_MISSING.of([part.missing for part in parts]),
+            OF_OUTPUTS.of([part.outputs for part in parts]),
+            {name: np.concatenate([_EMPTY, *(part.inputs[name] for part in parts)]) for name in INPUTS},
+        )
+
+    def of_transformed(self, partitions: Partitions) -> Told:
+        """Only such inputs."""
+        mine = partitions.transformed(self.inputs["place"])
+        inputs = {name: column[mine] for name, column in self.inputs.items()}
+        return Told(self.transactions, self.missing, self.outputs, inputs)
+
+
+@dataclass(frozen=True)
+class _Writes:
+    """How the writes of transactions fared."""
+
+    value: Ints
+    txn: Ints
+    source: Ints
+    type: Ints
+    place: Ints
+    at: Ints
+    invoked: Ints
+    completed: Ints
+    visible: Bools
+    kept: Bools
+    raw: Bools
+    missing: Bools
+    ended: Bools  # whether the partition was read to its end afterwards
+
+
+def _writes(fates: Fates, run: RunContext, partitions: Partitions) -> _Writes:
+    chosen = np.flatnonzero((fates.txn != NONE) & _sent(fates, run))
+    place, visible = _places(fates)[chosen], fates.seen_committed[chosen]
+    type_, completed = fates.type[chosen], fates.completed[chosen]
+    at = np.maximum(fates.acknowledged[chosen], -1)
+    kept = ~is_in(fates.topic[chosen], run.compacted)
+    reach, final = np.full(len(chosen), NONE), np.full(len(chosen), NONE)
+    unseen = np.flatnonzero(~visible)
+    reach[unseen], final[unseen] = partitions.read(place[unseen])
+    ended = completed <= final
+    passed = (at >= 0) & (at <= reach)
+    return _Writes(
+        value=fates.value[chosen],
+        txn=fates.txn[chosen],
+        source=fates.source[chosen],
+        type=type_,
+        place=place,
+        at=at,
+        invoked=fates.invoked[chosen],
+        completed=completed,
+        visible=visible,
+        kept=kept,
+        raw=fates.seen_raw[chosen],
+        missing=~visible & kept & (passed | ((type_ == Type.OK) & ended)),
+        ended=ended,
+    )
+
+
+def _sent(fates: Fates, run: RunContext) -> Bools:
+    """Whether somebody sent it, and not to a topic that was deleted."""
+    return (fates.type > 0) & ~is_in(fates.topic, run.deletions.topics)
+
+
+def _places(fates: Fates) -> Ints:
+    return np.where((fates.topic == NONE) | (fates.partition == NONE), NEVER, (fates.topic << 32) | fates.partition)
+
+
+def told(fates: Fates, run: RunContext, partitions: Partitions) -> Told:
+    """What these values say, if partitions were read so far."""
+    writes = _writes(fates, run, partitions)
+    transforms = run.does(F.COMMIT)
+    return Told(
+        OF_TRANSACTION.of([_of_transactions(writes)]),
+        OF_MISSING.of([_of_missing(writes)]),
+        OF_OUTPUTS.of([_of_outputs(writes, run)] if transforms else []),
+        _inputs(fates, run) if transforms else dict.fromkeys(INPUTS, _EMPTY),
+    )
+
+
+def _of_transactions(writes: _Writes) -> dict[str, Ints]:
+    return {
+        "txn": writes.txn,
+        "writes": np.ones(len(writes.txn), np.int64),
+        "kept": writes.kept.astype(np.int64),
+        "visible": writes.visible.astype(np.int64),
+        "place": writes.place,
+        "first_visible": np.where(writes.visible, writes.value, NEVER),
+        "newest": writes.invoked,
+        "newest_visible": np.where(writes.visible, writes.invoked, NONE),
+        "newest_value": writes.value,
+    }
+
+
+def _of_missing(writes: _Writes) -> dict[str, Ints]:
+    missing = np.flatnonzero(writes.missing)
+    return {
+        "txn": writes.txn[missing],
+        "missing": np.ones(len(missing), np.int64),
+        "aborted": writes.raw[missing].astype(np.int64),
+        "first_missing": writes.value[missing],
+        "missing_place": writes.place[missing],
+        "missing_at": writes.at[missing],
+    }
+
+
+def _of_outputs(writes: _Writes, run: RunContext) -> dict[str, Ints]:
+    made = np.flatnonzero((writes.source != NONE) & _chosen(writes.source, run))
+    value, ok, visible = writes.value[made], writes.type[made] == Type.OK, writes.visible[made]
+    counts, unsure = ok | visible, writes.type[made] == Type.INFO
+    return {
+        "source": writes.source[made],
+        "outputs": counts.astype(np.int64),
+        "open": (unsure & ~visible & ~writes.missing[made] & ~writes.ended[made]).astype(np.int64),
+        "done": np.where(ok, writes.completed[made], NEVER),
+        "first_output": np.where(counts, value, NEVER),
+        "last_output": np.where(counts, value, NONE),
+    }
+
+
+def _inputs(fates: Fates, run: RunContext) -> dict[str, Ints]:
+    mine = _sent(fates, run) & (fates.high_committed != NONE) & _chosen(fates.value, run)
+    return {
+        "value": fates.value[mine],
+        "place": _places(fates)[mine],
+        "low": fates.low_committed[mine],
+        "high": fates.high_committed[mine],
+    }
+
+
+def _chosen(inputs: Ints, run: RunContext) -> Bools:
+    """Whether these inputs are looked at: all of them, or one in so many."""
+    step = _step(run)
+    if step == 1:
+        return np.ones(len(inputs), np.bool_)
+    mixed = (inputs.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
+    chosen: Bools = mixed % np.uint64(step) == 0
+    return chosen
+
+
+def _step(run: RunContext) -> int:
+    contents, rows = run.contents.get(Kind.COMPLETE), run.rows.get(Kind.COMPLETE, 0)
+    sends = rows if contents is None else contents.get(int(F.SEND), 0)
+    return max(1, -(-sends // SENDS))
+
+
+# ------------------------------------------------------------------------------------------------------------- findings
+
+
+def _outcomes(ends: pl.DataFrame, said: Told) -> pl.DataFrame:
+    """A row per transaction: how it ended, and what is visible and what is missing of its writes."""
+    writes, missing = pl.DataFrame(said.transactions), pl.DataFrame(said.missing)
+    counts = (*OF_TRANSACTION.sums, *OF_MISSING.sums)
+    rows = ends.join(writes, left_on="op", right_on="txn", how="left", maintain_order="left")
+    return (
+        rows.join(missing, left_on="op", right_on="txn", how="left", maintain_order="left")
+        .with_columns(pl.col(counts).fill_null(0))
+        .with_columns(_known("place", NEVER), _known("newest_visible", NONE), _known("missing_at", -1))
+    )
+
+
+def _known(name: str, missing: int) -> pl.Expr:
+    return pl.when(pl.col(name) != missing).then(name).alias(name)
+
+
+_COMMITTED, _ABORTED = pl.col("outcome") == Type.OK, pl.col("outcome") == Type.FAIL
+_NOT_ABORTED = pl.col("outcome").is_in([int(Type.OK), int(Type.INFO)])
+_LOOKED_AT = {
+    "torn": [_NOT_ABORTED & (pl.col("visible") > 0) & (pl.col("writes") > 1)],
+    "wrong-outcome": [_COMMITTED & (pl.col("kept") > 0), _ABORTED & (pl.col("writes") > 0)],
+    "zombie-write": [pl.col("newest") > pl.col("fenced")],
+}
+
+
+def _looked_at(rows: pl.DataFrame, conditions: Sequence[pl.Expr]) -> int:
+    """Two rules of one anomaly may look at the same thing: the one that looks at more counts."""
+    counts = rows.select(each.sum().alias(str(number)) for number, each in enumerate(conditions)).row(0)
+    return max(int(count or 0) for count in counts)
+
+
+def _of_ends(rows: pl.DataFrame, run: RunContext) -> Findings:
+    """Transactions that are not what they ended as."""
+    torn = rows.filter(_NOT_ABORTED & (pl.col("visible") > 0) & (pl.col("missing") > 0))
+    gone = (pl.col("visible") == 0) & (pl.col("kept") > 0) & (pl.col("missing") == pl.col("kept"))
+    aborted = rows.filter(_COMMITTED & gone & (pl.col("aborted") > 0))
+    shown = rows.filter(_ABORTED & (pl.col("visible") > 0))
+    return together(
+        [
+            found(
+                "torn", torn.with_columns(topic_and_partition(pl.col("missing_place"))), run, offset="missing_at",
+                values=("first_missing", "first_visible"), time="ended", events=("event",), severity="missing",
+                facts=("writes", "visible", "missing"),
+            ),
+            found(
+                "wrong-outcome", _here(aborted, "commit"), run, offset="missing_at", values=("first_missing",),
+                time="ended", events=("event",), tags="tag", severity="missing", facts=("writes", "aborted"),
+            ),
+            found(
+                "wrong-outcome", _here(shown, "abort"), run, values=("first_visible",), time="ended",
+                events=("event",), tags="tag", severity="visible", facts=("writes", "visible"),
+            ),
+        ],
+        run.limit,
+    )  # fmt: skip
+
+
+def _here(rows: pl.DataFrame, tag: str) -> pl.DataFrame:
+    return rows.with_columns(*topic_and_partition(pl.col("place")), tag=pl.lit(tag))
+
+
+def _of_zombies(rows: pl.DataFrame, run: RunContext) -> Findings:
     """Visible writes of producers that had been fenced."""
-    return TRANSACTIONS.findings(history, TRANSACTIONS.of("zombie-write"))
+    written = pl.col("newest_visible")
+    late = rows.filter(written > pl.col("fenced")).with_columns(
+        *topic_and_partition(pl.col("place")),
+        fenced_ns="fenced",
+        written_ns=written,
+        severity=written - pl.col("fenced"),
+    )
+    return found(
+        "zombie-write", late, run, values=("newest_value",), time="fenced", until="newest_visible", events=("event",),
+        severity="severity", facts=("fenced_ns", "written_ns"),
+    )  # fmt: skip
 
 
-def find_offsets_not_atomic(history: History) -> DataFrame:
+@dataclass(frozen=True)
+class _Fared:
+    """Inputs, what their groups committed, and what came of their outputs."""
+
+    value: Ints
+    place: Ints
+    low: Ints
+    high: Ints
+    committed: Ints
+    answer: Ints
+    asked: Ints
+    outputs: Ints
+    open: Ints
+    done: Ints
+    first_output: Ints
+    last_output: Ints
+
+    @property
+    def one_offset(self) -> Bools:
+        """Whether they are at one offset only."""
+        return np.equal(self.low, self.high)
+
+    @property
+    def behind(self) -> Bools:
+        """Whether the group is past them."""
+        return np.less(self.high, self.committed)
+
+    @property
+    def answered(self) -> Bools:
+        """Whether an output was there when the group was asked for its offset."""
+        return self.one_offset & (self.done <= self.asked)
+
+    def frame(self, chosen: Bools, tag: str) -> pl.DataFrame:
+        """Some of them as a table, with nulls."""
+        table = pl.DataFrame({each.name: getattr(self, each.name)[chosen] for each in fields(self)})
+        return table.with_columns(
+            *topic_and_partition(pl.col("place")), _known("done", NEVER), _known("asked", NONE), tag=pl.lit(tag)
+        )
+
+
+def _fared(said: Told, partitions: Partitions) -> _Fared:
+    inputs, source = said.inputs, np.append(said.outputs["source"], NEVER)
+    row = np.searchsorted(source, inputs["value"])
+    there = source[row] == inputs["value"]
+    made = {
+        name: np.where(there, np.append(said.outputs[name], 0)[row], nothing)
+        for name, nothing in (("outputs", 0), ("open", 0), ("done", NEVER), ("first_output", 0), ("last_output", 0))
+    }
+    return _Fared(**inputs, **partitions.groups(inputs["place"]), **made)
+
+
+def _of_inputs(inputs: _Fared, run: RunContext) -> Findings:
     """Inputs whose offset and whose output were not committed together."""
-    return TRANSACTIONS.findings(history, TRANSACTIONS.of("offsets-not-atomic"))
+    twice = inputs.one_offset & (inputs.outputs > 1)
+    gone = inputs.behind & (inputs.outputs == 0) & (inputs.open == 0)
+    left = inputs.answered & (inputs.answer != NONE) & (inputs.answer <= inputs.high)
+    high = pl.col("high")
+    cases: list[tuple[str, Bools, pl.Expr, tuple[str, ...], str]] = [
+        ("twice", twice, pl.col("outputs"), ("first_output", "last_output"), "outputs"),
+        ("no output", gone, pl.col("committed") - high, (), "committed"),
+        ("not committed", left, high - pl.col("answer"), ("first_output",), "answer"),
+    ]
+    return together(
+        [
+            found(
+                "offsets-not-atomic", inputs.frame(wrong, tag).with_columns(severity=severity), run, offset="high",
+                values=("value", *values), processes=(), time="done", until="asked", tags="tag", severity="severity",
+                facts=(fact,),
+            )
+            for tag, wrong, severity, values, fact in cases
+            if wrong.any()
+        ],
+        run.limit,
+    )  # fmt: skip
 
 
-def find_precommitted_reads(history: History) -> DataFrame:
-    """What a transaction polled of its own."""
-    return OWN_READS.findings(history, OWN_READS.of("precommitted-read"))
+def _looked_at_inputs(inputs: _Fared) -> int:
+    """The most that one of the three looks at."""
+    cases = (inputs.one_offset & (inputs.outputs > 0), inputs.behind, inputs.answered)
+    return max(int(np.count_nonzero(each)) for each in cases)
 
 
-FAMILIES: tuple[Family, ...] = (TRANSACTIONS, OWN_READS)
-STUDIES: tuple[Study, ...] = (cycles.CYCLES,)
+def _cut(run: RunContext) -> str:
+    step = _step(run)
+    if step == 1:
+        return ""
+    return f"the outputs of one in {step} inputs of transactions were looked at: there are too many messages"
+
+
+# ------------------------------------------------------------------------------------------------------------- families
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Of a piece."""
+
+    reached: pl.DataFrame
+    groups: pl.DataFrame
+    ends: pl.DataFrame
+    settled: Told | None
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Of all pieces."""
+
+    partitions: Partitions
+    ends: pl.DataFrame
+    settled: list[Told]
+
+
+class Transactions(Family):
+    """All or nothing, as it was acknowledged."""
+
+    name = "transactions"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        "torn": "a part of a transaction is visible, and another part is missing",
+        "wrong-outcome": "its commit was acknowledged, and it was aborted; or it was aborted for certain, and is"
+        " visible",
+        "zombie-write": "a producer was fenced, and what it wrote after that is visible",
+        "offsets-not-atomic": "two outputs of one input; or an input is behind the group, and there is no output of it;"
+        " or an output was committed, and the group is before its input",
+    }
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {**READS, "ops": OPS}
+    by_value = True
+
+    def needs(self, run: RunContext) -> bool:
+        """Whether there are any."""
+        return run.does(F.TXN)
+
+    def survey(self, piece: Piece, run: RunContext) -> Survey:
+        """How far it was read, how transactions ended, and what is settled of their writes."""
+        settled = told(piece.split.settled, run, NOWHERE) if run.many else None
+        return Survey(_reached(piece, run), _groups(piece, run), _ends(piece), settled)
+
+    def gather(self, surveys: Sequence[Survey], run: RunContext, known: Known) -> Gathered:
+        """Of all partitions and transactions; what surveys say of values only if it holds."""
+        partitions = _partitions([each.reached for each in surveys], [each.groups for each in surveys])
+        ends = fenced(pl.concat([each.ends for each in surveys]))
+        parts = [each.settled for each in surveys if each.settled is not None and known["fates"].settled_count]
+        return Gathered(partitions, ends, [part.of_transformed(partitions) for part in parts])
+
+    def judge(self, piece: Piece, mine: Gathered, run: RunContext, known: Known) -> Told:
+        """What is loose, or all there is."""
+        return told(piece.fates, run, mine.partitions).of_transformed(mine.partitions)
+
+    def resume(self, mine: Gathered, judged: Sequence[Told], run: RunContext, known: Known) -> Outcome:
+        """What came of it: it is all that is kept, for what is known of all values may be large, and travels."""
+        said = Told.together([*judged, *mine.settled])
+        rows = _outcomes(mine.ends, said)
+        outcome = Outcome(
+            together([_of_ends(rows, run), _of_zombies(rows, run)], run.limit),
+            {name: _looked_at(rows, conditions) for name, conditions in _LOOKED_AT.items()},
+        )
+        if len(said.inputs["value"]):
+            inputs = _fared(said, mine.partitions)
+            outcome.findings.add(_of_inputs(inputs, run), run.limit)
+            outcome.looked_at["offsets-not-atomic"] = _looked_at_inputs(inputs)
+            outcome.cut = _cut(run)
+        return outcome
+
+    def conclude(self, mine: Outcome, judged: Sequence[Told], run: RunContext, known: Known) -> Outcome:
+        """As it came of it."""
+        return mine
+
+
+@dataclass(frozen=True)
+class Polled:
+    """What transactions polled: how many records, and which of them they had written."""
+
+    records: int
+    own: pl.DataFrame
+
+
+def polled(sends: pl.DataFrame, records: pl.DataFrame, run: RunContext) -> Polled:
+    """Of sends and of records that belong together."""
+    mine = pl.col("txn").is_not_null() & pl.col("value").is_not_null() & run.deletions.untouched()
+    good = (pl.col("status") == Status.GOOD) & ~by(run.sees_aborted)
+    read = records.filter(mine & good).select("value", "txn", "time", polled="event")
+    wrote = sends.filter(mine).select("value", "txn", *PLACE, at="offset", sent="event")
+    both = wrote.join(read, on="value").filter(pl.col("txn") == pl.col("txn_right"))
+    keys = ("value", "txn", *PLACE, "at", "sent")
+    return Polled(len(read), both.group_by(keys).agg(pl.col("polled", "time").min()))
+
+
+class OwnWrites(Family):
+    """What transactions polled of their own."""
+
+    name = "own writes"
+    anomalies: ClassVar[Mapping[str, str]] = {"precommitted-read": "a transaction polled what it had written itself"}
+    reads: ClassVar[Mapping[str, Sequence[str]]] = READS
+    by_value = True
+
+    def needs(self, run: RunContext) -> bool:
+        """Whether transactions may have polled."""
+        return run.does(F.TXN) and run.does(F.POLL)
+
+    def survey(self, piece: Piece, run: RunContext) -> Polled | None:
+        """What is settled here."""
+        return polled(piece.split.settled.sends, piece.split.settled.told, run) if run.many else None
+
+    def gather(self, surveys: Sequence[Polled | None], run: RunContext, known: Known) -> list[Polled]:
+        """As far as it holds."""
+        return [each for each in surveys if each is not None and known["fates"].settled_count]
+
+    def judge(self, piece: Piece, mine: list[Polled], run: RunContext, known: Known) -> Polled:
+        """What is loose, or all there is."""
+        return polled(piece.sends, piece.records, run)
+
+    def conclude(self, mine: list[Polled], judged: Sequence[Polled], run: RunContext, known: Known) -> Outcome:
+        """A finding for each write of which that is true."""
+        parts = [*mine, *judged]
+        if not parts:
+            return Outcome()
+        findings = found(
+            "precommitted-read", pl.concat([each.own for each in parts]), run, offset="at", values=("value",),
+            time="time", events=("sent", "polled"),
+        )  # fmt: skip
+        return Outcome(findings, {"precommitted-read": sum(each.records for each in parts)})
+
+
+FAMILIES: tuple[Family, ...] = (Transactions(), OwnWrites())

@@ -21,10 +21,11 @@ Followers answer Fetch too, from version 11 on, with a watermark that lags by de
 led. So exchanges are compared node by node (those without one among themselves); only those of an older Fetch, which
 followers refuse, that named its leader epoch are compared with answers of all nodes, as probes are.
 
-The question is a running maximum: the highest mark shown by answers that ended before this one was invoked. Each answer
-becomes two points on the time line, one that raises the maximum at its `time`, one that asks for it at its `invoked`;
-where both fall on one instant the question comes first. A partition may hold most of a history, so time is cut into
-chunks: the maximum inside each chunk, a running maximum over the few chunks, then a window inside each chunk.
+The question is a running maximum: the highest mark shown by answers that ended before this one was invoked. Answers
+that are compared with each other are a *lane*: in the order of their ends their marks have a running maximum, and an
+answer is held against that of the last one that ended before its own `invoked`; what ends at that instant is not before
+it. A partition is in one piece, so this needs nothing from elsewhere. Whether anything fell at all is asked of every
+lane; who had shown more, and under which leader, only of those in which something fell.
 
 Whether a fall is a broken promise depends on the leader. Answers of one *era* were given under one leader epoch. An
 answer to Fetch tells its epoch for certain where the request could name it, and one to ListOffsets, from version 4 on,
@@ -45,330 +46,469 @@ if there are any, the one that had shown most (then that ended last, then that o
 (Fetch or ListOffsets), partition, node and set of tags are one finding, with the first moment, the widest fall and the
 number of answers. (lso-stuck has a finding for each offset, node and epoch, and no tag but `older epoch`.)
 
-A topic that the workload deletes begins again, and so do its leader epochs. Answers of one of its lives (an era of
-`checkers.deletions`) are compared with each other alone; so are those that may belong to two, and what is found among
-these is tagged `deleted topic`.
+A topic that the workload deletes begins again, and so do its leader epochs. Answers of one of its lives (an `era` of
+`checkers.deletions`; below always a *life*, to tell it from the eras of leaders) are compared with each other alone; so
+are those that may belong to two, and what is found among these is tagged `deleted topic`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from checkers.answers import FETCH, LIST_OFFSETS, SETTLING_NS, answers, deposed, epochs
-from checkers.deletions import UNSURE
-from checkers.frame import PLACE, Family, History, Rule, Study, as_findings, seconds, together
+import numpy as np
+import polars as pl
+
+from checkers.core.answers import EXCHANGES, FETCH, LIST_OFFSETS, PROBES, SETTLING_NS, Epochs
+from checkers.core.arrays import NONE, Bools, Groups, Ints, Lanes, ints
+from checkers.core.deletions import UNSURE
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found, together
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext
 from harness.history import F, Kind
-from harness.limits import DEFAULTS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 26, 28
 
-_MARK = ("api", "topic", "partition", "life", "anomaly")
-_COMPARED = ("api", "topic", "partition", "life", "scope")  # answers that may be compared with each other
-_REGRESSIONS = {FETCH: "watermark-regression", LIST_OFFSETS: "end-offset-regression"}
-_ABOVE = "lso-above-hw"
-# what an answer raises the mark to, and what is compared with it
-_PAIRS = {
+MARKS = ("shown", "stable", "start")
+REGRESSIONS = {"watermark-regression": FETCH, "end-offset-regression": LIST_OFFSETS}
+ABOVE = "lso-above-hw"
+STUCK = "lso-stuck"
+# the mark that an answer raises, and the one that is held against it
+SIDES: Mapping[str, tuple[str, str]] = {
     "watermark-regression": ("shown", "shown"),
     "end-offset-regression": ("shown", "shown"),
     "lso-regression": ("stable", "stable"),
     "log-start-regression": ("start", "start"),
-    _ABOVE: ("stable", "shown"),
+    ABOVE: ("stable", "shown"),
 }
+ONE_EPOCH, OLDER, ROSE, UNKNOWN, ONE_ANSWER = range(5)
+CHANGES = ("one epoch", "older epoch", "epoch rose", "epoch unknown", "one answer")
+FACTS = ("shown_before", "before_node", "before_ns", "before_epoch", "shown", "node", "at_ns", "epoch", "answers")
+LIFE = ("topic", "partition", "era")
+_DENSE = 1 << 31
+_WIDEST = 1 << 62
 
 
-def _scanned(history: History) -> DataFrame:
-    """One row per answer: what it showed, and the highest of each mark shown before it was invoked."""
-    marks = ("shown", "stable", "start")
-    nothing, all_marks = (
-        ", ".join(f"null as {mark}_mark" for mark in marks),
-        ", ".join(f"{m} as {m}_mark" for m in marks),
-    )
-    points = answers(history).selectExpr(
-        *_COMPARED, *marks, f"inline(array(struct(invoked as at, 0 as raises, {nothing}),"
-        f" struct(time as at, 1 as raises, {all_marks})))",
-    )  # fmt: skip
-    names = {f"{mark}_before": f"{mark}_mark" for mark in marks}
-    return _with_running_maxima(history, points, names, _COMPARED).where("raises = 0")
+@dataclass
+class Seen:
+    """What was found in a piece, and in how much of it."""
+
+    findings: Findings = field(default_factory=Findings)
+    looked_at: dict[str, int] = field(default_factory=dict)
 
 
-def _with_running_maxima(history: History, points: DataFrame, names: dict[str, str], keys: Sequence[str]) -> DataFrame:
-    """Add running maxima of columns, up to and including each point, in the order of `at`, questions first."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
+class OfPartitions(Family):
+    """A family that a piece by itself tells everything: all answers of a partition are in one."""
 
-    sealed = history.sealed
-    chunks = 1 + sum(sealed.rows.get(kind, 0) for kind in (Kind.PROBE, Kind.EXCHANGE)) // history.chunk_rows
-    width_ns = max(1, (sealed.last_time_ns - sealed.first_time_ns) // chunks)
-    chunked = points.selectExpr("*", f"at div {width_ns} as chunk" if chunks > 1 else "0L as chunk")
-    inside = Window.partitionBy(*keys, "chunk").orderBy("at", "raises").rowsBetween(Window.unboundedPreceding, 0)
-    scanned = chunked.select("*", *(sql.max(column).over(inside).alias(name) for name, column in names.items()))
-    if chunks == 1:
-        return scanned.drop("chunk")
-    earlier = Window.partitionBy(*keys).orderBy("chunk").rowsBetween(Window.unboundedPreceding, -1)
-    carried = (
-        chunked.groupBy(*keys, "chunk")
-        .agg(*(sql.max(column).alias(f"inside_{name}") for name, column in names.items()))
-        .select(*keys, "chunk", *(sql.max(f"inside_{name}").over(earlier).alias(f"carried_{name}") for name in names))
-    )
-    joined = scanned.join(sql.broadcast(carried), [*keys, "chunk"], "left")
-    return joined.select(*points.columns, *(sql.greatest(name, f"carried_{name}").alias(name) for name in names))
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {"probes": PROBES, "exchanges": EXCHANGES}
+
+    def gather(self, surveys: Sequence[Seen], run: RunContext, known: Known) -> Seen:
+        """Sums, and the first and the worst of what was found."""
+        looked_at = {name: sum(each.looked_at.get(name, 0) for each in surveys) for name in self.anomalies}
+        return Seen(together((each.findings for each in surveys), run.limit), looked_at)
+
+    def conclude(
+        self,
+        mine: Seen,
+        judged: Sequence[object],
+        run: RunContext,
+        known: Known,
+    ) -> Outcome:
+        """As it was gathered."""
+        return Outcome(mine.findings, mine.looked_at)
 
 
-def _find(history: History, rules: Sequence[Rule]) -> DataFrame:
-    """A finding per partition, node and set of tags."""
-    from pyspark.sql import functions as sql
+class Watermarks(OfPartitions):
+    """Marks that fall."""
 
-    wanted = {rule.anomaly for rule in rules}
-    fallen = [_fallen(history, wanted)]
-    if _ABOVE in wanted:
-        fallen.append(_above_in_one_answer(history))
-    worst = (
-        together(fallen)
-        .groupBy(*_MARK, "node", "same_node", "change")
-        .agg(
-            sql.count_distinct("answer").alias("answers"),
-            sql.min("time").alias("first"),
-            sql.expr("max_by(pair, struct(fall, pair.time, pair.event, pair.higher.event))").alias("pair"),
-        )
-    )
-
-    columns = {
-        "anomaly": "anomaly",
-        "offset": "pair.shown",
-        "nodes": "array_distinct(array(pair.higher.node, node))",
-        "time": "first",
-        "events": "array_distinct(array(pair.higher.event, pair.event))",
-        "tags": "array_compact(array(change,"
-        " case when change = 'one answer' then null when same_node then 'same node' else 'across nodes' end,"
-        f" if(life = {UNSURE}, 'deleted topic', null)))",
-        "severity": "try_subtract(pair.higher.shown, pair.shown)",
-        "detail": "format_string('node %d showed %d at %.3f s (leader epoch %s), then node %d showed %d at %.3f s"
-        " (leader epoch %s), and so in %d answers', pair.higher.node, pair.higher.shown,"
-        f" {seconds(history, 'pair.higher.time')}, coalesce(pair.higher.epoch, 'unknown'), node, pair.shown,"
-        f" {seconds(history, 'pair.time')}, coalesce(pair.epoch, 'unknown'), answers)",
+    name = "watermarks"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        "watermark-regression": "a later answer to Fetch shows a lower high watermark",
+        "end-offset-regression": "a later answer to ListOffsets shows a lower end",
+        "lso-regression": "a later answer shows a lower last stable offset",
+        "log-start-regression": "a later answer shows a lower log start",
+        ABOVE: "a last stable offset above the high watermark",
     }
-    return as_findings(worst, columns)
+
+    def needs(self, run: RunContext) -> bool:
+        """Anything that a node answered."""
+        return run.has(Kind.PROBE) or run.has(Kind.EXCHANGE)
+
+    def survey(self, piece: Piece, run: RunContext) -> Seen:
+        """Everything about the partitions in it."""
+        wanted = [anomaly for anomaly in SIDES if run.wants(anomaly)]
+        if piece.answers.is_empty() or not wanted:
+            return Seen()
+        shown = Shown.of(piece.answers)
+        before = Before(shown.lane, shown.invoked, shown.time)
+        highest = {mark: before.highest(shown.marks[mark]) for mark in {SIDES[anomaly][0] for anomaly in wanted}}
+        looked_at = {anomaly: int(_looked_at(anomaly, shown, highest).sum()) for anomaly in wanted}
+        fell = np.zeros(len(shown.time), np.bool_)
+        for anomaly in wanted:
+            fell |= shown.fell(anomaly, highest[SIDES[anomaly][0]])
+            if anomaly == ABOVE:
+                fell |= shown.above_itself
+        if not fell.any():
+            return Seen(looked_at=looked_at)
+        in_lane = np.zeros(int(shown.lane.max()) + 1, np.bool_)
+        in_lane[shown.lane[fell]] = True
+        rows = piece.answers.filter(in_lane[shown.lane])
+        return Seen(_fallen(rows, Epochs(piece.epochs), wanted, run), looked_at)
 
 
-def _compared(rows: DataFrame, wanted: set[str]) -> DataFrame:
-    """A row for each anomaly that an answer may prove: `raised` is what it shows, `shown` what is looked at."""
-    sides = ", ".join(
-        f"struct('{anomaly}' as anomaly, {raised} as raised, {asked} as asked)"
-        for anomaly, (raised, asked) in _PAIRS.items()
-        if anomaly in wanted
-    )
-    wrong = " or ".join(f"(api <> {api} and anomaly = '{anomaly}')" for api, anomaly in _REGRESSIONS.items())
-    split = rows.selectExpr("*", f"inline(array({sides}))").drop("shown", "stable", "start")
-    return split.where(f"not ({wrong}) and (raised is not null or asked is not null)").withColumnRenamed(
-        "asked", "shown"
-    )
+def _looked_at(anomaly: str, shown: Shown, highest: Mapping[str, Ints]) -> Bools:
+    """Which answers could be held against others."""
+    raised, asked = SIDES[anomaly]
+    before: Bools = highest[raised] != NONE
+    if anomaly in REGRESSIONS:
+        before &= shown.api == REGRESSIONS[anomaly]
+        return before
+    there: Bools = shown.marks[asked] != NONE
+    return there & (before | (shown.marks[raised] != NONE)) if anomaly == ABOVE else there & before
 
 
-def _fallen(history: History, wanted: set[str]) -> DataFrame:
-    """Answers that showed too little, each with the answer that had shown most, if possible one of the same era."""
-    from pyspark.sql import functions as sql
+@dataclass(frozen=True)
+class Shown:
+    """Answers as arrays; NONE where something is null."""
 
-    near = f"e.seen between try_subtract(invoked, {SETTLING_NS}) and try_add(time, {SETTLING_NS})"
-    rises = "slice(epochs, 2, size(epochs))"
-    told = _compared(answers(history), wanted).join(sql.broadcast(epochs(history)), [*PLACE, "life"], "left")
-    with_era = told.selectExpr(
-        "*", "coalesce(told, array_max(filter(epochs, e -> e.seen <= invoked)).leader_epoch) as epoch",
-        f"coalesce(told, -1 - coalesce(size(filter({rises}, e -> e.seen <= invoked)), 0)) as era",
-        f"coalesce(told is null and exists({rises}, e -> {near}), false) as unsettled",
-    )  # fmt: skip
-    parts = ", ".join(f"{part} as {part}" for part in ("time", "node", "event", "told"))
-    answer = f"struct(raised as shown, {parts}, cast(epoch as string) as epoch)"
-    keys = (*_COMPARED, "anomaly")
-    points = with_era.selectExpr(
-        *keys, "answer", "shown", "node", "time", "event", "era", "unsettled", "told",
-        "cast(epoch as string) as epoch", "told is not null or epochs is not null as known",
-        f"inline(array(struct(invoked as at, 0 as raises, null as mark, null as era_mark), struct(time as at,"
-        f" 1 as raises, if(raised is null, null, {answer}) as mark,"
-        f" if(unsettled or raised is null, null, {answer}) as era_mark)))",
-    )  # fmt: skip
-    scanned = _with_running_maxima(history, points, {"highest": "mark"}, keys)
-    scanned = _with_running_maxima(history, scanned, {"era_highest": "era_mark"}, (*keys, "era"))
-    in_era = "coalesce(not unsettled and era_highest.shown > shown, false)"
-    return (
-        scanned.where("raises = 0 and highest.shown > shown")
-        .selectExpr(
-            *_MARK, "answer", "node", "time", "shown", "event", "epoch",
-            f"if({in_era}, era_highest, highest) as higher",
-            f"case when not known then 'epoch unknown' when {in_era} then 'one epoch'"
-            " when highest.told > told then 'older epoch' else 'epoch rose' end as change",
+    api: Ints
+    lane: Ints  # answers that may be compared with each other
+    node: Ints
+    told: Ints
+    invoked: Ints
+    time: Ints
+    event: Ints
+    marks: Mapping[str, Ints]
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame) -> Shown:
+        """Of all of these."""
+        api, node, told, invoked, time, event = (
+            ints(rows, name) for name in ("api", "node", "told", "invoked", "time", "event")
         )
-        .selectExpr(
-            *_MARK, "answer", "node", "time", "change", "coalesce(higher.node = node, false) as same_node",
-            "try_subtract(higher.shown, shown) as fall", "struct(shown, time, event, epoch, higher) as pair",
-        )
-    )  # fmt: skip
+        lane = numbered(api, *(ints(rows, name) for name in (*LIFE, "scope")))
+        return cls(api, lane, node, told, invoked, time, event, {mark: ints(rows, mark) for mark in MARKS})
+
+    def fell(self, anomaly: str, highest: Ints) -> Bools:
+        """Which show less than the highest mark before them."""
+        asked = self.marks[SIDES[anomaly][1]]
+        fell: Bools = (highest > asked) & (asked != NONE)
+        if anomaly in REGRESSIONS:
+            fell &= self.api == REGRESSIONS[anomaly]
+        return fell
+
+    @property
+    def above_itself(self) -> Bools:
+        """Which are answers to Fetch that show a last stable offset above their own high watermark."""
+        shown = self.marks["shown"]
+        above: Bools = (self.api == FETCH) & (self.marks["stable"] > shown) & (shown != NONE)
+        return above
 
 
-def _above_in_one_answer(history: History) -> DataFrame:
-    epoch = "cast(told as string) as epoch"
-    higher = f"struct(stable as shown, time as time, node as node, event as event, told as told, {epoch}) as higher"
-    return answers(history).where(f"api = {FETCH} and stable > shown").selectExpr(
-        *_MARK[:-1], f"'{_ABOVE}' as anomaly", "answer", "node", "time", "'one answer' as change", "true as same_node",
-        "try_subtract(stable, shown) as fall", f"struct(shown, time, event, {epoch}, {higher}) as pair",
-    )  # fmt: skip
+def numbered(*columns: Ints) -> Ints:
+    """Of each row a number, from 0 on, that it shares with those alone that are the same in all columns."""
+    number, size = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        low, high = int(column.min()), int(column.max())
+        other, width = (column - low, high - low + 1) if high - low < _DENSE else _dense(column)
+        if size * width > _DENSE:
+            (number, size), (other, width) = _dense(number), _dense(other)
+        number, size = number * width + other, size * width
+    return number if size <= 2 * len(number) else _dense(number)[0]
 
 
-WATERMARKS = Family(
-    "watermarks",
-    _scanned,
-    (
-        *(
-            Rule(anomaly, about, f"api = {api} and shown_before > shown", f"api = {api} and shown_before is not null")
-            for api, anomaly, about in (
-                (FETCH, _REGRESSIONS[FETCH], "a later answer to Fetch shows a lower high watermark"),
-                (LIST_OFFSETS, _REGRESSIONS[LIST_OFFSETS], "a later answer to ListOffsets shows a lower end"),
-            )
-        ),
-        Rule(
-            "lso-regression",
-            "a later answer shows a lower last stable offset",
-            "stable_before > stable",
-            "stable_before is not null and stable is not null",
-        ),
-        Rule(
-            "log-start-regression",
-            "a later answer shows a lower log start",
-            "start_before > start",
-            "start_before is not null and start is not null",
-        ),
-        Rule(
-            _ABOVE,
-            "a last stable offset above the high watermark",
-            f"stable_before > shown or (api = {FETCH} and stable > shown)",
-            "shown is not null and (stable_before is not null or stable is not null)",
-        ),
-    ),
-    find=_find,
-    needs=lambda history: history.has(Kind.PROBE) or history.has(Kind.EXCHANGE),
-)
+def _dense(column: Ints) -> tuple[Ints, int]:
+    different, number = np.unique(column, return_inverse=True)
+    return number.astype(np.int64, copy=False), len(different)
 
 
-def _standing(history: History) -> DataFrame:
-    """One row per last stable offset that a node showed below its high watermark, and how long it did."""
-    from pyspark.sql import functions as sql
-
-    limit_ns = round(history.limits.get("lso_stuck_s", DEFAULTS["lso_stuck_s"]) * 1e9)
-    shown = answers(history, every_view=False).where(f"api = {FETCH} and stable >= 0")
-    rows = shown.selectExpr("*", "stable < shown as blocked")
-    grouped = rows.groupBy(*PLACE, "life", "node", "told", "stable").agg(
-        *(
-            sql.expr(f"{function} filter (where blocked) as {name}")
-            for name, function in (
-                ("first", "min(time)"),
-                ("last", "max(invoked)"),
-                ("first_event", "min_by(event, struct(time, event))"),
-                ("last_event", "max_by(event, struct(invoked, event))"),
-                ("until", "max(time)"),
-                ("highest", "max(shown)"),
-            )
-        )
-    )
-    in_faults = " + ".join(
-        [
-            "0L",
-            *(
-                f"greatest(0L, try_subtract(least(last, {end}L), greatest(first, {start}L)))"
-                for start, end in _in_faults(history)
-            ),
-        ]
-    )
-    return grouped.selectExpr(
-        "*", f"last > first and try_subtract(last, first) - ({in_faults}) >= {limit_ns} as stands"
-    )
+def _different(values: Ints) -> Ints:
+    """All values once, in order; ten times as fast as `np.unique`, which hashes them first."""
+    ordered: Ints = np.sort(values)
+    different: Ints = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+    return different
 
 
-def _in_faults(history: History) -> list[tuple[int, int]]:
-    """When faults lasted: windows in the order of time, apart from each other."""
-    line = history.line
-    windows = sorted(window for fault in (line.faults if line else ()) if (window := line and line.window_ns(fault)))
-    apart: list[tuple[int, int]] = []
-    for start, end in windows:
-        if apart and start <= apart[-1][1]:
-            apart[-1] = (apart[-1][0], max(end, apart[-1][1]))
+class Moments:
+    """Moments of lanes, in the order of lanes and then of time, to count those before another moment."""
+
+    def __init__(self, lane: Ints, at: Ints) -> None:
+        self._top = int(lane.max(initial=-1)) + 1
+        self._low, high = (int(at.min()), int(at.max())) if len(at) else (0, 0)
+        self._width = high - self._low + 2
+        self._different: Ints | None = None
+        if self._width * (self._top + 1) > _WIDEST:
+            self._different = _different(at)
+            self._width = len(self._different) + 1
+        keys = self._keys(lane, at)
+        self.order = np.argsort(keys)
+        self._ordered = keys[self.order]
+
+    def before(self, lane: Ints, moment: Ints) -> Ints:
+        """How many moments, those of lower lanes included, come before this one in this lane."""
+        keys = self._keys(lane, moment)
+        order = np.argsort(keys)  # what is asked in order is answered several times as fast
+        count = np.empty(len(keys), np.int64)
+        count[order] = np.searchsorted(self._ordered, keys[order])
+        return count
+
+    def settle(self, *ties: Ints) -> None:
+        """Put those that fall on one instant into the order of something else."""
+        same = self._ordered[1:] == self._ordered[:-1]
+        if not same.any():
+            return
+        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        rows = self.order[tied]
+        self.order[tied] = rows[np.lexsort([*(tie[rows] for tie in reversed(ties)), self._ordered[tied]])]
+
+    def _keys(self, lane: Ints, moment: Ints) -> Ints:
+        if self._different is None:
+            tick = np.clip(moment - self._low, 0, self._width - 1)
         else:
-            apart.append((start, end))
-    return apart
+            tick = np.searchsorted(self._different, moment)
+        return np.minimum(lane, self._top) * self._width + tick
 
 
-def _find_standing(history: History, _: Sequence[Rule]) -> DataFrame:
-    from pyspark.sql import functions as sql
+class Before:
+    """For each answer those of its lane that had ended before it was invoked, and what they had shown."""
 
-    stuck = _standing(history).where("stands").join(sql.broadcast(epochs(history)), [*PLACE, "life"], "left")
-    older = f"coalesce({deposed('told', 'last')}, false)"
-    columns = {
-        "anomaly": "'lso-stuck'",
-        "offset": "stable",
-        "nodes": "array_compact(array(node))",
-        "time": "first",
-        "until": "until",
-        "events": "array_distinct(array(first_event, last_event))",
-        "tags": f"array_compact(array(if({older}, 'older epoch', null), if(life = {UNSURE}, 'deleted topic', null)))",
-        "severity": "try_subtract(last, first)",
-        "detail": "format_string('node %d showed the last stable offset %d for %.1f s, and high watermarks up to %d',"
-        " node, stable, (cast(last as double) - cast(first as double)) / 1e9, highest)",
+    def __init__(self, lane: Ints, invoked: Ints, time: Ints, *ties: Ints) -> None:
+        ended = Moments(lane, time)
+        if ties:
+            ended.settle(*ties)
+        self._order = ended.order
+        ordered = lane[ended.order]
+        self._lanes = Lanes(ordered)
+        last = ended.before(lane, invoked) - 1
+        self._last = np.where((last >= 0) & (ordered[last] == lane), last, -1)
+
+    def highest(self, values: Ints) -> Ints:
+        """The highest of them; NONE where there is none."""
+        running = self._lanes.upto(values[self._order])
+        return np.where(self._last >= 0, running[self._last], NONE)
+
+    def who(self, values: Ints) -> Ints:
+        """Who had shown the highest, and of several the last in order; -1 where there is none."""
+        ordered = values[self._order]
+        running = self._lanes.upto(ordered)
+        raises = np.where((ordered == running) & (ordered != NONE), np.arange(len(ordered)), -1)
+        latest = np.maximum.accumulate(raises)
+        return np.where((self._last >= 0) & (running[self._last] != NONE), self._order[latest[self._last]], -1)
+
+
+def _fallen(rows: pl.DataFrame, epochs: Epochs, wanted: Sequence[str], run: RunContext) -> Findings:
+    """Of lanes in which something fell: a finding per partition, node and set of tags."""
+    falls = Falls(rows, epochs, {SIDES[anomaly][0] for anomaly in wanted})
+    return together((part for anomaly in wanted for part in falls.findings(anomaly, run)), run.limit)
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """Under which leader answers were given, as far as anybody told."""
+
+    era: Ints
+    settled: Bools  # whether no rise is near
+    known: Bools  # whether any epoch was told
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame, shown: Shown, epochs: Epochs) -> Leaders:
+        """By the epochs that answers tell, and the rises that Metadata showed."""
+        era, settled, known = shown.told.copy(), np.ones(len(rows), np.bool_), np.ones(len(rows), np.bool_)
+        untold = np.flatnonzero(shown.told == NONE)
+        if not len(untold):
+            return cls(era, settled, known)
+        table, count = epochs.table, len(untold)
+        columns = (np.concatenate([ints(rows, name)[untold], ints(table, name)]) for name in LIFE)
+        life = numbered(*columns)
+        mine, theirs = life[:count], life[count:]
+        is_rise = table["is_rise"].to_numpy()
+        rises = Moments(theirs[is_rise], ints(table, "seen")[is_rise])
+        invoked, time = shown.invoked[untold], shown.time[untold]
+        era[untold] = -1 - rises.before(mine, invoked + 1)
+        near = rises.before(mine, time + SETTLING_NS + 1) > rises.before(mine, invoked - SETTLING_NS)
+        settled[untold] = ~near
+        known[untold] = np.isin(mine, theirs)
+        return cls(era, settled, known)
+
+
+class Falls:
+    """Who showed too little, and who had shown more."""
+
+    def __init__(self, rows: pl.DataFrame, epochs: Epochs, marks: Collection[str]) -> None:
+        self._rows, self._epochs, self._shown = rows, epochs, Shown.of(rows)
+        shown = self._shown
+        self._leaders = Leaders.of(rows, shown, epochs)
+        times_and_ties = (shown.invoked, shown.time, shown.node, shown.event)
+        before = Before(shown.lane, *times_and_ties)
+        self._anybody = {mark: before.who(shown.marks[mark]) for mark in marks}
+        before = Before(numbered(shown.lane, self._leaders.era), *times_and_ties)
+        settled = self._leaders.settled
+        self._of_era = {mark: before.who(np.where(settled, shown.marks[mark], NONE)) for mark in marks}
+        self._of_node = numbered(shown.api, *(ints(rows, name) for name in (*LIFE, "node")))
+        self._answer = _dense(ints(rows, "answer"))[0]
+
+    def findings(self, anomaly: str, run: RunContext) -> Iterator[Findings]:
+        """Those that contradict others, and those that contradict themselves."""
+        shown, raised = self._shown, SIDES[anomaly][0]
+        before = self._anybody[raised]
+        highest = np.where(before >= 0, shown.marks[raised][before], NONE)
+        low = np.flatnonzero(shown.fell(anomaly, highest))
+        if len(low):
+            yield self._found(anomaly, low, *self._higher(anomaly, low), run)
+        if anomaly == ABOVE and len(low := np.flatnonzero(shown.above_itself)):
+            yield self._found(anomaly, low, low, np.full(len(low), ONE_ANSWER), run)
+
+    def _higher(self, anomaly: str, low: Ints) -> tuple[Ints, Ints]:
+        """For answers that show too little the one that had shown most, if possible of the same era, and the change."""
+        leaders, told, mark = self._leaders, self._shown.told, SIDES[anomaly][0]
+        raised, asked = (self._shown.marks[mark] for mark in SIDES[anomaly])
+        anybody, of_era = self._anybody[mark][low], self._of_era[mark][low]
+        in_era = leaders.settled[low] & (of_era >= 0) & (raised[of_era] > asked[low])
+        higher = np.where(in_era, of_era, anybody)
+        older = (told[low] != NONE) & (told[anybody] > told[low])
+        change = np.select([~leaders.known[low], in_era, older], [UNKNOWN, ONE_EPOCH, OLDER], ROSE)
+        return higher, change
+
+    def _found(self, anomaly: str, low: Ints, higher: Ints, change: Ints, run: RunContext) -> Findings:
+        """The widest fall of each partition, node and set of tags, and the number of answers that show one."""
+        shown, (raised, asked) = self._shown, SIDES[anomaly]
+        same_node = (shown.node[low] == shown.node[higher]) & (shown.node[low] != NONE)
+        fall = shown.marks[raised][higher] - shown.marks[asked][low]
+        groups = grouped(self._of_node[low], 2 * change + same_node)
+        number = groups.number()
+        worst = last_of(groups, number, fall, shown.time[low], shown.event[low])
+        frame = self._pairs(anomaly, low[worst], higher[worst]).with_columns(
+            answers=pl.Series(distinct(number, self._answer[low])),
+            first=pl.Series(groups.min(shown.time[low])),
+            change=pl.Series(CHANGES).gather(change[worst]),
+        )
+        return _regressions(anomaly, frame, run)
+
+    def _pairs(self, anomaly: str, low: Ints, higher: Ints) -> pl.DataFrame:
+        """Of answers that show too little and those that had shown more what is evidence."""
+        raised, asked = SIDES[anomaly]
+        # what contradicts itself says nothing of epochs but what it tells
+        one = pl.Series(low == higher)
+        mine, theirs = (
+            each.with_columns(epoch=pl.when(one).then("told").otherwise(pl.coalesce("told", self._epoch(each))))
+            for each in (self._rows[low], self._rows[higher])
+        )
+        return mine.select(
+            *LIFE, "node", "event", "epoch", at_ns=pl.col("time"), shown=pl.col(asked),
+        ).with_columns(
+            theirs.select(
+                before_node="node", before_event="event", before_ns="time", before_epoch="epoch", shown_before=raised
+            )
+        )  # fmt: skip
+
+    def _epoch(self, rows: pl.DataFrame) -> pl.Series:
+        return self._epochs.highest(rows, pl.col("invoked"))
+
+
+def _regressions(anomaly: str, frame: pl.DataFrame, run: RunContext) -> Findings:
+    whose = pl.when(pl.col("before_node") == pl.col("node")).then(pl.lit("same node")).otherwise(pl.lit("across nodes"))
+    told = frame.with_columns(
+        whose=pl.when(pl.col("change") != CHANGES[ONE_ANSWER]).then(whose),
+        gone=_gone(),
+        fall=pl.col("shown_before") - pl.col("shown"),
+    )
+    return found(
+        anomaly, told, run, offset="shown", processes=(), nodes=("before_node", "node"), time="first",
+        events=("before_event", "event"), tags=("change", "whose", "gone"), severity="fall", facts=FACTS,
+    )  # fmt: skip
+
+
+def _gone() -> pl.Expr:
+    return pl.when(pl.col("era") == UNSURE).then(pl.lit("deleted topic"))
+
+
+def grouped(*columns: Ints) -> Groups:
+    """Rows that are the same in all columns."""
+    number = numbered(*columns)
+    return Groups(number, np.argsort(number))
+
+
+def distinct(number: Ints, values: Ints) -> Ints:
+    """How many different values each group has; both are numbers from 0 on."""
+    width = int(values.max()) + 1
+    return np.bincount(_different(number * width + values) // width)
+
+
+def last_of(groups: Groups, number: Ints, *columns: Ints) -> Ints:
+    """For each group its last row in the order of these columns."""
+    chosen = np.ones(len(number), np.bool_)
+    for column in columns:
+        chosen &= column == groups.max(column, chosen)[number]
+    rows = np.flatnonzero(chosen)
+    return rows[np.unique(number[rows], return_index=True)[1]]
+
+
+class StandingTransactions(OfPartitions):
+    """Last stable offsets that stand still."""
+
+    name = "standing transactions"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        STUCK: "a last stable offset that stands still for longer than a transaction may take"
     }
-    return as_findings(stuck, columns)
+
+    def needs(self, run: RunContext) -> bool:
+        """Anything that a node answered, and transactions."""
+        asked = run.asks(ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT)
+        return (asked or run.does(F.TXN)) and (run.has(Kind.PROBE) or run.has(Kind.EXCHANGE))
+
+    def survey(self, piece: Piece, run: RunContext) -> Seen:
+        """Everything about the partitions in it."""
+        blocked = piece.answers.filter((pl.col("api") == FETCH) & (pl.col("stable") < pl.col("shown")))
+        if blocked.is_empty() or not run.wants(STUCK):
+            return Seen()
+        groups = grouped(*(ints(blocked, name) for name in (*LIFE, "node", "told", "stable")))
+        first, last = groups.min(ints(blocked, "time")), groups.max(ints(blocked, "invoked"))
+        outside = last - first - (in_faults(last, run) - in_faults(first, run))
+        stands = (last > first) & (outside >= run.limit_ns("lso_stuck_s"))
+        rows = blocked.filter(stands[groups.number()]) if stands.any() else blocked.clear()
+        return Seen(_stuck(rows, Epochs(piece.epochs), run), {STUCK: len(groups)})
 
 
-def _transactions(history: History) -> bool:
-    asked = history.asks(ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT)
-    return (asked or history.does(F.TXN)) and (history.has(Kind.PROBE) or history.has(Kind.EXCHANGE))
+def in_faults(moment: Ints, run: RunContext) -> Ints:
+    """How much of the time before each moment faults lasted."""
+    windows = sorted(window for fault in run.line.faults if (window := run.line.window_ns(fault)))
+    if not windows:
+        return np.zeros(len(moment), np.int64)
+    starts, ends = (np.array(bounds, np.int64) for bounds in zip(*windows, strict=True))
+    ended = np.maximum.accumulate(ends)
+    begins = np.append(True, starts[1:] > ended[:-1])  # a window that touches none before it
+    start, end = starts[begins], np.maximum.reduceat(ends, np.flatnonzero(begins))
+    over = np.append(0, np.cumsum(end - start))
+    begun = np.searchsorted(start, moment, side="right")
+    last = np.maximum(begun - 1, 0)
+    return np.where(begun > 0, over[last] + np.minimum(moment, end[last]) - start[last], 0)
 
 
-STANDING = Family(
-    "standing transactions",
-    _standing,
-    (
-        Rule(
-            "lso-stuck",
-            "a last stable offset that stands still for longer than a transaction may take",
-            "stands",
-            "first is not null",
-        ),
-    ),
-    find=_find_standing,
-    needs=_transactions,
-)
+def _stuck(rows: pl.DataFrame, epochs: Epochs, run: RunContext) -> Findings:
+    """A finding per last stable offset, node and epoch."""
+    if rows.is_empty():
+        return Findings()
+    groups = grouped(*(ints(rows, name) for name in (*LIFE, "node", "told", "stable")))
+    number = groups.number()
+    time, invoked, event = (ints(rows, name) for name in ("time", "invoked", "event"))
+    frame = rows[last_of(groups, number, -time, -event)].select(
+        *LIFE, "node", "told", "stable", first="time", first_event="event"
+    ).with_columns(
+        last=pl.Series(groups.max(invoked)), until=pl.Series(groups.max(time)),
+        highest=pl.Series(groups.max(ints(rows, "shown"))),
+        last_event=pl.Series(event[last_of(groups, number, invoked, event)]),
+    )  # fmt: skip
+    deposed = epochs.highest(frame, pl.col("last") + SETTLING_NS) > frame["told"]
+    told = frame.with_columns(
+        older=pl.when(deposed).then(pl.lit(CHANGES[OLDER])), gone=_gone(), lasted_ns=pl.col("last") - pl.col("first")
+    )
+    return found(
+        STUCK, told, run, offset="stable", processes=(), nodes=("node",), time="first", until="until",
+        events=("first_event", "last_event"), tags=("older", "gone"), severity="lasted_ns",
+        facts=("node", "stable", "highest", "lasted_ns"),
+    )  # fmt: skip
 
 
-def find_watermark_regressions(history: History) -> DataFrame:
-    """Answers to Fetch that show a lower high watermark than an answer before them."""
-    return WATERMARKS.findings(history, WATERMARKS.of("watermark-regression"))
-
-
-def find_end_offset_regressions(history: History) -> DataFrame:
-    """Answers to ListOffsets that show a lower end than an answer before them."""
-    return WATERMARKS.findings(history, WATERMARKS.of("end-offset-regression"))
-
-
-def find_lso_regressions(history: History) -> DataFrame:
-    """Answers that show a lower last stable offset than an answer before them."""
-    return WATERMARKS.findings(history, WATERMARKS.of("lso-regression"))
-
-
-def find_log_start_regressions(history: History) -> DataFrame:
-    """Answers that show a lower log start than an answer before them."""
-    return WATERMARKS.findings(history, WATERMARKS.of("log-start-regression"))
-
-
-def find_lso_above_hw(history: History) -> DataFrame:
-    """Last stable offsets above the high watermark."""
-    return WATERMARKS.findings(history, WATERMARKS.of(_ABOVE))
-
-
-def find_lso_stuck(history: History) -> DataFrame:
-    """Last stable offsets that stood still for too long."""
-    return STANDING.findings(history)
-
-
-FAMILIES: tuple[Family, ...] = (WATERMARKS, STANDING)
-STUDIES: tuple[Study, ...] = ()
+FAMILIES: tuple[Family, ...] = (Watermarks(), StandingTransactions())

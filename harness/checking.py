@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import harness
-from checkers.budget import BUDGET_S
-from checkers.engine import Setting, check
-from checkers.results import CheckResults
+from checkers.core.budget import BUDGET_S
+from checkers.core.check import Setting, check
+from checkers.core.results import CheckResults
 from harness.broker_logs import logs_of
 from harness.diagnosis import Diagnosis, diagnose
 from harness.elsewhere import RunElsewhere
@@ -26,17 +26,16 @@ from harness.limits import limits_of
 from harness.live import View
 from harness.paths import clusters_dir
 from harness.policies import PlannedFault, RunFacts
+from harness.reasons import RUN_FAILED, Reason
 from harness.seal import Sealed, open_history
-from harness.spark import Session, Size
+from harness.sentences import tell
+from harness.spark import Session
 from harness.spark_place import Place
 from harness.store import RUN_FILE, Run
 from harness.verdict import Verdict, decide
 from nemesis import FAULTS
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-LARGE_EVENTS = 3_000_000  # from here on a session made for that is worth its start
+RESULTS_VERSION = 3  # of results.json: findings with facts, marks and reasons with codes
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,7 @@ class Checked:
     def as_json(self) -> dict[str, Any]:
         """results.json."""
         return {
+            "version": RESULTS_VERSION,
             "verdict": self.verdict.outcome,
             "exit_code": int(self.exit_code),
             "expected": self.facts.get("scenario", {}).get("expect"),
@@ -87,23 +87,15 @@ class Checked:
         }
 
 
-After = Callable[["Checked", Sealed, "SparkSession"], object]  # what is done with a verdict while its session is there
+After = Callable[["Checked", Sealed], object]  # what is done with a verdict
 
 
-def check_run(  # noqa: PLR0913 - a run, where it is checked, and what for
-    run: Run, session: Session, view: View, token: str, after: After, *, lent: bool = False
-) -> Checked:
-    """Check it with a session that is there; a large history gets one made for it, unless that one is lent."""
+def check_run(run: Run, session: Session, view: View, after: After) -> Checked:
+    """Check it with a session that is there."""
     sealed = _open(run)
     for sentence in sealed.damage:
         view.happened(sentence)
-    asked = Asked(session.place)
-    if sealed.events < LARGE_EVENTS or lent or not session.place.is_local:
-        return _checked(run, sealed, _facts(run), session, view, asked, after)
-    view.step("starting Spark anew, for a large history")
-    session.close()
-    with Session.start(session.scratch, size=Size.LARGE, place=session.place, token=token) as larger:
-        return _checked(run, sealed, _facts(run), larger, view, asked, after)
+    return _checked(run, sealed, _facts(run), session, view, Asked(session.place), after)
 
 
 def check_again(
@@ -119,11 +111,8 @@ def check_again(
                 held.enter_context(run.held())
             view.phase("open")
             opened = {run: _open(run) for run in here}
-            # of a history elsewhere nobody knows the size before there is a session
-            large = len(here) < len(set(runs))
-            size = Size.LARGE if large else Size.of(max((sealed.events for sealed in opened.values()), default=0))
             scratch, token = guard.directory / "spark", guard.directory.name
-            with Session.start(scratch, size=size, place=asked.place, token=token) as session:
+            with Session.start(scratch, place=asked.place, token=token) as session:
                 view.phase("check")
                 return [
                     _checked(run, opened[run], _facts(run), session, view, asked, after)
@@ -140,6 +129,11 @@ def checked_before(run: Run) -> Checked:
     kept = run.results
     if kept is None:
         raise UsageError(f"the run {run.path} was never checked", f"check it first: tidegauge check {run.path}")
+    if kept.get("version") != RESULTS_VERSION:
+        raise UsageError(
+            f"the results of {run.path} were written by another version of Tidegauge",
+            f"check it again: tidegauge check {run.path}",
+        )
     results, facts = CheckResults.from_json(kept), _facts(run)
     return Checked(run, facts, results, decide(results, facts_of(facts)))
 
@@ -174,7 +168,19 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
 ) -> Checked:
     view.step(f"{sealed.events:,} events of {'/'.join(str(run.path).split('/')[-2:])}")
     known = facts_of(facts)
-    setting = Setting(
+    results = check(session.get(), _without_the_missing(sealed, facts), setting_of(run, facts, asked))
+    tell(results, foreign=known.imported)
+    checked = Checked(run, facts, results, decide(results, known))
+    if isinstance(run, Run) and not asked.only:
+        run.write_results(checked.as_json())
+        after(checked, sealed)
+    return checked
+
+
+def setting_of(run: Run | RunElsewhere, facts: dict[str, Any], asked: Asked) -> Setting:
+    """What a check has to know of a run beside its history."""
+    known = facts_of(facts)
+    return Setting(
         acks=known.acks,
         blocking={fault.name for fault in known.faults if fault.blocks},
         compacted=facts.get("compacted") or (),
@@ -184,12 +190,6 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
         budget_s=asked.budget_s,
         limits=limits_of(_table(_table(facts, "scenario"), "limits"), _table(_table(facts, "scenario"), "settings")),
     )
-    results = check(session.get(), _without_the_missing(sealed, facts), setting)
-    checked = Checked(run, facts, results, decide(results, known))
-    if isinstance(run, Run) and not asked.only:
-        run.write_results(checked.as_json())
-        after(checked, sealed, session.get())
-    return checked
 
 
 def _without_the_missing(sealed: Sealed, facts: dict[str, Any]) -> Sealed:
@@ -229,8 +229,12 @@ def facts_of(facts: dict[str, Any]) -> RunFacts:
         refused=int(tap.get("refused", 0)),
         dead_workers=tuple(facts.get("dead_workers") or ()),
         failures=(
-            *(facts.get("troubles") or ()),
-            *(() if facts.get("state") in {"finished", "recorded", "interrupted"} else (_unfinished(facts),)),
+            *(Reason.of(each) for each in facts.get("troubles") or ()),
+            *(
+                ()
+                if facts.get("state") in {"finished", "recorded", "interrupted"}
+                else (Reason(RUN_FAILED, _unfinished(facts)),)
+            ),
         ),
     )
 

@@ -50,7 +50,6 @@ from harness.cli_options import (
     parts,
 )
 from harness.cli_report import report
-from harness.cli_spark import spark
 from harness.cli_suite import suite
 from harness.config import parse
 from harness.errors import Exit, Interrupted, TidegaugeError, UsageError, from_os_error, unexpected
@@ -285,7 +284,7 @@ def check(
     how = asked(spark_master, spark_conf, checkers, budget)
     found = [elsewhere.find(store_dir(store), name) for name in runs]
     with viewed_on(err) as view:
-        checked = check_again(found, view, how, lambda each, sealed, spark: report_checked(each, sealed, spark, view))
+        checked = check_again(found, view, how, lambda each, sealed: report_checked(each, sealed, view))
     _tell(checked, junit, as_json=as_json)
     _tell_reports(checked, as_json=as_json)
     raise typer.Exit(show_run.worst(checked))
@@ -327,7 +326,6 @@ app.command()(compare)
 app.command()(investigate)
 app.command()(explore)
 app.command()(report)
-app.command()(spark)
 app.command()(suite)
 
 

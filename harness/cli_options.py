@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from checkers.budget import BUDGET_S
-from checkers.selection import anomalies_of
+from checkers.core.budget import BUDGET_S
+from checkers.core.selection import anomalies_of
 from harness import show
 from harness.checking import Asked
 from harness.clusters.spec import ClusterSpec, Kind

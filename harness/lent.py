@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from checkers.warm_up import warm_up
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.guard import Guard
@@ -41,7 +40,7 @@ def lending(
         guard = Guard(clusters_dir() / f"{name}-{secrets.token_hex(4)}")
         undo.callback(guard.release)
         token, scratch = guard.directory.name, guard.directory / "spark"
-        session = undo.enter_context(Session.start(scratch, place=place, token=token, warm_up=warm_up))
+        session = undo.enter_context(Session.start(scratch, place=place, token=token, warm=True))
         cluster = None
         if spec is not None:
             with viewed_on(console) as view:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from checkers.families import FAMILIES, STUDIES
-from checkers.selection import written
+from checkers.core.families import FAMILIES
+from checkers.core.selection import written
 from harness.errors import TidegaugeError
 from harness.scenario import SHIPPED, load
 from harness.store import runs
@@ -64,13 +64,9 @@ def _workloads() -> Rows:
 
 def _checkers() -> Rows:
     return [
-        {"finds": rule.anomaly, "family": written(family.name), "means": rule.about}
+        {"finds": anomaly, "family": written(family.name), "means": about}
         for family in FAMILIES
-        for rule in family.rules
-    ] + [
-        {"finds": anomaly, "family": written(study.name), "means": about}
-        for study in STUDIES
-        for anomaly, about in study.anomalies.items()
+        for anomaly, about in family.anomalies.items()
     ]
 
 

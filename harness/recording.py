@@ -23,6 +23,7 @@ from harness.live import View
 from harness.load import Load
 from harness.observe import observe
 from harness.processes import TOKEN_VARIABLE
+from harness.reasons import LOAD_NOT_OVER, NOT_WHOLE, NOTED, Reason
 from harness.scenario import Scenario
 from harness.seal import seal
 from harness.sources import deleted_topics, last_acknowledged, segment_path, topics_of
@@ -57,7 +58,7 @@ class Recording:
     stop: Stop
     view: View
     phases: list[dict[str, Any]] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
+    troubles: list[Reason] = field(default_factory=list)
     topics_removed: bool = False
     prefix: str = field(default_factory=lambda: f"tg-{secrets.token_hex(4)}")
 
@@ -189,7 +190,7 @@ class Recording:
                 return
             said = f"not whole after {waited_s:.0f} s: {troubles[0]}" if troubles else f"whole after {waited_s:.1f} s"
             self.view.happened(said)
-            self.troubles += [f"the cluster was {said}"] if troubles else []
+            self.troubles += [Reason(NOT_WHOLE, f"the cluster was {said}")] if troubles else []
             self.recorder.write(Kind.PHASE, name="recovered" if not troubles else "not recovered", detail=said)
             if not troubles:
                 conductor.whole()
@@ -220,21 +221,22 @@ class Recording:
     def _note_what_no_event_says(self, fleet: Fleet, failure: Exception | None) -> None:
         """What else the verdict has to know; from here on the run can be checked again."""
         if self.load.was_cut_short:
-            self.troubles.append(f"the load was not over after {self.load.limit_s:.0f} s and was stopped")
+            late = f"the load was not over after {self.load.limit_s:.0f} s and was stopped"
+            self.troubles.append(Reason(LOAD_NOT_OVER, late))
         if self.taps:
-            self.troubles += self.taps.troubles
-            self.troubles += [
-                f"'{name}' bent nothing: nothing that it is about passed" for name in self.taps.current.idle
+            said = [
+                *self.taps.troubles,
+                *(f"'{name}' bent nothing: nothing that it is about passed" for name in self.taps.current.idle),
+                *(() if self.taps.counts["exchanges"] else ("the taps saw no exchange",)),
             ]
-            if not self.taps.counts["exchanges"]:
-                self.troubles.append("the taps saw no exchange")
+            self.troubles += [Reason(NOTED, sentence) for sentence in said]
         if failure:
             self.store.update(error=str(failure))
         self.store.update(
             state="failed" if failure else "interrupted" if self.stop.asked else "recorded",
             interrupted=self.stop.asked > 0,
             phases=self.phases,
-            troubles=self.troubles,
+            troubles=[each.as_json() for each in self.troubles],
             dead_workers=[*map(str, fleet.dead()), *(self.taps.deaths if self.taps else ())],
             tap=self.taps.counts if self.taps else None,
             no_probes=self.load.no_probes,

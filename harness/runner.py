@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from checkers.warm_up import warm_up
 from harness import facts
 from harness.checking import Checked, check_run
 from harness.clusters.spec import make_cluster
@@ -28,7 +26,7 @@ from harness.paths import clusters_dir
 from harness.planning import equip, plan_of
 from harness.recording import Recording
 from harness.replay import Replay
-from harness.report.making import report_checked
+from harness.report.making import keep_series, report_checked
 from harness.scenario import Scenario, to_toml
 from harness.seal import Sealed
 from harness.spark import Session
@@ -37,9 +35,6 @@ from harness.stop import Stop
 from harness.store import SCENARIO_FILE, Run, create, without_secrets
 from nemesis import check_sense, needs_of
 from nemesis.schedule import Slot
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Tell = Callable[[Checked], object]
 
@@ -72,11 +67,11 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
         guard = _guard(undo)
         scratch, token = guard.directory / "spark", guard.directory.name
         session = lent.session or undo.enter_context(
-            Session.start(scratch, place=place or Place(), token=token, warm_up=warm_up)
+            Session.start(scratch, place=place or Place(), token=token, warm=True)
         )
         failure = recording.make(undo, token)
         view.phase("check")
-        checked = _checked(recording.store, session, view, tell, token, lent)
+        checked = _checked(recording.store, session, view, tell, lent)
         recording.tear_down()
         if session.writes_archive and lent.session is None:
             view.happened("writing down what Spark has loaded, so that it starts faster from now on (once)")
@@ -104,19 +99,21 @@ def _suspicion(run: Run, failure: Exception | None) -> str:
 def check_recorded(recorded: Recorded, session: Session, view: View) -> Checked:
     """What comes of it, with its report."""
     with recorded.run.held():
-        checked = _checked(recorded.run, session, view, lambda _: None, "", Lent(session=session))
+        checked = _checked(recorded.run, session, view, lambda _: None, Lent(session=session))
         return _ended(checked, recorded)
 
 
-def _checked(run: Run, session: Session, view: View, tell: Tell, token: str, lent: Lent) -> Checked:  # noqa: PLR0913, PLR0917
-    def told(checked: Checked, sealed: Sealed, spark: SparkSession) -> None:
+def _checked(run: Run, session: Session, view: View, tell: Tell, lent: Lent) -> Checked:
+    def told(checked: Checked, sealed: Sealed) -> None:
         """The verdict as soon as it is there, and after it the report."""
         view.close()
         tell(checked)
         if lent.reports:
-            report_checked(checked, sealed, spark, view)
+            report_checked(checked, sealed, view)
+        else:
+            keep_series(run, checked, view)
 
-    return check_run(run, session, view, token, told, lent=lent.session is not None)
+    return check_run(run, session, view, told)
 
 
 def _ended(checked: Checked, recorded: Recorded) -> Checked:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.diagnosis import Cause, Diagnosis
 
 BECAUSE_SHOWN = 2

@@ -14,6 +14,7 @@ from checkers.coverage import Coverage, FaultCoverage, Span
 from checkers.figures import Figures
 from harness.checking import Checked
 from harness.errors import Exit
+from harness.reasons import ILLEGAL
 from harness.scenario import Scenario
 from harness.show import as_json_line, as_json_text, line
 from harness.show_diagnosis import allowed_lines, diagnosis_lines
@@ -186,7 +187,7 @@ def _reasons(checked: Checked) -> list[str]:
         ]
     illegal = [f"{seen.anomaly} ×{seen.found:,}" for seen in verdict.seen if seen.mark.status == "illegal"]
     named = " · ".join(illegal[:ILLEGAL_SHOWN])
-    rest = [reason for reason in verdict.reasons if reason not in illegal]
+    rest = [reason.sentence for reason in verdict.reasons if reason.code != ILLEGAL]
     more = f" · and {len(illegal) - ILLEGAL_SHOWN} more" if len(illegal) > ILLEGAL_SHOWN else ""
     unanswered = checked.results.figures.info
     more += f" · {unanswered:,} sends not acknowledged" if unanswered else ""

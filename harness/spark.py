@@ -1,13 +1,11 @@
 """A Spark session that is up when it is needed: started in the background, warm, and gone when we are.
 
 `Session.start` returns at once, `get` waits for the session, `close` ends it with everything it made. The JVM behind it
-(`spark_jvm`) works in a directory of its own: give Spark absolute paths. It is one of our own, or one that stands by
-(`spark_standby`), which only the session is taken from. With a Spark Connect server there is none.
+(`spark_jvm`) works in a directory of its own: give Spark absolute paths. With a Spark Connect server there is none.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -15,29 +13,25 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from harness import class_archive, spark_connect, spark_jvm, spark_standby
+from checkers.core import spark as spark_jobs
+from harness import class_archive, spark_connect, spark_jvm
 from harness.class_archive import Archive
 from harness.errors import TidegaugeError, from_os_error
 from harness.java import Java, find_java
-from harness.spark_jvm import LOG_FILE, POLL_S, Jvm, Size
+from harness.spark_jvm import LOG_FILE, POLL_S, Jvm
 from harness.spark_place import Place
-from harness.spark_standby import Borrowed
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-__all__ = ["Session", "Size"]
 
 START_TIMEOUT_S = 180.0
 WARM_UP_TIMEOUT_S = 10.0
-WARM_UP_VARIABLE = "TIDEGAUGE_WARM_UP"
 END_TIMEOUT_S = 10.0
 ARCHIVE_TIMEOUT_S = 120.0
 
@@ -56,28 +50,15 @@ _IMPORTS = (
 )
 
 
-# What PySpark looks up at every call: the JVM then looks through all its jars for each package that it might be in.
-_LOOKED_UP = {
-    "PythonUtils": ("toSeq", "toArray"),
-    "functions": ("col", "expr"),
-    "org.apache.spark.sql.classic.SparkSession": ("getActiveSession",),
-    "org.apache.spark.sql.functions": ("broadcast", "col", "expr", "max", "min"),
-}
-
-
-WarmUp = Callable[["SparkSession", Path], None]
-
-
 class Session:
     """One Spark session and its JVM; a process can have one at a time, and another one after it."""
 
-    def __init__(self, scratch: Path, size: Size, place: Place, token: str) -> None:
-        self._scratch, self._size, self._place, self._token = scratch, size, place, token
-        self._warm_up: WarmUp | None = None
+    def __init__(self, scratch: Path, place: Place, token: str) -> None:
+        self._scratch, self._place, self._token = scratch, place, token
+        self._warm = False
         self._niceness = 0
         self._directory: Path | None = None
         self._jvm: Jvm | None = None
-        self._borrowed: Borrowed | None = None
         self._archive = Archive()
         self._gateway: Any = None
         self._spark: SparkSession | None = None
@@ -87,25 +68,17 @@ class Session:
         self._thread = threading.Thread(target=self._run, name="spark", daemon=True)
 
     @classmethod
-    def start(  # noqa: PLR0913 - what it is for, where, and whom it has to mind
-        cls,
-        scratch: Path,
-        *,
-        size: Size = Size.SMALL,
-        place: Place | None = None,
-        token: str = "",
-        warm_up: WarmUp | None = None,
-        niceness: int = 0,
+    def start(
+        cls, scratch: Path, *, place: Place | None = None, token: str = "", warm: bool = False, niceness: int = 0
     ) -> Self:
         """Begin to bring it up and return at once; what it writes lies in the scratch directory.
 
-        When nobody waits for it, `warm_up` gets the session and a directory first, to do what will be done later; not
-        on a cluster, which has others to serve and need not see that directory, and not where somebody said no. A JVM
-        of our own is as nice to others as is asked for.
+        With `warm`, and while nobody waits for it, it starts the process that kernels run in as well; not on a cluster,
+        which has others to serve. A JVM of our own is as nice to others as is asked for.
         """
         assert not _sessions, "PySpark can have one session in a process"
-        session = cls(scratch.absolute(), size, place or Place(), token)
-        session._warm_up = warm_up if session._place.is_local and os.environ.get(WARM_UP_VARIABLE) != "no" else None
+        session = cls(scratch.absolute(), place or Place(), token)
+        session._warm = warm and session._place.is_local
         session._niceness = niceness
         _sessions.add(session)
         session._thread.start()
@@ -116,7 +89,7 @@ class Session:
         self._wanted.set()
         if not self._up.wait(START_TIMEOUT_S):
             raise TidegaugeError(f"Spark did not start within {START_TIMEOUT_S:.0f} s", "try again", self._log())
-        self._thread.join(START_TIMEOUT_S)  # a warm-up that has begun is as useful as what comes after it
+        self._thread.join(START_TIMEOUT_S)
         if self._thread.is_alive():
             raise TidegaugeError("Spark started and then got stuck", "try again", self._log())
         if self._error is not None:
@@ -170,22 +143,20 @@ class Session:
                 f"Spark did not start ({type(error).__name__}: {said})", "see the end of its log below", self._log()
             )
         self._up.set()
-        if self._spark is not None and self._warm_up is not None and not self._wanted.is_set() and not self._borrowed:
+        if self._spark is not None and self._warm and not self._wanted.is_set():
             with suppress(Exception):  # what stops this will stop the first real job too, which can say so
-                assert self._directory is not None
-                self._warm_up(self._spark, self._directory)
+                spark_jobs.warm_up(self._spark)
 
     def _bring_up(self) -> None:
         self._place.check()
         if self._place.is_connect:
             self._spark = spark_connect.connect(self._place)
+            spark_jobs.ship(self._spark)
             return
         java = find_java(spark_jvm.MINIMUM_JAVA)
         jars = spark_jvm.jars(self._place)
         self._scratch.mkdir(parents=True, exist_ok=True)
         self._directory = directory = Path(tempfile.mkdtemp(prefix="spark-", dir=self._scratch))
-        if self._found_one_that_stands_by(jars):
-            return
         environment = spark_jvm.environment(self._place, directory, self._token)
         if not spark_jvm.class_path_of(self._place):  # an archive knows nothing of directories, nor of strange jars
             found = class_archive.find(java, jars, spark_jvm.OPTIONS)
@@ -204,22 +175,12 @@ class Session:
             port, secret = self._launch(java, jars, environment).address()
             blamed.discard()  # without it the JVM starts
         self._spark = self._connect(port, secret)
-
-    def _found_one_that_stands_by(self, jars: list[Path]) -> bool:
-        self._borrowed = spark_standby.borrow(self._size, self._place, jars)
-        if self._borrowed is None:
-            return False
-        from py4j.protocol import Py4JError
-
-        try:
-            self._spark = self._connect(self._borrowed.port, self._borrowed.secret)
-        except (Py4JError, OSError):  # it is ending; one of our own will do
-            self._leave(in_order=False)
-        return self._spark is not None
+        if not self._place.is_local:
+            spark_jobs.ship(self._spark, self._directory)
 
     def _launch(self, java: Java, jars: list[Path], environment: Mapping[str, str]) -> Jvm:
         assert self._directory is not None
-        options = [*spark_jvm.options(self._size, self._directory), *self._archive.options]
+        options = [*spark_jvm.options(self._directory), *self._archive.options]
         command = spark_jvm.command(java, jars, self._place, options)
         with self._lock:
             if self._closed.is_set():
@@ -244,12 +205,9 @@ class Session:
         gateway.proc = None
         for name in _IMPORTS:
             java_gateway.java_import(gateway.jvm, name)
-        _remember(gateway.jvm)
-        if self._borrowed is not None:
-            spark_standby.tidy(gateway)
         assert self._directory is not None
         conf = SparkConf(loadDefaults=False)
-        for name, value in {**spark_jvm.settings(self._size, self._place, self._directory), **self._place.conf}.items():
+        for name, value in {**spark_jvm.settings(self._place, self._directory), **self._place.conf}.items():
             conf.set(name, value)
         context = SparkContext(conf=conf, gateway=gateway)
         # It prints a traceback when its JVM is gone, and that is how a session ends.
@@ -271,7 +229,7 @@ class Session:
                 self._archive.keep()
         finally:
             self._kill()
-            self._thread.join(None if self._borrowed is None else END_TIMEOUT_S)
+            self._thread.join()
             self._archive.discard(unless_finished=True)
             self._forget()
             self._error = TidegaugeError("the Spark session is closed", "start another one")
@@ -281,28 +239,24 @@ class Session:
         """Free PySpark of a JVM that is gone, so that it can have another one, and remove what that one left."""
         if self._place.is_connect:
             spark_connect.disconnect(self._spark)
-        self._leave(in_order=True)
+        self._leave()
         if self._directory is not None:
             sys.path[:] = [place for place in sys.path if not place.startswith(str(self._directory))]
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _leave(self, *, in_order: bool) -> None:
-        """Have nothing to do with the JVM any more; one that stands by goes on without us."""
-        if self._gateway is not None:
-            from pyspark import SparkContext
-            from pyspark.sql import SparkSession
+    def _leave(self) -> None:
+        """Have nothing to do with the JVM any more."""
+        if self._gateway is None:
+            return
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
 
-            if (context := SparkContext._active_spark_context) is not None:
-                if self._borrowed is not None and in_order:
-                    _stop(context)
-                context._jsc = None  # else it would try to tell the JVM
-                context.stop()
-            (self._gateway.shutdown if self._borrowed is None else self._gateway.close)()
-            SparkContext._gateway = SparkContext._jvm = self._gateway = None
-            SparkSession._instantiatedSession = SparkSession._activeSession = None
-        if self._borrowed is not None:
-            self._borrowed.give_back()
-            self._borrowed = None
+        if (context := SparkContext._active_spark_context) is not None:
+            context._jsc = None  # else it would try to tell the JVM
+            context.stop()
+        self._gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = self._gateway = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
 
     def _kill(self) -> None:
         if self._jvm is not None:
@@ -321,41 +275,13 @@ class Session:
             time.sleep(POLL_S)
         if not gone:
             return None
-        if self._borrowed is not None:
-            return TidegaugeError("the JVM that stood by has ended", "try again: without it, a command starts its own")
         return TidegaugeError("Spark's JVM ended while it worked", "free some memory and try again", self._log())
 
     def _is_gone(self) -> bool:
-        if self._borrowed is not None:
-            return not self._borrowed.answers()
         return self._jvm is not None and self._jvm.has_ended()
 
     def _log(self) -> tuple[str, ...]:
-        if self._borrowed is not None:
-            return spark_jvm.last_lines(self._borrowed.log)
         return self._jvm.last_lines() if self._jvm is not None else ()
-
-
-def _remember(jvm: Any) -> None:
-    """Look up once what PySpark asks for again and again: classes and static methods have no state."""
-    for name, methods in _LOOKED_UP.items():
-        found = getattr(jvm, name)
-        setattr(jvm, name, found)
-        for method in methods:
-            setattr(found, method, getattr(found, method))
-
-
-def _stop(context: SparkContext) -> None:
-    """End a context in a JVM that stays, if that still answers."""
-
-    def tell() -> None:
-        with suppress(Exception):
-            context._jsc.stop()
-
-    # from a thread of its own, which has a connection of its own: another one may still wait for an answer
-    thread = threading.Thread(target=tell, name="end of spark", daemon=True)
-    thread.start()
-    thread.join(END_TIMEOUT_S)
 
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()

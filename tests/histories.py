@@ -46,7 +46,7 @@ from harness.history import COLUMNS, ID_BITS, KINDS, TEXT, F, Kind, Status, Type
 from harness.seal import Sealed, parquet_schema
 
 if TYPE_CHECKING:
-    from checkers.results import Finding
+    from checkers.core.results import Finding
 
 SECOND_NS = 1_000_000_000
 ROLES = {"p": ("producer", 0), "c": ("consumer", 100), "r": ("final", 200), "n": ("probe", 300), "x": ("runner", 400),
@@ -107,7 +107,8 @@ class Rows:
         for kind, rows in self.events.items():
             ordered = sorted(rows, key=lambda row: row["time"])
             columns = {name: [row.get(name) for row in ordered] for name in KINDS[kind]}
-            files[kind] = [directory / f"{kind.name.lower()}.parquet"]
+            files[kind] = [directory / kind.directory / "part-00000.parquet"]
+            files[kind][0].parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.table(columns, schema=parquet_schema(kind)), files[kind][0])
         whole: dict[str, Any] = {"damage": [], "damaged_processes": frozenset(), "has_holes": False}
         return Sealed(

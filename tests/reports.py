@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from checkers.coverage import Fault, FaultCoverage, Span
-from checkers.families import FAMILIES, STUDIES
+from checkers.core.families import FAMILIES
+from checkers.core.results import Anomaly, CheckResults, Finding
+from checkers.core.timeline import Fault
+from checkers.coverage import FaultCoverage, Span
 from checkers.figures import Figures, PartitionRow, Stall
-from checkers.results import Anomaly, CheckResults, Finding
 from checkers.series import VERSION, fingerprint
+from harness.checking import RESULTS_VERSION
 
 S = 1_000_000_000
 FIRST_NS = 5 * S
@@ -17,6 +19,7 @@ HOSTILE = "<script>alert(1)</script>"
 IMAGE = '"><img src=x onerror=alert(2)>'
 STEERING = "\x1b[31m\u202egnp.exe\x00"
 SENT, SENT_TOO, SHOWN = 6597069766705, 6597069766709, 2199023255584
+ILLEGAL = {"status": "illegal", "code": "", "why": ""}
 
 
 def facts() -> dict[str, Any]:
@@ -47,11 +50,11 @@ def results(verdict: str = "invalid", *, diagnosed: bool = True) -> dict[str, An
     found = Finding(
         "realtime-order", HOSTILE, 0, 26, (SENT, SENT_TOO), (6,), (), FIRST_NS + 3 * S, FIRST_NS + 4 * S,
         (SENT, SENT_TOO), (IMAGE,), f"offset 26: {IMAGE} {STEERING}",
+        {"x_value": SENT, "y_value": SENT_TOO, "by_ns": S // 2},
     )  # fmt: skip
     checked = CheckResults(
         events=1234,
-        anomalies={rule.anomaly: Anomaly(rule.anomaly, rule.about, 9) for each in FAMILIES for rule in each.rules}
-        | {name: Anomaly(name, about) for study in STUDIES for name, about in study.anomalies.items()},
+        anomalies={name: Anomaly(name, about, 9) for each in FAMILIES for name, about in each.anomalies.items()},
         figures=Figures(
             sent=20, acknowledged=18, info=2, read=17, distinct=17, partitions=1, stalls_count=1,
             table=[PartitionRow(HOSTILE, 0, 20, 18, 0, 2, 17, 17, 1.0, 0, 19, 1)],
@@ -81,7 +84,13 @@ def results(verdict: str = "invalid", *, diagnosed: bool = True) -> dict[str, An
         "remedies": ["reserve the base offset and append in one step"],
         "explains": ["realtime-order"],
         "allowed": False,
-        "first": {"anomaly": "realtime-order", "place": "", "time_ns": 1, "events": [], "detail": found.detail},
+        "first": {
+            "anomaly": "realtime-order",
+            "place": "",
+            "time_ns": found.time_ns,
+            "events": list(found.events),
+            "detail": found.detail,
+        },
         "findings": [],
     }
     diagnosis = {
@@ -91,11 +100,14 @@ def results(verdict: str = "invalid", *, diagnosed: bool = True) -> dict[str, An
         "measured": [{"name": "watermark lag", "outcome": "none", "sentence": "measured, none"}],
         "unexplained": [],
     }
-    seen = [{"anomaly": "realtime-order", "found": 1, "mark": "illegal", "marks": ["illegal"]}]
+    seen = [{"anomaly": "realtime-order", "found": 1, "mark": ILLEGAL, "marks": [ILLEGAL]}]
+    reason = {"code": "illegal", "sentence": "realtime-order ×1"}
+    failed = {"code": "run-failed", "sentence": f"the run failed: {HOSTILE}"}
     plain = checked.as_json()
     told: dict[str, Any] = json.loads(
         json.dumps(
             {
+                "version": RESULTS_VERSION,
                 "verdict": verdict,
                 "exit_code": 1,
                 "expected": None,
@@ -103,7 +115,7 @@ def results(verdict: str = "invalid", *, diagnosed: bool = True) -> dict[str, An
                 "tidegauge": "0.1.0",
                 "seed": 7,
                 "outcome": verdict,
-                "reasons": ["realtime-order ×1"] if verdict == "invalid" else [f"the run failed: {HOSTILE}"],
+                "reasons": [reason] if verdict == "invalid" else [failed],
                 "seen": seen if verdict == "invalid" else [],
                 "looked_for": 38,
                 "not_looked_at": {"torn": f"nothing to look at {IMAGE}"},

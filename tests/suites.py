@@ -8,9 +8,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from checkers.core.results import Anomaly, CheckResults, Finding
 from checkers.coverage import Coverage
 from checkers.figures import Figures
-from checkers.results import Anomaly, CheckResults, Finding
 from harness.checking import Checked
 from harness.lent import Lent
 from harness.live import View

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from harness.history import COLUMNS, F, Kind, Recorder, Type, Values, now
+from harness.outcomes import outcome
 from workloads.clients.base import ClientError, Place
-from workloads.outcomes import outcome
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.history import F, Op, Type, now
+from harness.outcomes import outcome
 from workloads.base import MemberSettings
 from workloads.clients import make_member
 from workloads.clients.base import ClientError, Place, Polled
 from workloads.clients.grouped import ASK_S, GroupConsumer, Joining
 from workloads.consuming import POLL_S, end_poll
 from workloads.each import Each, begin_each, end_each, end_each_by
-from workloads.outcomes import outcome
 from workloads.session import Session
 
 POSITIONS_KEPT = 2000

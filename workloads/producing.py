@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history import COLUMNS, F, Kind, Recorder, Type, now
+from harness.outcomes import outcome
 from workloads import payload
 from workloads.base import Settings
 from workloads.clients import make_producer
 from workloads.clients.base import Delivered, Keyed, Producer
-from workloads.outcomes import outcome
 from workloads.session import Session
 
 OUTSTANDING_AT_MOST = 50_000  # kafka-python has no limit of its own

@@ -26,13 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history import COLUMNS, F, Kind, Recorder, Type
+from harness.outcomes import outcome
 from workloads import payload
 from workloads.base import TransactingSettings
 from workloads.clients import make_transactional_producer
 from workloads.clients.base import ClientError, Delivered, Place
 from workloads.clients.transactional import FENCED, TransactionalProducer
 from workloads.each import Each, begin_each, end_each
-from workloads.outcomes import outcome
 from workloads.producing import Sender
 from workloads.session import Session
 

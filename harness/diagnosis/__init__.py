@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.results import CheckResults
+from checkers.core.results import CheckResults
 from harness.diagnosis.cause import CONFIDENCES, Cause, Diagnosis, Excluded, Measured
 from harness.diagnosis.evidence import Evidence
 from harness.diagnosis.measured import excluded, measured

@@ -28,8 +28,8 @@ from __future__ import annotations
 
 from statistics import median
 
-from checkers.coverage import Fault
-from checkers.results import Finding
+from checkers.core.results import Finding
+from checkers.core.timeline import Fault
 from harness.diagnosis.cause import Cause, counted, listed, when
 from harness.diagnosis.delivery import ORDER, STEPS
 from harness.diagnosis.evidence import Evidence

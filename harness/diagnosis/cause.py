@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 
 Confidence = Literal["certain", "likely", "possible"]
 Outcome = Literal["none", "allowed", "seen", "not measured"]

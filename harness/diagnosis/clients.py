@@ -13,12 +13,14 @@ unclean-election    losses that an unclean election allows, the same
 
 from __future__ import annotations
 
-from checkers.coverage import Fault
-from checkers.results import Finding
+from checkers.core.results import Finding
+from checkers.core.timeline import Fault
 from harness.diagnosis.cause import Cause, Confidence, counted, when
 from harness.diagnosis.evidence import Evidence
+from harness.policies.case import UNCLEAN, WEAK_ACKS
 
 LOST = ("lost-write", "lost-tail", "unseen", "inconsistent-offset", "shared-offset")
+BY_RETRIES = ("retry-appended", "requests-sent-twice")
 SHOWN = 2
 BATCH_BYTES, VALUE_BYTES = 16_384, 100  # unless they were set
 
@@ -27,7 +29,7 @@ def client_duplicates(evidence: Evidence) -> Cause | None:
     """One message, written twice by its client."""
     proof = evidence.marked("possibly the client", "duplicate")
     allowed = not proof
-    proof = proof or evidence.allowed("duplicate", because="idempotence")
+    proof = proof or evidence.allowed("duplicate", because=BY_RETRIES)
     if not proof:
         return None
     resends, copies = evidence.results.figures.resends, evidence.found("duplicate")
@@ -63,7 +65,7 @@ def _batch(evidence: Evidence) -> int:
 
 def weak_acks(evidence: Evidence) -> Cause | None:
     """Acknowledged by the leader alone, and gone with it."""
-    proof = evidence.allowed(*LOST, because="acks=")
+    proof = evidence.allowed(*LOST, because=(WEAK_ACKS,))
     return _gone_with_the_leader(
         evidence, proof, "weak-acks",
         f"acks={evidence.acks} losses: acknowledged before any follower had it, and gone with its leader",
@@ -73,7 +75,7 @@ def weak_acks(evidence: Evidence) -> Cause | None:
 
 def unclean_election(evidence: Evidence) -> Cause | None:
     """A replica that lagged became leader."""
-    proof = evidence.allowed(*LOST, because="unclean")
+    proof = evidence.allowed(*LOST, because=(UNCLEAN,))
     return _gone_with_the_leader(
         evidence, proof, "unclean-election", "an unclean election: a replica that lagged became leader",
         ("turn unclean.leader.election.enable off where losses matter",),

@@ -6,13 +6,12 @@ show: the name of the scenario, and the rules that bend traffic, are not there f
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkers.coverage import Fault
-from checkers.results import Anomaly, CheckResults, Finding
+from checkers.core.results import Anomaly, CheckResults, Finding
+from checkers.core.timeline import Fault
 from harness.diagnosis.cause import Cause, Confidence, counted, listed
 from harness.policies import Mark
 from harness.verdict import Judged, Verdict
@@ -50,12 +49,12 @@ class Evidence:
         """Those that nothing allows, and that do not rest on what a history with holes may have lost."""
         return [each.finding for each in self._left(anomalies, tag) if self._counts(each.mark)]
 
-    def allowed(self, *anomalies: str, because: str) -> list[Finding]:
-        """Those that are allowed for a reason in which this word is."""
+    def allowed(self, *anomalies: str, because: Collection[str]) -> list[Finding]:
+        """Those that are allowed for one of these reasons, by their codes."""
         return [
             each.finding
             for each in self._left(anomalies, "")
-            if each.mark.status == "allowed" and because in each.mark.why
+            if each.mark.status == "allowed" and each.mark.code in because
         ]
 
     def marked(self, status: str, *anomalies: str) -> list[Finding]:
@@ -193,18 +192,9 @@ class Evidence:
         return sorted(found, key=lambda each: (each.finding.time_ns is None, each.finding.time_ns or 0))
 
 
-def numbers(finding: Finding, pattern: str) -> tuple[str, ...]:
-    """What the groups of this pattern hold in its detail; nothing if it does not match.
-
-    Details are sentences of checkers; text of brokers and clients in them comes first, so patterns end with `$`.
-    """
-    match = re.search(pattern, finding.detail)
-    return match.groups() if match else ()
-
-
-def total(findings: Iterable[Finding], pattern: str) -> int:
-    """The sum of the pattern's first group over these findings."""
-    return sum(int(groups[0]) for each in findings if (groups := numbers(each, pattern)))
+def total(findings: Iterable[Finding], fact: str) -> int:
+    """The sum of a fact over these findings."""
+    return sum(int(each.facts.get(fact, 0)) for each in findings)
 
 
 def lasted_s(findings: Iterable[Finding]) -> float:

@@ -22,17 +22,11 @@ no-leader                     leaderless
 
 from __future__ import annotations
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.diagnosis.cause import Cause, counted, listed, when
-from harness.diagnosis.evidence import Evidence, lasted_s, nodes_of, numbers, times, total
+from harness.diagnosis.evidence import Evidence, lasted_s, nodes_of, times, total
 
-REFUSED = (
-    r"was refused (\d+) times in a row by node ([\d, ]+) \(request (\d+)\), from [\d.]+ s to [\d.]+ s, and asked again"
-    r" after a refresh; (\d+) sends were given up meanwhile$"
-)
-ACTED = r"^node \d+ answered (\d+) times as a leader,"
-NAMED = r"the others named node (\d+) as the leader of epoch \d+$"
-REQUESTS = {"0": "Produce", "1": "Fetch", "2": "ListOffsets"}
+REQUESTS = {0: "Produce", 1: "Fetch", 2: "ListOffsets"}
 OF_LEADERS = ("not-leader-loop", "metadata-disagreement", "epoch-regression", "impostor-leader", "leaderless")
 WAITS = ("stall", "no-progress-in-fault", "slow-recovery", "unseen")
 RESENT = ("duplicate", "nonmonotonic-send")
@@ -129,18 +123,23 @@ def _lists(left_out: dict[int, set[int]], brokers: int, most: str) -> str:
 
 def _circles(evidence: Evidence, loops: list[Finding]) -> list[str]:
     """Who asked whom, how often, for how long: the loops that cost most."""
-    told = [(groups, each) for each in loops if (groups := numbers(each, REFUSED))]
-    told.sort(key=lambda item: (-int(item[0][3]), -int(item[0][0])))
+    told = [each for each in loops if {"refusals", "given_up", "api"} <= each.facts.keys()]
+    costly = sorted(told, key=lambda each: (-each.facts["given_up"], -each.facts["refusals"]))
     lines = [
-        f"{evidence.place(each)}: node {nodes} refused {_who(each)} ({REQUESTS.get(request, 'request ' + request)})"
-        f" {times(int(refused))} in {lasted_s([each]):.1f} s, also after it had refreshed its metadata;"
-        f" {counted(int(given_up), 'send')} given up meanwhile"
-        for (refused, nodes, request, given_up), each in told[:SHOWN]
+        f"{evidence.place(each)}: {nodes_of([each])} refused {_who(each)} ({_request(each)})"
+        f" {times(each.facts['refusals'])} in {lasted_s([each]):.1f} s, also after it had refreshed its metadata;"
+        f" {counted(each.facts['given_up'], 'send')} given up meanwhile"
+        for each in costly[:SHOWN]
     ]
     if len(loops) > len(lines):
-        refused = total(loops, REFUSED)
+        refused = total(loops, "refusals")
         lines.append(f"{refused:,} refusals in {len(loops):,} such circles")
     return lines
+
+
+def _request(finding: Finding) -> str:
+    api = finding.facts["api"]
+    return REQUESTS.get(api, f"request {api}")
 
 
 def _who(finding: Finding) -> str:
@@ -205,7 +204,7 @@ def answers_as_leader(evidence: Evidence) -> Cause | None:
     proof = evidence.wrong("impostor-leader")
     if not proof:
         return None
-    led = sorted({node for each in proof for node in numbers(each, NAMED)})
+    led = sorted({each.facts["leader"] for each in proof if "leader" in each.facts})
     others = f", which the others say node {led[0]} leads" if len(led) == 1 else ""
     return Cause(
         "answers-as-leader",
@@ -216,7 +215,7 @@ def answers_as_leader(evidence: Evidence) -> Cause | None:
         because=(
             *evidence.told(proof),
             *_falls(evidence, proof),
-            f"{total(proof, ACTED):,} answers without an error in all, by nodes that do not lead",
+            f"{total(proof, 'answers'):,} answers without an error in all, by nodes that do not lead",
             *evidence.told(evidence.wrong("metadata-disagreement")),
         ),
         remedies=(

@@ -24,7 +24,6 @@ from harness.diagnosis.evidence import Evidence, total
 from harness.diagnosis.watermarks import lag_s
 
 TIMED_OUT = ("TIMED_OUT", "Timeout")
-GIVEN_UP = r"; (\d+) sends were given up meanwhile$"
 
 
 def measured(evidence: Evidence) -> tuple[Measured, ...]:
@@ -54,7 +53,7 @@ def _time_outs(evidence: Evidence) -> Measured:
         return Measured("time-outs", "not measured", "not measured: there were no operations")
     if not count:
         return Measured("time-outs", "none", f"measured, none in {counted(tried, 'operation')}")
-    refused = total(evidence.wrong("not-leader-loop"), GIVEN_UP)
+    refused = total(evidence.wrong("not-leader-loop"), "given_up")
     if refused >= count and all(row["f"] == "send" for row in rows):
         sentence = f"no answer was waited for: the {count:,} sends that timed out were refused all the while"
         return Measured("time-outs", "none", sentence)

@@ -12,7 +12,7 @@ sends-wait            no-progress-in-fault, slow-recovery: sends that do not get
 
 from __future__ import annotations
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.diagnosis.cause import Cause, counted, listed, when
 from harness.diagnosis.evidence import Evidence, lasted_s
 

@@ -19,13 +19,11 @@ isolation                 cycles among transactions, precommitted-read
 
 from __future__ import annotations
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.diagnosis.cause import Cause, counted, listed, when
 from harness.diagnosis.delivery import SKIPS, STEPS
-from harness.diagnosis.evidence import Evidence, lasted_s, numbers
+from harness.diagnosis.evidence import Evidence, lasted_s
 
-TORN = r"of the (\d+) writes of a transaction are visible, (\d+) are missing$"
-ABORTED = r"of its (\d+) writes are in the log, and none is visible$"
 DECIDED = {"torn": "", "wrong-outcome": "commit", "zombie-write": ""}  # with the tag of those that lack something
 CYCLES = ("G0", "G1c", "G-single", "G2", "G0-realtime", "G1c-realtime", "G-single-realtime", "G2-realtime")
 
@@ -107,10 +105,10 @@ def _may_lack(evidence: Evidence, anomaly: str, tag: str) -> int:
 
 def _writes(finding: Finding) -> tuple[int, int]:
     """Of a transaction: how many are missing, and how many could be in one like it."""
-    if torn := numbers(finding, TORN):
-        return int(torn[1]), int(torn[0]) - 1
-    aborted = numbers(finding, ABORTED)
-    return (int(aborted[0]), int(aborted[0])) if aborted else (1, 1)
+    facts = finding.facts
+    if "missing" in facts:  # of a torn one
+        return facts["missing"], facts["writes"] - 1
+    return (facts["aborted"], facts["aborted"]) if "aborted" in facts else (1, 1)
 
 
 def wrong_outcome(evidence: Evidence) -> Cause | None:

@@ -24,21 +24,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.diagnosis.cause import Cause, counted, when
-from harness.diagnosis.evidence import Evidence, nodes_of, numbers, times, total
+from harness.diagnosis.evidence import NS, Evidence, nodes_of, times, total
 from harness.diagnosis.leadership import OF_WATERMARKS
 
 SHOWN = 2
 FELL = ("watermark-regression", "end-offset-regression")
 FALLS = (*FELL, "lso-regression", "lso-above-hw")
 ENDS = ("not-linearizable",)
-PROOFS = r"(\d+) offsets prove it$"
-ANSWERS = r"and so in (\d+) answers$"
-LAGS = (
-    r"^offset \d+ was acknowledged at ([\d.]+) s, and node \S+ showed no more than that when asked at ([\d.]+) s;",
-    r"^\d+ was shown until ([\d.]+) s, although offset \d+ was acknowledged at ([\d.]+) s;",
-)
 
 
 def shown_before_replicated(evidence: Evidence) -> Cause | None:
@@ -115,7 +109,7 @@ def watermark_frozen(evidence: Evidence) -> Cause | None:
     fell = evidence.beside(evidence.wrong(*FELL), "watermark-frozen")
     frozen = [each for each in evidence.wrong("watermark-frozen") if each not in fell]
     proof = [*frozen, *evidence.wrong("stall", tag="class 1")]
-    above = total(frozen, PROOFS)
+    above = total(frozen, "proofs")
     if not proof or (frozen and evidence.found("lost-write") > above):
         return None
     hidden, unread = evidence.beside(proof, "lost-tail", "unseen"), evidence.found("lost-tail", "unseen")
@@ -151,7 +145,7 @@ def stale_reads(evidence: Evidence) -> Cause | None:
         return None
     behind = evidence.wrong("watermark-behind-ack")
     same = [each for each in proof if "same node" in each.tags and "one epoch" in each.tags]
-    answers = total(proof, ANSWERS)
+    answers = total(proof, "answers")
     no_retry = evidence.tapped and not evidence.found("retry-watermark-regression")
     return Cause(
         "stale-reads",
@@ -184,7 +178,7 @@ def end_offset_goes_back(evidence: Evidence) -> Cause | None:
         (*behind, *evidence.seen(*FALLS, *ENDS)),
         because=(
             *evidence.told(proof),
-            f"so in {times(total(proof, ANSWERS))}",
+            f"so in {times(total(proof, 'answers'))}",
             *when(steady, "the high watermark in Fetch never fell: it is ListOffsets alone"),
         ),
         remedies=("answer ListOffsets with the high watermark that Fetch shows, and refuse it until that is known",),
@@ -193,8 +187,8 @@ def end_offset_goes_back(evidence: Evidence) -> Cause | None:
 
 def lag_s(findings: Iterable[Finding]) -> float:
     """The longest time for which what was acknowledged was not shown: of marks that are behind or frozen."""
-    told = [tuple(map(float, groups)) for each in findings for pattern in LAGS if (groups := numbers(each, pattern))]
-    return max((abs(second - first) for first, second in told), default=0.0)
+    lags = [each.facts["y_at"] - each.facts["x_at"] for each in findings if {"x_at", "y_at"} <= each.facts.keys()]
+    return max(lags, default=0) / NS
 
 
 def watermark_behind(evidence: Evidence) -> Cause | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.checking import Checked, checked_before, open_run
+from harness.checking import Checked
 from harness.clusters.base import OURS
 from harness.errors import Interrupted
 from harness.explore.drawing import Space
@@ -21,7 +21,7 @@ from harness.explore.search import Ran, StoppedError, as_error
 from harness.explore.sought import found_in
 from harness.lent import Lent
 from harness.live import viewed_on
-from harness.report.making import report_checked
+from harness.report.making import report_again
 from harness.runner import run_scenario
 from harness.scenario import Scenario
 from harness.spark_place import Place
@@ -66,8 +66,7 @@ class Ground:
         with viewed_on(self._console) as view:
             view.phase("report")
             try:
-                with run.held():
-                    return report_checked(checked_before(run), open_run(run), self._keeper.session().get(), view)
+                return report_again(run, view)
             except Exception as error:  # noqa: BLE001 - what was found has to be told whatever this meets
                 view.happened(f"there is no report: {as_error(error)}")
                 return None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checkers.selection import anomalies_of
+from checkers.core.selection import anomalies_of
 from harness.explore.sought import Sought
 from nemesis import FAMILIES
 from nemesis.base import Fault

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checkers.selection import anomalies_of
+from checkers.core.selection import anomalies_of
 from harness.config import suggestion
 from harness.errors import UsageError
 from harness.verdict import Verdict

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 
 from harness.config import Model
 from harness.history import COLUMNS, ID_BITS, KINDS, TEXT, F, FaultStage, Kind, Status, Type, View
+from harness.reasons import Reason
 
 DEFAULT_ROLE = "consumer"  # its reads count as those of the load
 PROCESSES_AT_MOST = 1 << (63 - ID_BITS)  # so that the number of a process fits above the counter of an event
@@ -79,7 +81,7 @@ class About(Model):
     interrupted: StrictBool = False
     traffic_only: StrictBool = False
     dead_workers: tuple[StrictStr, ...] = ()
-    troubles: tuple[StrictStr, ...] = ()
+    troubles: tuple[StrictStr | dict[StrictStr, StrictStr], ...] = ()  # sentences, or each with a code
     tap: dict[str, StrictInt] | None = None
     damage: tuple[StrictStr, ...] = ()
     damaged_processes: tuple[StrictInt, ...] = ()
@@ -134,6 +136,7 @@ class Header(Model):
         return json.dumps(self.model_dump(mode="json", exclude_none=True), separators=(",", ":"))
 
 
+@cache
 def limits(kind: Kind, name: str) -> tuple[int, int]:
     """The smallest and the largest number of a column; the very smallest of its type stands for null."""
     stored = np.iinfo(COLUMNS[name].stored)
@@ -179,8 +182,8 @@ def facts_from(header: Header, changes: Mapping[str, Any]) -> dict[str, Any]:
     return {**facts, "scenario": {name: value for name, value in scenario.items() if value is not None}}
 
 
-def about_of(facts: Mapping[str, Any], failures: tuple[str, ...], damage: Mapping[str, Any]) -> About:
-    """The same the other way round; `failures` are sentences about what went wrong in the run."""
+def about_of(facts: Mapping[str, Any], failures: tuple[Reason, ...], damage: Mapping[str, Any]) -> About:
+    """The same the other way round; `failures` say what went wrong in the run."""
     scenario = facts.get("scenario") or {}
     known: dict[str, Any] = {name: facts.get(name) for name in ("seed", "idempotent", "anchor", "no_probes", "tap")}
     known |= {name: tuple(facts.get(name) or ()) for name in ("schedule", "compacted", "dead_workers")}
@@ -190,7 +193,7 @@ def about_of(facts: Mapping[str, Any], failures: tuple[str, ...], damage: Mappin
         workload=scenario.get("workload"),
         expect=scenario.get("expect"),
         settings=scenario.get("settings") or {},
-        troubles=failures,
+        troubles=tuple(each.as_json() for each in failures),
         traffic_only=facts.get("kind") == "tap" or bool(facts.get("traffic_only")),
         **known,
         **damage,

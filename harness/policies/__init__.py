@@ -5,8 +5,8 @@ All that was seen is shown; this decides what it means, by how the run was set u
 
 from __future__ import annotations
 
+from checkers.core.results import CheckResults, Finding
 from checkers.delivery import SETTLED
-from checkers.results import CheckResults, Finding
 from harness.policies import (
     delivery,
     groups,
@@ -43,31 +43,31 @@ def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
     policy = POLICIES.get(finding.anomaly, Policy())
     case = Case(finding, results, facts, policy)
     if policy.by_absence and (unproven := _unproven(finding, results)):
-        return Mark("unproven", unproven)
+        return unproven
     if policy.by_own_deletion and "deleted topic" in finding.tags:
-        return Mark("allowed", "the workload deleted the topic")
+        return Mark("allowed", "own-deletion")
     if policy.by_deletion and case.deleted():
-        return Mark("allowed", "a fault deleted the topic")
+        return Mark("allowed", "deleted-by-fault")
     if not facts.known and policy.by_configuration and not policy.certain(case):
-        return Mark("unproven", "how the run was set up is unknown, and that may permit it")
+        return Mark("unproven", "setup-unknown")
     mark = _by_configuration(case)
     if mark.status == "illegal" and policy.by_unclean_election and case.perhaps_unclean():
-        return Mark("unproven", "whether a fault brought an unclean election about is not known")
+        return Mark("unproven", "election-unknown")
     return mark
 
 
 def _by_configuration(case: Case) -> Mark:
     lost_with_a_leader = case.policy.by_leader_change and SETTLED not in case.finding.tags
-    if lost_with_a_leader and case.weak and case.leaders_changed:
-        return Mark("allowed", f"{case.weak}, and a fault changes leaders")
+    if lost_with_a_leader and (weak := case.weak) and case.leaders_changed:
+        return weak
     return case.policy.judge(case)
 
 
-def _unproven(finding: Finding, results: CheckResults) -> str:
+def _unproven(finding: Finding, results: CheckResults) -> Mark | None:
     if "foreign" in finding.tags:
-        return ""  # the record itself says so
+        return None  # the record itself says so
     if results.has_holes:
-        return "the history has holes, and what is missing may be there"
+        return Mark("unproven", "holes")
     if finding.anomaly == "phantom" and results.damaged_processes.intersection(finding.processes):
-        return "the history of its producer is damaged"
-    return ""
+        return Mark("unproven", "producer-damaged")
+    return None

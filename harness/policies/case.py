@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from checkers.coverage import Fault
-from checkers.results import CheckResults, Finding
+from checkers.core.results import CheckResults, Finding
+from checkers.core.timeline import Fault
 from harness.history import NEMESIS_PROCESS
+from harness.policies.marks import words
+from harness.reasons import Reason
 
 Trait = Literal["changes_leaders", "deletes", "unclean"]
 Status = Literal["illegal", "allowed", "possibly the client", "unproven"]
+WEAK_ACKS, UNCLEAN = "weak-acks", "unclean-election"  # codes of marks
 UNCLEAN_ELECTION = "unclean election"  # what the evidence of a fault says when it brought one about
 
 
@@ -47,7 +50,7 @@ class RunFacts:
     damage: tuple[str, ...] = ()  # sentences, beside those of the history
     garbled: int = 0  # exchanges at the taps of APIs we know that could not be read
     refused: int = 0  # connections that the taps ended because of what came over them
-    failures: tuple[str, ...] = ()  # sentences: checks that could not be made, beside those of the engine
+    failures: tuple[Reason, ...] = ()  # what else went wrong
 
     @property
     def changes_leaders(self) -> bool:
@@ -57,10 +60,20 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class Mark:
-    """What the policy says of findings, and why."""
+    """What the policy says of findings, and why: by a code, whose words are in `harness.policies.marks`."""
 
     status: Status
-    why: str = ""
+    code: str = ""
+    about: tuple[tuple[str, str], ...] = ()  # what the words name
+
+    @property
+    def why(self) -> str:
+        """In words; nothing if the status says it all."""
+        return words(self.code, dict(self.about))
+
+    def as_json(self) -> dict[str, str]:
+        """For results.json."""
+        return {"status": self.status, "code": self.code, "why": self.why}
 
     def __str__(self) -> str:
         return f"{self.status}: {self.why}" if self.why else self.status
@@ -81,11 +94,15 @@ class Case:
         return self.facts.unclean_election or self._elected_uncleanly()
 
     @property
-    def weak(self) -> str:
-        """Why what was acknowledged may be lost when leaders change; empty if it may not."""
+    def weak(self) -> Mark | None:
+        """The mark of what was acknowledged and may be lost when leaders change; None if it may not."""
         if self.unclean:
-            return "unclean leader election is on"
-        return f"acks={self.facts.acks}" if self.facts.acks in {"0", "1"} else ""
+            return Mark("allowed", UNCLEAN)
+        return self.by_acks(WEAK_ACKS) if self.facts.acks in {"0", "1"} else None
+
+    def by_acks(self, code: str) -> Mark:
+        """Allowed by what the producers asked for."""
+        return Mark("allowed", code, (("acks", self.facts.acks),))
 
     @property
     def leaders_changed(self) -> bool:

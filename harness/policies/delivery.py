@@ -16,21 +16,21 @@ def _judge_duplicate(case: Case) -> Mark:
     planned = {fault.name for fault in facts.faults}
     numbered = facts.idempotence if OF_PRODUCERS.isdisjoint(finding.tags) else "plain" not in finding.tags
     if not numbered and case.came(planned & {DUPLICATES_REQUESTS}):
-        return Mark("allowed", "a fault sends requests twice, and without idempotence both are appended")
+        return Mark("allowed", "requests-sent-twice")
     if not numbered and facts.retries != 0 and not case.never_retried:
-        return Mark("allowed", "without idempotence a client's retry may be appended again")
+        return Mark("allowed", "retry-appended")
     if "transactional" in finding.tags:
         return Mark("illegal")
     if "numbered anew" in finding.tags:
-        return Mark("possibly the client", "its producer began to number anew, and may have written again")
+        return Mark("possibly the client", "renumbered")
     if facts.client == "confluent-kafka" and facts.changes_leaders:
-        return Mark("possibly the client", "confluent-kafka may resend across a leader change")
+        return Mark("possibly the client", "client-resends")
     return Mark("illegal")
 
 
 def _judge_unseen(case: Case) -> Mark:
     if case.facts.interrupted:
-        return Mark("unproven", "the run was interrupted, and with it the final read")
+        return Mark("unproven", "interrupted")
     return Mark("illegal")
 
 
@@ -40,9 +40,9 @@ def _judge_false_ack(case: Case) -> Mark:
         return Mark("illegal")
     offsetless = case.results.figures.offsetless
     if offsetless == 0 and case.taps_saw_all:
-        return Mark("allowed", "no broker said so: the client took it for written because a later batch was")
+        return Mark("allowed", "client-assumed")
     if not offsetless and case.came({fault.name for fault in case.facts.faults}):
-        return Mark("possibly the client", "confluent-kafka may take a batch for written because a later one was")
+        return Mark("possibly the client", "client-may-assume")
     return Mark("illegal")
 
 

@@ -22,23 +22,23 @@ def _near(case: Case, *, all_faults: bool = False) -> bool:
 
 def _judge_answer(case: Case) -> Mark:
     if "transaction" in case.finding.tags:
-        return Mark("allowed", "a transaction's end is acknowledged before its offsets are seen everywhere")
+        return Mark("allowed", "offsets-settle")
     if case.facts.unclean_election and case.leaders_changed:
-        return Mark("allowed", "unclean leader election is on, and a fault changes leaders")
+        return Mark("allowed", "unclean-election")
     if _near(case):
-        return Mark("allowed", "a coordinator that a fault had deposed may answer before it knows of its successor")
+        return Mark("allowed", "deposed-coordinator")
     return Mark("illegal")
 
 
 def _judge_owners(case: Case) -> Mark:
     if "generation unknown" in case.finding.tags and _near(case, all_faults=True):
-        return Mark("allowed", "a fault was there: a member may have been thrown out without knowing it")
+        return Mark("allowed", "member-thrown-out")
     return Mark("illegal")
 
 
 def _judge_loss(case: Case) -> Mark:
     if "open poll" in case.finding.tags:
-        return Mark("allowed", "a member was killed in a poll, and may have had them in its hands")
+        return Mark("allowed", "killed-in-poll")
     return Mark("illegal")
 
 

@@ -16,9 +16,9 @@ _OF_A_BATCH = Policy(
 
 def _judge_mark(case: Case) -> Mark:
     if case.unclean and case.leaders_changed:
-        return Mark("allowed", "unclean leader election is on, and a fault changes leaders")
+        return Mark("allowed", "unclean-election")
     if in_wake(case):
-        return Mark("allowed", "a fault changes leaders, and a new one does not know the high watermark at once")
+        return Mark("allowed", "new-leader-mark")
     return Mark("illegal")
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from math import inf
 
-from checkers.coverage import Fault
+from checkers.core.timeline import Fault
 from harness.policies.case import Case, Mark, Policy
 
 RECOVERY_NS = 10_000_000_000
 OLD_ANSWERS = "stale-metadata"  # the fault that answers Metadata as it was
-STALE = "a node that a fault cuts off, or that has just come back, does not know of new leaders"
+STALE = "cut-off"
 
 
 def in_wake(case: Case, *named: str) -> bool:
@@ -40,7 +40,7 @@ def _judge_stale(case: Case) -> Mark:
 
 def _judge_loop(case: Case) -> Mark:
     if "brief" in case.finding.tags:
-        return Mark("allowed", "it was over within the time that nodes need to hear of a new leader")
+        return Mark("allowed", "brief")
     return _judge_stale(case)
 
 
@@ -50,7 +50,7 @@ def _judge_disagreement(case: Case) -> Mark:
 
 def _judge_epochs(case: Case) -> Mark:
     if {fault.name for fault in case.facts.faults} & {OLD_ANSWERS} and in_wake(case, OLD_ANSWERS):
-        return Mark("allowed", "a fault gave old answers to Metadata")
+        return Mark("allowed", "stale-metadata-fault")
     return _judge_stale(case) if "one client" in case.finding.tags else Mark("illegal")
 
 
@@ -61,13 +61,13 @@ def _judge_incomplete(case: Case) -> Mark:
 
 def _judge_impostor(case: Case) -> Mark:
     if "deposed" in case.finding.tags and in_wake(case):
-        return Mark("allowed", "a leader that a fault had deposed did not know it yet")
+        return Mark("allowed", "deposed-unaware")
     return Mark("illegal")
 
 
 def _judge_coordinator(case: Case) -> Mark:
     if "moved" in case.finding.tags and case.leaders_changed:
-        return Mark("allowed", "coordinators move with their leaders, and a fault changes leaders")
+        return Mark("allowed", "coordinator-moved")
     return _judge_stale(case)
 
 

@@ -10,12 +10,9 @@ from harness.policies.case import OF_WRITES, Case, Mark, Policy
 def _judge_end(case: Case) -> Mark:
     tags = case.finding.tags
     if "behind" in tags and case.facts.acks in {"0", "1"}:
-        return Mark(
-            "allowed",
-            f"acks={case.facts.acks}: acknowledged before it was replicated, end() is held to monotonic reads only",
-        )
+        return case.by_acks("weak-acks-end")
     if "older epoch" in tags and case.leaders_changed:
-        return Mark("allowed", "a leader that a fault had deposed answered before it knew of its successor")
+        return Mark("allowed", "deposed-leader")
     return Mark("illegal")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.coverage import Fault
+from checkers.core.timeline import Fault
 from harness.policies.case import Case, Mark, Policy
 from workloads.base import CONSUMER, FINAL, PROBE, RAW
 
@@ -45,11 +45,11 @@ def _judge_stall(case: Case) -> Mark:
     names = {fault.name for fault in case.facts.faults}
     late = "class 3" in tags
     if _near(case, names, RECOVERY_NS) and (late or outside_ns(case, names, RECOVERY_NS) < STALL_NS):
-        return Mark("allowed", "a fault was there, or had been there not long before")
+        return Mark("allowed", "near-fault")
     if "stood still" in tags:
-        return Mark("allowed", "the whole run stood still, and not the broker alone")
+        return Mark("allowed", "run-stood-still")
     if "within the limit" in tags:
-        return Mark("allowed", "it was over before the limit of the scenario")
+        return Mark("allowed", "within-limit")
     return Mark("illegal")
 
 
@@ -58,10 +58,10 @@ def _judge_waiting(case: Case) -> Mark:
     # what outlasts a fault has met it: there it counts for how long
     slow = case.finding.anomaly == SLOW_RECOVERY and outside_ns(case, blocking, RECOVERY_NS) >= STALL_NS
     if _near(case, blocking, RECOVERY_NS) and not slow:
-        return Mark("allowed", "a fault was there that may keep everything from getting through")
+        return Mark("allowed", "blocked-by-fault")
     for death in case.facts.dead_workers:  # hung until it was killed, perhaps: what is not sent nobody lets through
         if not any(f"({role}" in death for role in DO_NOT_SEND):
-            return Mark("unproven", f"perhaps it was not sent: {death}")
+            return Mark("unproven", "perhaps-not-sent", (("death", death),))
     return Mark("illegal")
 
 

@@ -10,13 +10,13 @@ from harness.policies.delivery import DUPLICATES_REQUESTS, OF_PRODUCERS
 
 def _judge_step(case: Case) -> Mark:
     if "rebalance" in case.finding.tags:
-        return Mark("allowed", "its group was being shared out anew")
+        return Mark("allowed", "rebalance")
     return Mark("illegal")
 
 
 def _judge_gap(case: Case) -> Mark:
     if case.facts.imported and "transactions" not in case.finding.tags:
-        return Mark("unproven", "the history knows of no transactions there, whose markers would leave such gaps")
+        return Mark("unproven", "markers-unknown")
     return _judge_step(case)
 
 
@@ -25,11 +25,11 @@ def _judge_send(case: Case) -> Mark:
     finding, facts = case.finding, case.facts
     numbered = facts.idempotence if OF_PRODUCERS.isdisjoint(finding.tags) else "plain" not in finding.tags
     if not numbered and facts.retries != 0 and not case.never_retried:
-        return Mark("allowed", "without idempotence a client's retry may come after what was sent later")
+        return Mark("allowed", "late-retry")
     if not numbered and case.came({fault.name for fault in facts.faults} & {DUPLICATES_REQUESTS}):
-        return Mark("allowed", "a fault sends requests twice, and without idempotence both are appended")
+        return Mark("allowed", "requests-sent-twice")
     if "transactional" not in finding.tags and facts.client == "confluent-kafka" and case.leaders_changed:
-        return Mark("possibly the client", "confluent-kafka may resend across a leader change")
+        return Mark("possibly the client", "client-resends")
     return Mark("illegal")
 
 

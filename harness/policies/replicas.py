@@ -7,9 +7,9 @@ from harness.policies.case import Case, Mark, Policy
 
 def _judge(case: Case) -> Mark:
     if case.unclean and case.leaders_changed:
-        return Mark("allowed", "unclean leader election is on, and a fault changes leaders")
+        return Mark("allowed", "unclean-election")
     if "missing" in case.finding.tags and case.results.has_holes:
-        return Mark("unproven", "the history has holes, and what is missing may be there")
+        return Mark("unproven", "holes")
     return Mark("illegal")
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from harness.policies.case import OF_WRITES, Case, Mark, Policy
 
-_NO_ISOLATION = Mark("allowed", "Kafka does not isolate writes: those of transactions interleave")
-_BEHIND = Mark("allowed", "a poll need not return all that is there: readers may be behind, partition by partition")
+_NO_ISOLATION = Mark("allowed", "no-write-isolation")
+_BEHIND = Mark("allowed", "readers-behind")
 
 
 def _judge_interleaving(_: Case) -> Mark:
@@ -26,7 +26,7 @@ def _judge_behind(_: Case) -> Mark:
 def _judge_absent(case: Case) -> Mark:
     """What rests on something being absent is not proven by a history with holes."""
     if case.results.has_holes and not {"abort", "twice"}.intersection(case.finding.tags):
-        return Mark("unproven", "the history has holes, and what is missing may be there")
+        return Mark("unproven", "holes")
     return Mark("illegal")
 
 

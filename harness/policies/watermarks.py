@@ -8,9 +8,9 @@ from dataclasses import replace
 from harness.policies.case import Case, Mark, Policy
 from harness.policies.liveness import STALL_NS, outside_ns
 
-_DEPOSED = Mark("allowed", "a leader that a fault had deposed answered before it knew of its successor")
-_NEW = Mark("allowed", "a new leader does not know the high watermark before it has heard from its followers")
-_UNCLEAN = Mark("allowed", "unclean leader election is on, and a fault changes leaders")
+_DEPOSED = Mark("allowed", "deposed-leader")
+_NEW = Mark("allowed", "new-leader")
+_UNCLEAN = Mark("allowed", "unclean-election")
 
 
 def _judge_regression(case: Case) -> Mark:
@@ -25,20 +25,20 @@ def _judge_regression(case: Case) -> Mark:
     if "epoch rose" in tags:
         return _NEW
     if "epoch unknown" in tags and across and changed:
-        return Mark("allowed", "another node, and a fault changes leaders; no leader epoch is known")
+        return Mark("allowed", "other-node-epoch-unknown")
     return Mark("illegal")
 
 
 def _judge_above(case: Case) -> Mark:
     if "one answer" in case.finding.tags:
-        return Mark("allowed", "a broker reads the two one after the other, and the high watermark may rise between")
+        return Mark("allowed", "two-reads")
     return _judge_regression(case)
 
 
 def _judge_behind(case: Case) -> Mark:
     tags, changed = case.finding.tags, case.leaders_changed
     if case.facts.acks in {"0", "1"}:
-        return Mark("allowed", f"acks={case.facts.acks}: acknowledged before it is replicated")
+        return case.by_acks("weak-acks-visibility")
     if case.unclean and changed:
         return _UNCLEAN
     if "older epoch" in tags and changed:
@@ -46,7 +46,7 @@ def _judge_behind(case: Case) -> Mark:
     if "epoch rose" in tags:
         return _NEW
     if "epoch unknown" in tags and changed:
-        return Mark("allowed", "a fault changes leaders, and no leader epoch is known")
+        return Mark("allowed", "epoch-unknown")
     return Mark("illegal")
 
 
@@ -58,17 +58,12 @@ def _kept_from_followers(case: Case) -> bool:
 
 def _judge_frozen(case: Case) -> Mark:
     tags, changed = case.finding.tags, case.leaders_changed
-    if "older epoch" in tags and changed:
-        return _DEPOSED
-    if "new leader" in tags or _kept_from_followers(case):
+    if _kept_from_followers(case):
         return _NEW
     if case.facts.acks in {"0", "1"} and case.came({fault.name for fault in case.facts.faults}):
-        return Mark(
-            "allowed",
-            f"acks={case.facts.acks}: followers that a fault holds up keep it from rising while they are in sync",
-        )
+        return case.by_acks("weak-acks-followers")
     if changed and ("epoch unknown" in tags or case.unclean):
-        return Mark("allowed", "a fault changes leaders, and what the new one knows is not known")
+        return Mark("allowed", "new-leader-unknown")
     return Mark("illegal")
 
 

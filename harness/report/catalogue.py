@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from checkers.families import FAMILIES, STUDIES
+from checkers.core.families import FAMILIES
 from harness.paths import PACKAGE
 from harness.report.meanings import MEANINGS
 
@@ -23,9 +23,7 @@ definitions open the modules of [the checkers](checkers.md); what is allowed whe
 def page() -> str:
     """The page, in the order of the checkers."""
     seen: dict[str, dict[str, None]] = {}
-    of_rules = ((rule.anomaly, rule.about) for family in FAMILIES for rule in family.rules)
-    of_studies = chain.from_iterable(study.anomalies.items() for study in STUDIES)
-    for name, about in chain(of_rules, of_studies):
+    for name, about in chain.from_iterable(family.anomalies.items() for family in FAMILIES):
         seen.setdefault(name, {})[about] = None
     rows = (f"| {name} | {'; or '.join(seen[name])} | {MEANINGS.get(name, '')} |" for name in seen)
     return OPENING + "\n".join(rows) + "\n"

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.checking import RESULTS_VERSION
 from harness.errors import UsageError
 from harness.report.compare_stats import Counted
 from harness.store import LATEST, RESULTS_FILE, RUN_FILE, Run
@@ -197,6 +198,8 @@ def _read(path: Path) -> Sample | str:
     results = run.results
     if results is None:
         return f"{name} has a {RESULTS_FILE} that cannot be read"
+    if results.get("version") != RESULTS_VERSION:
+        return f"{name} was checked by another version of Tidegauge"
     return sample_of(name, results, run.facts if (path / RUN_FILE).exists() else None)
 
 
@@ -213,11 +216,11 @@ def _values(results: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[
 
 
 def _anomalies(results: Mapping[str, Any]) -> Iterator[tuple[str, Seen]]:
-    marks = {row["anomaly"]: row["mark"] for row in results.get("seen") or []}
+    marks = {row["anomaly"]: row["mark"]["status"] for row in results.get("seen") or []}
     for name, row in _table(results, "anomalies").items():
         found = int(row.get("found") or 0)
         looked = bool(found or (row.get("looked_at") and not row.get("not_applicable") and not row.get("unchecked")))
-        yield name, Seen(looked, found, str(marks.get(name, "")).startswith("illegal"))
+        yield name, Seen(looked, found, marks.get(name) == "illegal")
     for row in _table(results, "diagnosis").get("measured") or []:
         if row.get("name") == WATERMARK_LAG:
             wrong = row.get("outcome") == "seen"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import from_os_error
+from harness.policies.marks import mark_of
 from harness.report.junit import RunTold
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -79,7 +80,7 @@ def _lines(run: RunTold) -> Iterator[str]:
 
 def _row(run: RunTold, seen: Mapping[str, Any]) -> str:
     first = next(iter(run.findings(seen["anomaly"])), {})
-    cells = (seen["anomaly"], f"{seen['found']:,}", seen["mark"], first.get("detail") or "")
+    cells = (seen["anomaly"], f"{seen['found']:,}", mark_of(seen["mark"]), first.get("detail") or "")
     return "| " + " | ".join(escaped(str(cell)) for cell in cells) + " |"
 
 

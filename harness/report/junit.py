@@ -19,6 +19,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from harness.errors import from_os_error
+from harness.policies.marks import mark_of
 
 FINDINGS_TOLD = 3  # of each anomaly
 LETTERS_AT_MOST = 20_000  # of one text
@@ -63,7 +64,7 @@ class RunTold:
     @property
     def reasons(self) -> list[str]:
         """Why the verdict is what it is."""
-        return [str(reason) for reason in self.results.get("reasons") or []]
+        return [str(reason["sentence"]) for reason in self.results.get("reasons") or []]
 
     def findings(self, anomaly: str) -> list[Mapping[str, Any]]:
         """Those that were kept."""
@@ -157,7 +158,7 @@ def _lines(run: RunTold) -> Iterator[str]:
         yield from (f"  because {each}" for each in run.cause.get("because") or [])
         yield from (f"remedy: {each}" for each in run.cause.get("remedies") or [])
     for seen in run.results.get("seen") or []:
-        yield f"{seen['anomaly']} ×{seen['found']:,}: {seen['mark']}"
+        yield f"{seen['anomaly']} ×{seen['found']:,}: {mark_of(seen['mark'])}"
         for finding in run.findings(seen["anomaly"])[:FINDINGS_TOLD]:
             place = f"{finding['topic']}-{finding['partition']}" if finding.get("topic") is not None else "-"
             yield f"  {place} {finding.get('detail') or ''}".rstrip()

@@ -1,33 +1,26 @@
-"""Making the report of a run, beside the run: `series.json`, asked of Spark, and `report.html`, made from it.
+"""Making the report of a run, beside the run: `series.json`, which its check brought, and `report.html`, made from it.
 
 `trace.json` is written with the series, for those who want every operation on a time line of their own. A report is
-made with the session that checked the run, as long as it is there; later from what is kept, without Spark, unless
-another check has found other things since. A report never fails because its pictures do: without series it says that
-nothing could be drawn, and why.
+made from what the check said; later from what is kept, unless another check has found other things since: then the run
+is checked once more. A report never fails because its pictures do: without series it says that nothing could be drawn,
+and why.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from checkers.series import VERSION, fingerprint, read_series
-from harness.checking import Checked, checked_before, open_run
+from checkers.series import VERSION, fingerprint
+from harness.checking import Asked, Checked, check_again, checked_before, open_run
 from harness.errors import TidegaugeError, from_os_error
-from harness.guard import Guard
 from harness.live import View
-from harness.paths import clusters_dir
 from harness.report.trace import TRACE_FILE, write_trace
 from harness.seal import Sealed
-from harness.spark import Session, Size
 from harness.spark_place import Place
 from harness.store import Run
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REPORT_FILE = "report.html"
 SERIES_FILE = "series.json"
@@ -35,11 +28,11 @@ ERROR_CHARACTERS = 300
 Results = Mapping[str, Any]
 
 
-def report_checked(checked: Checked, sealed: Sealed, spark: SparkSession, view: View) -> Path | None:
-    """Right after a check, with its session; nothing for a run that is elsewhere. It never raises."""
+def report_checked(checked: Checked, sealed: Sealed, view: View) -> Path | None:
+    """Right after a check; nothing for a run that is elsewhere. It never raises."""
     if not isinstance(checked.run, Run):
         return None
-    series = _read(checked.run, sealed, spark, checked.as_json(), view)
+    series = keep_series(checked.run, checked, view)
     _trace(checked.run, sealed, view)
     try:
         return _write_page(checked.run, checked, series)
@@ -49,13 +42,14 @@ def report_checked(checked: Checked, sealed: Sealed, spark: SparkSession, view: 
 
 
 def report_again(run: Run, view: View, place: Place | None = None) -> Path:
-    """Of a stored run that was checked; Spark is started only if nothing that fits is kept."""
+    """Of a stored run that was checked; it is checked once more only if nothing that fits is kept."""
     checked = checked_before(run)
-    results = checked.as_json()
+    series = kept_series(run, checked.as_json())
+    again = _asked(run, view, place or Place()) if series is None else None
     with run.held():
-        series = kept_series(run, results)
-        if series is None:
-            series = _asked(run, results, view, place or Place())
+        if again is not None:
+            checked, series = again, keep_series(run, again, view)
+            _trace(run, open_run(run), view)
         return _write_page(run, checked, series)
 
 
@@ -75,32 +69,21 @@ def kept_series(run: Run, results: Results) -> dict[str, Any] | None:
     return kept if fits else None
 
 
-def _asked(run: Run, results: Results, view: View, place: Place) -> dict[str, Any] | None:
-    """With a session of our own."""
-    view.phase("read")
+def _asked(run: Run, view: View, place: Place) -> Checked | None:
+    """Another check, with a session of our own."""
     try:
-        sealed = open_run(run)
-    except TidegaugeError as error:  # somebody removed it to save space, perhaps
+        (checked,) = check_again([run], view, Asked(place))
+    except TidegaugeError as error:  # somebody removed the history to save space, perhaps
         view.happened(f"nothing is drawn: {error}")
         return None
-    guard = Guard(clusters_dir() / f"report-{secrets.token_hex(4)}")
-    try:
-        scratch, token = guard.directory / "spark", guard.directory.name
-        with Session.start(scratch, size=Size.of(sealed.events), place=place, token=token) as session:
-            _trace(run, sealed, view)
-            return _read(run, sealed, session.get(), results, view)
-    finally:
-        guard.release()
+    return checked
 
 
-def _read(run: Run, sealed: Sealed, spark: SparkSession, results: Results, view: View) -> dict[str, Any] | None:
-    if not sealed.events:
+def keep_series(run: Run, checked: Checked, view: View) -> dict[str, Any] | None:
+    """What a check brought to be drawn, written beside the run with whose findings it shows."""
+    if checked.results.drawn is None:
         return None
-    try:
-        series = read_series(spark, sealed, results)
-    except Exception as error:  # noqa: BLE001 - the verdict is there, and has to be told whatever this meets
-        view.happened(f"nothing is drawn: the series could not be read ({_first_line(error)})")
-        return None
+    series = {**checked.results.drawn, "of": fingerprint(checked.as_json())}
     try:
         _write(run.path / SERIES_FILE, json.dumps(series, separators=(",", ":")))
     except Exception as error:  # noqa: BLE001 - the same; what is drawn now needs no file

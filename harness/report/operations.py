@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.error_codes import name_of
 from harness.history import F, Type, View
 from harness.tap.codec import Api
-from workloads.error_codes import name_of
 
 NS = 1_000_000_000
 MS = 1_000_000

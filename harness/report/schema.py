@@ -11,11 +11,13 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
-from checkers.results import CheckResults
+from checkers.core.results import CheckResults
+from harness.checking import RESULTS_VERSION
 from harness.diagnosis.cause import Confidence
 from harness.diagnosis.cause import Outcome as Measurement
 from harness.errors import Exit
 from harness.paths import PACKAGE
+from harness.policies.case import Status
 from harness.verdict import Outcome
 
 SCHEMA_FILE = PACKAGE.parent / "docs" / "results.schema.json"
@@ -32,17 +34,21 @@ def json_schema() -> Schema:
     """What results.json holds, for other programs."""
     schema = TypeAdapter(CheckResults).json_schema(mode="serialization")
     definitions: dict[str, Schema] = schema.pop("$defs")
+    schema["properties"].pop("drawn")  # it goes into series.json
     for each in definitions.values():
         _plain(each)
     _plain(schema)
+    definitions["Finding"]["properties"]["detail"]["description"] = "what proves it, in words for people"
+    definitions["Finding"]["properties"]["facts"]["description"] = (
+        "what its words are made of: names by anomaly, times in ns; what is not known is left out"
+    )
     _with(definitions["Figures"], {**dict.fromkeys(RATES, MAYBE_NUMBER), "imbalance": WHOLE})
     _with(definitions["PartitionRow"], {"deviation": WHOLE, "low": {"type": "boolean"}})
     # a connection that failed is an answer to no request in particular
     definitions["Coverage"]["properties"]["probes"]["items"]["additionalProperties"] = MAYBE_WHOLE
     errors = definitions["Coverage"]["properties"].pop("errors")
     definitions["Coverage"]["required"].remove("errors")
-    _with(schema, {"errors": errors, "unclassified": WHOLE, **_verdict()})
-    schema["properties"]["diagnosis"] = _diagnosis()  # not required: older results have none
+    _with(schema, {"errors": errors, "unclassified": WHOLE, **_verdict(), "diagnosis": _diagnosis()})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
@@ -69,7 +75,18 @@ def _with(schema: Schema, more: dict[str, Schema]) -> None:
 def _verdict() -> dict[str, Schema]:
     """What `Checked` and its verdict add."""
     outcome: Schema = {"enum": list(get_args(Outcome))}
+    reason = _object({"code": {**TEXT, "description": "for programs"}, "sentence": TEXT})
+    mark = _object({
+        "status": {"enum": list(get_args(Status))},
+        "code": {**TEXT, "description": "why, for programs; empty where the status says it all"},
+        "why": {**TEXT, "description": "the same in words"},
+    })  # fmt: skip
+    seen = _object({"anomaly": TEXT, "found": WHOLE, "mark": mark, "marks": {"type": "array", "items": mark}})
     return {
+        "version": {
+            "enum": [RESULTS_VERSION],
+            "description": "of this file; what another version wrote is checked again",
+        },
         "verdict": {**outcome, "description": "the answer"},
         "outcome": {**outcome, "description": "the same as verdict"},
         "exit_code": {"enum": sorted(int(each) for each in (Exit.VALID, Exit.INVALID, Exit.UNKNOWN))},
@@ -77,8 +94,12 @@ def _verdict() -> dict[str, Schema]:
         "run": {**TEXT, "description": "where the run is"},
         "tidegauge": {**TEXT, "description": "the version that checked it"},
         "seed": MAYBE_WHOLE,
-        "reasons": {**TEXTS, "description": "why the verdict is what it is, a sentence each"},
-        "seen": {"type": "array", "items": _object({"anomaly": TEXT, "found": WHOLE, "mark": TEXT, "marks": TEXTS})},
+        "reasons": {"type": "array", "items": reason, "description": "why the verdict is what it is"},
+        "seen": {
+            "type": "array",
+            "items": seen,
+            "description": "anomalies; the gravest mark, and those of its findings",
+        },
         "looked_for": {**WHOLE, "description": "anomalies that there was something to look at for"},
         "not_looked_at": {"type": "object", "additionalProperties": TEXT, "description": "anomalies, and why"},
     }
@@ -86,7 +107,8 @@ def _verdict() -> dict[str, Schema]:
 
 def _diagnosis() -> Schema:
     """Causes, what is excluded, and what was measured whatever was found."""
-    pointer = {"anomaly": TEXT, "place": TEXT, "detail": TEXT}
+    events: Schema = {"type": "array", "items": WHOLE}
+    pointer = {"anomaly": TEXT, "place": TEXT, "time_ns": MAYBE_WHOLE, "events": events, "detail": TEXT}
     cause = {
         "name": TEXT,
         "sentence": TEXT,

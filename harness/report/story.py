@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.around import FINDINGS
+from harness.reasons import ILLEGAL
 from harness.report.meanings import MEANINGS
 from harness.report.operations import NS, Clock, Told, tell
 from harness.report.timeline import Timeline, of_finding
@@ -66,16 +67,10 @@ class Seen:
     others: tuple[tuple[str, str, str], ...]  # findings that were kept and are told in a line: place, time, detail
 
 
-def status_of(mark: str) -> tuple[str, str]:
-    """`allowed: why` in its two parts."""
-    status, _, why = mark.partition(": ")
-    return (status, why) if status in STATUSES else ("unproven", mark)
-
-
 def sentence(results: Mapping[str, Any]) -> str:
     """The verdict."""
     events, looked_for = results.get("events", 0), results.get("looked_for", 0)
-    illegal = [seen for seen in results.get("seen", []) if status_of(seen["mark"])[0] == "illegal"]
+    illegal = [seen for seen in results.get("seen", []) if seen["mark"]["status"] == "illegal"]
     if results["verdict"] == "valid":
         return f"Nothing illegal was seen: {looked_for} anomalies were looked for in {events:,} events."
     if results["verdict"] == "invalid":
@@ -86,8 +81,7 @@ def sentence(results: Mapping[str, Any]) -> str:
 
 def reasons(results: Mapping[str, Any]) -> list[str]:
     """What makes it anything but valid, without what the sentence has said."""
-    said = {f"{seen['anomaly']} ×{seen['found']:,}" for seen in results.get("seen", [])}
-    return [reason for reason in results.get("reasons", []) if reason not in said]
+    return [reason["sentence"] for reason in results.get("reasons", []) if reason["code"] != ILLEGAL]
 
 
 @dataclass(frozen=True)
@@ -105,11 +99,11 @@ class Teller:
 
         def order(seen: Mapping[str, Any]) -> tuple[int, int]:
             name = seen["anomaly"]
-            return STATUSES.index(status_of(seen["mark"])[0]), proofs.index(name) if name in proofs else len(proofs)
+            return STATUSES.index(seen["mark"]["status"]), proofs.index(name) if name in proofs else len(proofs)
 
         for mark in sorted(self.results.get("seen", []), key=order):
             anomaly = self.results["anomalies"][mark["anomaly"]]
-            status, why = status_of(mark["mark"])
+            status, why = mark["mark"]["status"], mark["mark"]["why"]
             findings = [
                 self._finding(
                     anomaly["name"], number, finding, mark["marks"], draw=not number or drawn + number < TIMELINES
@@ -133,9 +127,11 @@ class Teller:
         pointer = self._causes[0].get("first") if self._causes else None
         told = [finding for each in seen if each.status == "illegal" for finding in each.findings]
         if pointer:
-            wanted = (pointer.get("anomaly"), pointer.get("detail"))
+            wanted = (pointer.get("anomaly"), pointer.get("events"), pointer.get("time_ns"))
             for each in told:
-                if (each.key.rpartition("-")[0], each.detail) == wanted:
+                anomaly, _, number = each.key.rpartition("-")
+                finding = self.results["anomalies"][anomaly]["findings"][int(number)]
+                if (anomaly, list(finding["events"]), finding["time_ns"]) == wanted:
                     return each
         return min(told, key=lambda each: self._time(each.key), default=None)
 
@@ -156,9 +152,9 @@ class Teller:
         return f"{self.clock.tell(began)} to {self.clock.tell(finding['until_ns'] - self.clock.first_ns)}"
 
     def _finding(
-        self, anomaly: str, number: int, finding: Mapping[str, Any], marks: Sequence[str], *, draw: bool
+        self, anomaly: str, number: int, finding: Mapping[str, Any], marks: Sequence[Mapping[str, str]], *, draw: bool
     ) -> Finding:
-        status, why = status_of(marks[number]) if number < len(marks) else ("unproven", "")
+        status, why = (marks[number]["status"], marks[number]["why"]) if number < len(marks) else ("unproven", "")
         key = f"{anomaly}-{number}"
         series = self.series or {}
         rows = series.get("around", {}).get(f"{anomaly}/{number}", [])

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from checkers.selection import anomalies_of
+from checkers.core.selection import anomalies_of
 from harness.checking import Checked
 from harness.config import Model, suggestion
 from harness.diagnosis.rules import NAMES
@@ -40,7 +40,7 @@ class Found:
             {seen.anomaly: seen.mark.status for seen in checked.verdict.seen},
             tuple(cause.name for cause in checked.diagnosis.causes),
             tuple(cause.name for cause in checked.diagnosis.allowed),
-            checked.verdict.reasons,
+            tuple(map(str, checked.verdict.reasons)),
         )
 
 

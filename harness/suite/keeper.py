@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 
-from checkers.warm_up import warm_up
 from harness.clusters.abilities import NETWORK
 from harness.clusters.base import Capability, Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
@@ -113,6 +112,6 @@ class Keeper:
             self._undo.callback(guard.release)
             scratch, token = guard.directory / "spark", guard.directory.name
             self._session = self._undo.enter_context(
-                Session.start(scratch, place=self._place, token=token, warm_up=warm_up, niceness=BESIDE_A_LOAD)
+                Session.start(scratch, place=self._place, token=token, warm=True, niceness=BESIDE_A_LOAD)
             )
         return self._session

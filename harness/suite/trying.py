@@ -7,7 +7,6 @@ a fresh cluster, and told. A finding never is: what is illegal once is illegal.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from harness.checking import Checked
@@ -23,8 +22,6 @@ from harness.suite.outcome import Try, Unchecked
 ATTEMPTS = 2
 SHOWN = 6  # anomalies
 WHOLE = frozenset({"recorded", "finished"})  # states of runs that came to their end
-_OF_A_FAULT = re.compile(r"fault \d+ \([^)]*\) (failed|was never injected|did not bite|was not undone)")
-OF_THE_BROKER = ("the cluster was ", "the load was ")  # notes of the runner that may be about it: not whole, not over
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,7 @@ def try_of(checked: Checked, planned: Planned, number: int) -> Try:
             f"{seen.anomaly} ×{seen.found:,}{' (allowed)' if seen.mark.status == 'allowed' else ''}"
             for seen in sorted(checked.verdict.seen, key=lambda seen: seen.mark.status == "allowed")[:SHOWN]
         ),
-        reasons=checked.verdict.reasons,
+        reasons=tuple(map(str, checked.verdict.reasons)),
         cause=cause.name if cause else "",
         sentence=cause.sentence if cause else "",
         run=str(checked.run.path),
@@ -111,13 +108,5 @@ def try_of(checked: Checked, planned: Planned, number: int) -> Try:
 
 def trouble_in(checked: Checked) -> str:
     """Why an unknown verdict says nothing about the broker; nothing if one of its reasons does."""
-    reasons, results = checked.verdict.reasons, checked.results
-    noted = [*(checked.facts.get("dead_workers") or ()), *(checked.facts.get("troubles") or ())]
-    ours = {
-        str(each) for each in (*noted, *results.damage, *results.failures) if not str(each).startswith(OF_THE_BROKER)
-    }
-    return "; ".join(reasons) if reasons and all(_is_ours(reason, ours) for reason in reasons) else ""
-
-
-def _is_ours(reason: str, ours: set[str]) -> bool:
-    return reason in ours or _OF_A_FAULT.match(reason) is not None
+    reasons = checked.verdict.reasons
+    return "; ".join(map(str, reasons)) if reasons and all(reason.is_ours for reason in reasons) else ""

@@ -86,7 +86,7 @@ class Result:
 
     def __str__(self) -> str:
         verdict, cause = self.checked.verdict, self.checked.diagnosis.cause
-        told = [f"{verdict.outcome.upper()}  {'; '.join(verdict.reasons[:5])}".rstrip()]
+        told = [f"{verdict.outcome.upper()}  {'; '.join(map(str, verdict.reasons[:5]))}".rstrip()]
         told += [f"cause: {cause.sentence} ({cause.confidence})"] if cause else []
         return "\n".join([*told, f"report: {self.report or self.path}"])
 
@@ -159,12 +159,7 @@ class Bench:
         """What was wrong with what taps have seen."""
         with viewed_on(self._console) as view:
             checked = check_run(
-                run,
-                self.keeper.session(),
-                view,
-                "",
-                lambda each, sealed, spark: report_checked(each, sealed, spark, view),
-                lent=True,
+                run, self.keeper.session(), view, lambda each, sealed: report_checked(each, sealed, view)
             )
         return Result(checked)
 

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.nightly,
     pytest.mark.timeout(900),
-    pytest.mark.usefixtures("spark_stands_by"),
+    pytest.mark.usefixtures("spark_of_its_own"),
 ]
 
 KINDS = [pytest.param("local", id="local"), pytest.param("docker", id="docker", marks=pytest.mark.docker)]

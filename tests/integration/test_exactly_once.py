@@ -27,7 +27,7 @@ from workloads.clients.grouped import GroupConsumer, Joining
 from workloads.exactly_once import ExactlyOnceSettings
 from workloads.topics import create_topics
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_stands_by")]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_of_its_own")]
 
 CLIENTS = ("confluent-kafka", "kafka-python")
 

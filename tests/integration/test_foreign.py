@@ -11,7 +11,7 @@ from harness.errors import Exit
 from tests.foreign import LOST_AND_ABORTED, edn
 from tests.support import cli
 
-pytestmark = pytest.mark.usefixtures("spark_stands_by")
+pytestmark = pytest.mark.usefixtures("spark_of_its_own")
 
 
 def test_a_jepsen_history_is_checked_and_travels_on(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_a_jepsen_history_is_checked_and_travels_on(tmp_path: Path) -> None:
     ran = cli("import", str(file), "--set", "acks=all", "--check", "--json", "--store", store)
     assert ran.returncode == Exit.INVALID, ran.stderr
     results = json.loads(ran.stdout)
-    seen = {each["anomaly"]: (each["found"], each["mark"]) for each in results["check"]["seen"]}
+    seen = {each["anomaly"]: (each["found"], each["mark"]["status"]) for each in results["check"]["seen"]}
     assert seen == dict.fromkeys(("lost-write", "aborted-read", "torn"), (1, "illegal"))
     assert results["events"] == {"invoke": 9, "complete": 9, "record": 2, "phase": 1}
     exported = str(tmp_path / "history.jsonl")

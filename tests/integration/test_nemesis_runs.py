@@ -19,7 +19,7 @@ from tests.integration.stage import spec_of
 from tests.integration.worked import every_loss_is_seen
 from tests.support import cli, docker_or_skip
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.usefixtures("spark_stands_by")]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.usefixtures("spark_of_its_own")]
 
 FIRST_S, LASTS_S = 6, 4
 EVERY_S = {"process": 60}  # where all nodes have to start again; 24 for others

@@ -11,7 +11,7 @@ import pytest
 from tests.pages import Save, steps
 from tests.support import COMMAND_TIMEOUT_S, REPOSITORY, command, remains
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.usefixtures("spark_stands_by")]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.usefixtures("spark_of_its_own")]
 
 
 @pytest.mark.parametrize("name", ["tutorial.md", "your-broker.md"])

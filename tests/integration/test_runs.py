@@ -24,12 +24,10 @@ from harness.errors import Exit
 from harness.history import FIRST_TAP, F, Kind, Type
 from harness.seal import Sealed, open_history
 from harness.sources import segment_path
-from harness.spark import WARM_UP_VARIABLE
-from harness.spark_standby import VARIABLE as STANDBY_VARIABLE
 from tests.integration.tapped import exchanges
 from tests.support import REPOSITORY, cli, command, end, eventually, kill_tree, remains
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_stands_by")]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_of_its_own")]
 
 RECORDS = Path("history", "kind=record", "part-00000.parquet")
 PROBES = Path("history", "kind=probe", "part-00000.parquet")
@@ -51,8 +49,6 @@ def demonstrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.C
     place = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(place / "state"))
-        for name in (WARM_UP_VARIABLE, STANDBY_VARIABLE):
-            patch.delenv(name, raising=False)
         shown = cli("demo", "--store", str(place / "store"), PATH=str(place), JAVA_HOME="")
         return shown, place / "store", remains("demo", place / "state")
 
@@ -149,9 +145,9 @@ def test_neither_killed_processes_nor_an_interruption_cost_a_verdict(state_home:
         end([process])
     assert process.returncode == Exit.UNKNOWN, err
     results = json.loads(out)
-    assert "the run was interrupted" in results["reasons"]
-    assert any("worker" in reason and "SIGKILL" in reason for reason in results["reasons"])
-    assert any("the tap ended with SIGKILL" in reason for reason in results["reasons"])
+    assert "the run was interrupted" in said(results)
+    assert any("worker" in reason and "SIGKILL" in reason for reason in said(results))
+    assert any("the tap ended with SIGKILL" in reason for reason in said(results))
     assert results["coverage"]["operations"]["send"]["ok"]
     sealed = open_history(Path(results["run"]))
     assert contradictions(sealed) == []
@@ -188,7 +184,7 @@ def test_a_harness_that_fails_still_gives_a_verdict_and_a_report(state_home: Pat
     assert "a bug of ours" in ran.stderr
     results = json.loads(ran.stdout)
     assert results["verdict"] == "unknown"
-    assert any("the run failed: a bug of ours" in reason for reason in results["reasons"])
+    assert any("the run failed: a bug of ours" in reason for reason in said(results))
     assert results["coverage"]["operations"]["send"]["ok"] == 300
     assert "a bug of ours" in (Path(results["run"]) / "report.html").read_text(encoding="utf-8")
     assert remains("run", state_home) == []
@@ -225,7 +221,6 @@ def ended_by(how: Callable[[subprocess.Popen[str]], None], place: Path, *argumen
     """A run that gets this done to it under load."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(place / "state"))
-        patch.delenv(STANDBY_VARIABLE, raising=False)  # its JVM ends as well
         process = started(place, "--workload", "stream", "--time", "600", *arguments)
         try:
             await_load(place)
@@ -320,7 +315,7 @@ def test_a_damaged_history_is_never_valid(variants: dict[str, dict[str, Any]]) -
     results = variants["damaged"]
     assert results["verdict"] == "unknown"
     for name in (RECORDS.name, "someone-elses.parquet"):
-        assert any(name in reason for reason in results["reasons"]), name
+        assert any(name in reason for reason in said(results)), name
     assert results["coverage"]["operations"]["send"]["ok"] == 5000
 
 
@@ -334,10 +329,15 @@ def test_what_an_interrupted_run_recorded_can_be_checked(left: Left, variants: d
 def test_what_a_killed_run_recorded_can_be_checked(killed: Left, variants: dict[str, dict[str, Any]]) -> None:
     """It is not valid, for that reason, and holds no contradiction."""
     assert variants["killed"]["verdict"] == "unknown"
-    assert any("killed" in reason for reason in variants["killed"]["reasons"])
+    assert any("killed" in reason for reason in said(variants["killed"]))
     sealed = open_history(killed.run)
     assert sealed.rows[Kind.INVOKE] > 0
     assert contradictions(sealed) == []
+
+
+def said(results: dict[str, Any]) -> list[str]:
+    """The sentences of the reasons for a verdict."""
+    return [reason["sentence"] for reason in results["reasons"]]
 
 
 def started(store: Path, *arguments: str) -> subprocess.Popen[str]:

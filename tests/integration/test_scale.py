@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bench.duck import QUESTIONS, Duck
 from bench.histories import Made, generate
-from checkers.engine import Setting, check
-from checkers.frame import History
-from checkers.results import CheckResults
+from checkers.core.check import Setting, check
+from checkers.core.results import CheckResults
 from harness import class_archive, seal
 from harness.class_archive import Archive
 from harness.seal import Sealed, open_history
-from harness.spark import Session, Size
+from harness.spark import Session
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
 
@@ -27,10 +25,10 @@ FILE_ROWS = 20_000  # several files of a kind, several row groups and tasks of a
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """One that is made for large histories; it writes no archive of its classes, which nobody would use again."""
+    """It writes no archive of its classes, which nobody would use again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(class_archive, "record", lambda *_: Archive())
-        with Session.start(tmp_path_factory.mktemp("spark"), size=Size.LARGE) as started:
+        with Session.start(tmp_path_factory.mktemp("spark")) as started:
             yield started
 
 
@@ -65,10 +63,12 @@ def _checked(session: Session, events: int, partitions: int, directory: Path) ->
 
 
 def test_flaws_where_files_are_cut(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small files, and chunks of the two-level scans that are no larger."""
+    """Many small files, small stretches of offsets, and a task for each of many buckets."""
     monkeypatch.setattr(seal, "FILE_ROWS", FILE_ROWS)
     monkeypatch.setattr(seal, "ROW_GROUP_ROWS", FILE_ROWS // 4)
-    monkeypatch.setattr("checkers.engine.History", partial(History, chunk_rows=FILE_ROWS))
+    monkeypatch.setattr("checkers.core.spark.ONE_TASK_EVENTS", 0)
+    monkeypatch.setattr("checkers.core.spark.EVENTS_OF_A_BUCKET", FILE_ROWS)
+    monkeypatch.setattr("checkers.core.spark.STRETCH", 1 << 10)
     _checked(session, 300_000, 3, tmp_path)
 
 

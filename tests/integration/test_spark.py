@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pyspark.sql import SparkSession
 
 from harness import class_archive, java, spark_jvm
 from harness.class_archive import CLASSES
@@ -19,7 +18,7 @@ from harness.errors import CannotHere
 from harness.java import Java, find_java
 from harness.paths import cache_dir
 from harness.processes import marked
-from harness.spark import WARM_UP_VARIABLE, Session, Size
+from harness.spark import Session
 from harness.spark_jvm import LOG_FILE
 from harness.spark_place import Place
 from tests.support import REPOSITORY, end, eventually, unique
@@ -61,8 +60,8 @@ def test_sessions_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """With the machine's Java and with the bundled one; the first may write an archive, then there is one."""
     of = wheel(monkeypatch) if bundled else find_java()
     before, path = children(), list(sys.path)
-    for size in Size:
-        with Session.start(tmp_path, size=size) as session:
+    for _ in range(2):
+        with Session.start(tmp_path) as session:
             spark = session.get()
             assert spark is session.spark
             assert spark.range(1000).selectExpr("sum(id) as sum").collect()[0]["sum"] == 499500
@@ -87,24 +86,14 @@ def test_reads_parquet_of_an_absolute_path_and_runs_python(tmp_path: Path) -> No
     assert children() == before
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_warms_up_when_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, wanted: bool) -> None:
-    """With the session and a directory of its own, before anybody gets the session; an error there does no harm.
-
-    Not where somebody said no.
-    """
-    monkeypatch.setenv(WARM_UP_VARIABLE, "yes" if wanted else "no")
-    counted: list[int] = []
-
-    def warm_up(spark: SparkSession, directory: Path) -> None:
-        assert directory.is_relative_to(tmp_path)
-        counted.append(spark.range(3).count())
-        raise ValueError
-
-    with Session.start(tmp_path, warm_up=warm_up) as session:
+def test_warms_up_when_nobody_waits(tmp_path: Path) -> None:
+    """The process that kernels run in is there before anybody asks for the session, and ends with it."""
+    before = children()
+    with Session.start(tmp_path, warm=True) as session:
         session._thread.join()
-        assert counted == ([3] if wanted else [])
+        assert any("pyspark" in " ".join(psutil.Process(pid).cmdline()) for pid in children() - before)
         assert session.get().range(4).count() == 4
+    assert children() == before
 
 
 @pytest.mark.parametrize("moment", ["starting", "up"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,16 +10,18 @@ from typing import Any
 
 import pytest
 
-from harness.checking import Asked, check_again
+from harness import class_archive
+from harness.checking import Asked, Checked, check_again
+from harness.class_archive import Archive
 from harness.elsewhere import RunElsewhere
 from harness.spark_place import Place
 from harness.store import RESULTS_FILE, Run
 from tests.foreign import QUIET, take
-from tests.golden_histories import GOLDEN, SUFFIX, expected, summary
+from tests.golden_histories import GOLDEN, SUFFIX, expected
 from tests.spark_servers import connect_server, standalone_cluster
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
-NAMES = ("tears-transactions", "forgets-group-offsets", "watermark-frozen")  # Arrow functions, cycles, groups, taps
+NAMES = ("tears-transactions", "forgets-group-offsets", "watermark-frozen")  # cycles, groups, taps
 Server = Callable[[Path], AbstractContextManager[str]]
 
 
@@ -29,24 +32,50 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return {name: take(GOLDEN / f"{name}{SUFFIX}", store, name=name).run for name in NAMES}
 
 
-def test_the_verdict_is_the_same_behind_a_server(tmp_path: Path, runs: dict[str, Run]) -> None:
-    """Of a run that is named by a path which only Spark reads."""
-    name = NAMES[0]
-    with connect_server(tmp_path) as url:
-        (checked,) = check_again([RunElsewhere(runs[name].path.as_uri())], QUIET, Asked(Place(url)))
-    assert summary(checked) == expected()[name]
+@pytest.fixture(scope="module")
+def whole(runs: dict[str, Run]) -> dict[str, dict[str, Any]]:
+    """What one task says of each, on this machine."""
+    return {name: everything(check_again([run], QUIET)[0]) for name, run in runs.items()}
 
 
-@pytest.mark.nightly
+@pytest.fixture(autouse=True)
+def _no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No JVM writes down what it has loaded: nobody would use it again."""
+    monkeypatch.setattr(class_archive, "record", lambda *_: Archive())
+
+
+def everything(checked: Checked) -> dict[str, Any]:
+    """results.json, but for times and for where the run is."""
+    told = json.loads(json.dumps(checked.as_json()))
+    return {name: value for name, value in told.items() if name not in {"seconds", "run", "verified"}}
+
+
+def test_many_tasks_say_what_one_task_says(
+    runs: dict[str, Run], whole: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of histories that are cut into small stretches."""
+    assert whole[NAMES[0]]["verdict"] == expected()[NAMES[0]]["verdict"]
+    monkeypatch.setattr("checkers.core.spark.ONE_TASK_EVENTS", 0)
+    monkeypatch.setattr("checkers.core.spark.EVENTS_OF_A_BUCKET", 1_000)
+    monkeypatch.setattr("checkers.core.spark.STRETCH", 64)
+    many = check_again(list(runs.values()), QUIET)
+    assert {name: everything(each) for name, each in zip(runs, many, strict=True)} == whole
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("server", [standalone_cluster, connect_server])
-def test_the_verdict_is_the_same(tmp_path: Path, runs: dict[str, Run], server: Server) -> None:
+def test_a_cluster_says_the_same(
+    tmp_path: Path, runs: dict[str, Run], whole: dict[str, dict[str, Any]], server: Server
+) -> None:
     """Of a run in the store, and of runs that are named by a path which only Spark reads."""
     first, *others = NAMES
     named: list[Run | RunElsewhere] = [runs[first], *(RunElsewhere(runs[name].path.as_uri()) for name in others)]
+    for name in NAMES:
+        (runs[name].path / RESULTS_FILE).unlink()
     with server(tmp_path) as url:
         checked = check_again(named, QUIET, Asked(Place(url)))
-    found: dict[str, Any] = {name: summary(each) for name, each in zip(NAMES, checked, strict=True)}
-    assert found == {name: expected()[name] for name in NAMES}
+    assert {name: everything(each) for name, each in zip(NAMES, checked, strict=True)} == whole
     assert (runs[first].path / RESULTS_FILE).exists()
     assert not any((runs[name].path / RESULTS_FILE).exists() for name in others)
+    for run in runs.values():  # as they were, for whoever comes next
+        (run.path / RESULTS_FILE).touch()

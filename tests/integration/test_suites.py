@@ -19,7 +19,7 @@ from tests.integration.worked import every_loss_is_seen
 from tests.suites import PLUGIN, suite_file
 from tests.support import REPOSITORY, cli, command, end, eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_stands_by")]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_of_its_own")]
 
 RUN_S = 200.0  # a limit for what takes twenty seconds, on a machine that may be busy
 

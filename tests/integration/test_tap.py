@@ -23,7 +23,7 @@ from tests.integration.tapped import create, exchanges, process_of_taps, tapped
 from tests.integration.traffic import EXPECTED, confluent_round_trip, kafka_python_round_trip
 from tests.support import REPOSITORY, cli, command, end, eventually, remains, unique
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_stands_by")]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_of_its_own")]
 
 
 @pytest.fixture(scope="module")

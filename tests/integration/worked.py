@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.frame import REPLICA_ROLE
+from checkers.core.run import REPLICA_ROLE
 from harness.clusters.base import Cluster
 from harness.history import F, Kind, Type, now
 from harness.seal import OPEN, Sealed, open_history
@@ -40,7 +40,7 @@ def every_loss_is_seen(run_directory: Path) -> None:
     seen = json.loads((run_directory / "results.json").read_text())["seen"]
     lost = [each for each in seen if each["anomaly"] in {"lost-write", "lost-tail"}]  # the last log decides which
     assert sum(each["found"] for each in lost) >= missing
-    assert all(each["mark"].startswith("allowed") for each in lost)
+    assert all(each["mark"]["status"] == "allowed" for each in lost)
 
 
 def _acknowledged_and_never_read(history: Sealed) -> set[int]:

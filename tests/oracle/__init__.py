@@ -14,7 +14,7 @@ from importlib import import_module
 from random import Random
 from typing import Any, Protocol, cast
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from tests.histories import Rows
 
 FIRST_PROCESS = 100

@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 import networkx as nx
+from checkers.core.run import STRETCH as CHUNK
 
-from checkers.log import CHUNK
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.history import F, Kind, Status, Type
 from tests.histories import Rows
 from tests.oracle import Event, Told, who
@@ -287,14 +287,9 @@ def _shortest(inside: set[Edge], through: str, without: str) -> int | None:
     return min(lengths, default=None)
 
 
-# the words that an edge is told in
-WORDS = {" wrote before ": "ww", " read it": "wr", " read up to ": "rw", " had ended before ": "time"}
-
-
 def key(finding: Finding, topic: int | None) -> Told:
-    """What Spark found, and whether the cycle that it tells is one of its class."""
-    sentences = finding.detail.split("; ")[:-1]
-    kinds = [kind for sentence in sentences for words, kind in WORDS.items() if words in sentence + " "]
+    """What was found, and whether the cycle that it tells is one of its class."""
+    kinds = ["time" if kind == "realtime" else kind for kind in finding.facts["kinds"]]
     late = finding.anomaly.endswith("-realtime")
     name, tags = finding.anomaly.removesuffix("-realtime"), finding.tags
     allowed, through = {
@@ -304,7 +299,7 @@ def key(finding: Finding, topic: int | None) -> Told:
         "G2": ({"ww", "wr", "rw"}, "rw"),
     }[name]
     sound = (
-        len(kinds) == len(sentences) == len(finding.events)
+        len(kinds) == len(finding.facts["operations"]) == len(finding.events)
         and through in kinds
         and {*kinds} <= allowed | ({"time"} if late else set())
         and ("time" in kinds) == late

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from random import Random
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.history import F, FaultStage, Kind, Status, Type, View
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, compacted

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from random import Random
 from typing import Any
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.history import F, Kind, Type
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, compacted
@@ -242,11 +241,11 @@ def _overlap(first: int | None, revoked: int | None, second: int | None, type_: 
 
 
 def key(finding: Finding, topic: int | None) -> Told:
-    """What Spark found; the group and the number are in the text."""
-    said = re.match(r"group (\S+) ", finding.detail)
-    counted = re.search(r"so (?:in )?(\d+)|went past (\d+)", finding.detail)
+    """What the kernels found."""
+    facts = finding.facts
     until = () if finding.until_ns is None else finding.until_ns
+    counted = next((facts[name] for name in ("times", "seconds", "lost") if name in facts), None)
     return (
-        finding.anomaly, topic, finding.partition, said and said[1], finding.offset, finding.values, finding.time_ns,
-        until, finding.events, finding.tags, counted and int(counted[1] or counted[2]),
+        finding.anomaly, topic, finding.partition, facts["group"], finding.offset, finding.values, finding.time_ns,
+        until, finding.events, finding.tags, counted,
     )  # fmt: skip

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.history import F, Kind, Type, View
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, who
@@ -250,10 +249,9 @@ def _resent(rows: Rows) -> dict[Told, list[Event]]:
 
 
 def key(finding: Finding, topic: int | None) -> Told:
-    """The batch, and how far a mark fell, are in the detail alone."""
-    numbers = tuple(map(int, re.findall(r"\d+", finding.detail.split(":")[0])))
-    of: Told = (numbers,)
+    """The batch, and how far a mark fell, are facts."""
+    of: Told = (tuple(finding.facts.get(name) for name in NUMBERS),)
     if finding.anomaly == "retry-watermark-regression":
-        of = (*finding.nodes, tuple(map(int, re.findall(r"(\d+) (?:before|after)", finding.detail))))
+        of = (*finding.nodes, (finding.facts["before"], finding.facts["after"]))
     place = (finding.anomaly, topic, finding.partition, finding.offset)
     return (*place, finding.tags, *of, finding.time_ns, finding.until_ns)

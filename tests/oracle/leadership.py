@@ -10,7 +10,7 @@ from itertools import permutations
 from random import Random
 from typing import Any
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.history import F, Kind, Type
 from tests.histories import SECOND_NS, Rows, process_of
 from tests.oracle import Event, Told, who
@@ -303,15 +303,11 @@ def _ended_before(one: list[Event], two: list[Event]) -> bool:
 
 
 def key(finding: Finding, topic: int | None) -> Told:
-    """Epochs and figures are in the detail alone."""
+    """Epochs and figures are facts alone."""
     place = (finding.anomaly, topic, finding.partition, finding.tags, finding.nodes)
-    span = (finding.time_ns, finding.until_ns)
+    span, facts = (finding.time_ns, finding.until_ns), finding.facts
     if finding.anomaly == "not-leader-loop":
-        loop = re.match(
-            r"client (.*) was refused (\d+) times .* \(request (\d+)\), .* refresh; (\d+) sends", finding.detail
-        )
-        assert loop
-        return (*place, loop[1], tuple(map(int, loop.groups()[1:])), *(finding.processes or (None,)), *span)
-    epoch = re.search(r"epoch (\d+)$", finding.detail)
-    counted = sum(map(int, re.findall(r"(?:answered|acknowledged) (\d+)", finding.detail)))
-    return (*place, int(epoch[1]) if epoch else None, counted, tuple(sorted(finding.events)), *span)
+        figures = (facts["refusals"], facts["api"], facts["given_up"])
+        return (*place, facts["client"], figures, *(finding.processes or (None,)), *span)
+    counted = facts["answers"] if finding.anomaly == "impostor-leader" else sum(facts["appends"])
+    return (*place, facts.get("epoch"), counted, tuple(sorted(finding.events)), *span)

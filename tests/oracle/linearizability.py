@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.history import F, Kind, Status, Type, View
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, who
@@ -21,7 +20,6 @@ FROZEN_NS = 5 * SECOND_NS
 ANOMALIES = frozenset(
     ["realtime-order", "not-linearizable", "watermark-behind-ack", "watermark-frozen", "watermark-ahead"]
 )
-_PROOFS = re.compile(r"(\d+) (offsets|marks) prove it")
 
 
 def write(rows: Rows, topic: int, random: Random) -> None:
@@ -168,6 +166,7 @@ class Log:
     late: list[tuple[int, Moment]] = field(default_factory=list)
     finals: list[tuple[int, Moment]] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
+    epochs: Epochs = field(default_factory=dict)
 
 
 def find(rows: Rows) -> Iterator[Told]:
@@ -209,6 +208,8 @@ def _logs(rows: Rows) -> Iterator[tuple[tuple[Any, Any], Log]]:
     for answer in answers(rows, eras):
         if _usable(answer.shown):
             logs[answer.place, answer.life].marks.append(_mark(answer, shown.get((answer.place, answer.life), {})))
+    for key, log in logs.items():
+        log.epochs = shown.get(key, {})
     return ((place, log) for (place, era), log in logs.items() if era != UNSURE)
 
 
@@ -285,35 +286,24 @@ def _behind_acks(log: Log) -> Iterator[Proof]:
 
 
 def _frozen(log: Log) -> Iterator[Proof]:
-    led: dict[int, list[Mark]] = defaultdict(list)
+    """Marks that one leader showed in one epoch for long, while it acknowledged offsets above them."""
+    led: dict[tuple[int, Any, Any], list[Mark]] = defaultdict(list)
     for mark in log.marks:
-        if mark.answer.led:
-            led[mark.offset].append(mark)
+        if mark.answer.led and not mark.old:
+            led[mark.offset, mark.answer.node, mark.epoch].append(mark)
     stood = {
-        offset: marks
-        for offset, marks in led.items()
+        (offset, epoch, min(mark.over for mark in marks), max(mark.begun for mark in marks))
+        for (offset, _, epoch), marks in led.items()
         if max(mark.begun for mark in marks).at - min(mark.over for mark in marks).at >= FROZEN_NS
     }
     for offset, acked in _first_acks(log):
-        at = max((each for each in stood if each <= offset), default=None)
-        if at is None:
+        at = max((mark for mark, *_ in stood if mark <= offset), default=None)
+        begun = [each for each in stood if each[0] == at and each[2].at < acked.at]
+        if not begun:
             continue
-        first = min(stood[at], key=lambda mark: mark.over)
-        late = [mark for mark in stood[at] if mark.begun.at - acked.at >= FROZEN_NS]
-        if acked.at > first.over.at and late:
-            settled = [mark for mark in late if not mark.old and not mark.new]
-            last = max(settled or late, key=lambda mark: mark.begun)
-            yield "watermark-frozen", (at, _tag_of_frozen(first, last)), acked, last.begun
-
-
-def _tag_of_frozen(first: Mark, last: Mark) -> str:
-    if last.old:
-        return "older epoch"
-    if last.new:
-        return "new leader"
-    if last.epoch is None:
-        return "epoch unknown"
-    return "epoch rose" if first.epoch not in (None, last.epoch) else "one epoch"
+        _, epoch, _, last = max(begun, key=lambda each: each[2])
+        if last.at - acked.at >= FROZEN_NS and not deposed(log.epochs, epoch, acked.at):
+            yield "watermark-frozen", (at, "epoch unknown" if epoch is None else "one epoch"), acked, last
 
 
 def _ahead(log: Log) -> Iterator[Proof]:
@@ -327,15 +317,13 @@ def _ahead(log: Log) -> Iterator[Proof]:
 
 
 def key(finding: Finding, topic: int | None) -> Told:
-    """The number of proofs stands in the detail."""
+    """All but the pair that contradicts most."""
     place, span = (finding.anomaly, topic, finding.partition), (finding.time_ns, finding.until_ns)
     if finding.anomaly in {"realtime-order", "not-linearizable"}:
         return *place, finding.offset, finding.tags, *span
-    match = _PROOFS.search(finding.detail)
-    assert match, finding.detail
     more: tuple[Any, ...] = ()
     if finding.anomaly == "watermark-behind-ack":
         more = (finding.nodes[0] if finding.nodes else None,)
     elif finding.anomaly == "watermark-frozen":
         more = (finding.offset,)
-    return *place, *more, finding.tags[0], *span, int(match[1])
+    return *place, *more, finding.tags[0], *span, finding.facts["proofs"]

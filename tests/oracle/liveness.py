@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.history import F, Kind, Type, View
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told

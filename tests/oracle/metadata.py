@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import permutations, product
 from random import Random
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.history import Kind, Type
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told
@@ -230,24 +230,17 @@ def _of(thing: str) -> int | None:
 
 
 def key(finding: Finding, topic: int | None) -> Told:
-    """The lower epoch, who told it, or the coordinator are in the detail alone."""
-    span = (finding.time_ns, finding.until_ns)
+    """The lower epoch, who told it, or the coordinator are facts alone."""
+    span, facts = (finding.time_ns, finding.until_ns), finding.facts
     if finding.anomaly == "leaderless":
         return ("leaderless", topic, finding.partition, *span)
     if finding.anomaly == "coordinator-mismatch":
-        thing = finding.detail.split(": at ", 1)[0]
-        return (finding.anomaly, _of(thing), thing, *finding.tags, *span)
+        return (finding.anomaly, _of(facts["thing"]), facts["thing"], *finding.tags, *span)
     if finding.tags == ("broker",):
         return (finding.anomaly, finding.nodes[0] // NODES_OF_A_TOPIC, None, finding.tags, finding.nodes, *span)
     if finding.anomaly == "metadata-incomplete":
-        said = re.search(r"\(epoch (\d+)\) and listed the brokers (.*), from ", finding.detail)
-        assert said
-        return (finding.anomaly, topic, finding.partition, finding.tags, (*finding.nodes, *said.groups()), *span)
-    lower = re.search(
-        r"; node (\d+) named leader \d+ of epoch (\d+) until .* s(?: \(as client (.*) was told\))?$", finding.detail
-    )
-    assert lower
-    node, epoch, client = int(lower[1]), int(lower[2]), lower[3]
+        said = (facts["node"], facts["leader"], str(facts["epoch"]), facts["brokers"])
+        return (finding.anomaly, topic, finding.partition, finding.tags, said, *span)
     (tag,) = finding.tags
-    of = {"one epoch": (epoch,), "one client": (client, epoch)}.get(tag, (epoch, node))
-    return (finding.anomaly, topic, finding.partition, tag, *of, *span)
+    of = {"one epoch": (facts["epoch"],), "one client": (facts.get("client"), facts["epoch"])}
+    return (finding.anomaly, topic, finding.partition, tag, *of.get(tag, (facts["epoch"], facts["node"])), *span)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.history import F, Kind, Type
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import COMPACTED, Event, Told, compacted, who

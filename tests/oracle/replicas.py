@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from random import Random
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.history import F, Kind, Status, Type
 from tests.histories import SECOND_NS, Rows, process_of
 from tests.oracle import COMPACTED, Event, Told, compacted, who

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.history import F, FaultStage, Kind, Status, Type
 from tests.histories import Rows
 from tests.oracle import Event, Told, compacted

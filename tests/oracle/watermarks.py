@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.history import F, Kind, Type, View
 from tests.histories import SECOND_NS, Rows, op_of
 from tests.oracle import Told, who
@@ -35,7 +34,6 @@ ANOMALIES = frozenset(
      "lso-stuck"]
 )  # fmt: skip
 Mark = Callable[[Answer], int | None]
-_SHOWN = re.compile(r"showed (-?\d+) .* showed (-?\d+) .* in (\d+) answers")
 
 
 def write(rows: Rows, topic: int, random: Random) -> None:
@@ -253,12 +251,9 @@ def _outside(first: int, last: int, windows: Sequence[tuple[int, int]]) -> int:
 
 
 def key(finding: Finding, topic: int | None) -> Told:
-    """The widest fall and the number of answers stand in the detail."""
-    node = finding.nodes[-1] if finding.nodes else None
-    place = (finding.anomaly, topic, finding.partition, node, finding.tags, finding.time_ns)
+    """The widest fall and the number of answers are facts."""
+    facts = finding.facts
+    place = (finding.anomaly, topic, finding.partition, facts.get("node"), finding.tags, finding.time_ns)
     if finding.anomaly == "lso-stuck":
         return *place, finding.offset, finding.until_ns
-    match = _SHOWN.search(finding.detail)
-    assert match, finding.detail
-    before, after, number = map(int, match.groups())
-    return *place, before - after, number
+    return *place, facts["shown_before"] - facts["shown"], facts["answers"]

@@ -1,24 +1,18 @@
-"""Spark finds a contradiction exactly where no order of the operations has moments for all of them."""
+"""A contradiction is found exactly where no order of the operations has moments for all of them."""
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from itertools import permutations
-from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
-from checkers.frame import History, tally
-from checkers.linearizability import LINEARIZABILITY, witness
 from harness.history import F, Kind, Status, Type, View
 from tests.histories import Rows, value_of
+from tests.kernels import WHOLE, Size, check_rows, chosen, findings_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+ANOMALIES = ("realtime-order", "not-linearizable")
 HISTORIES = 300
 NEVER = 10**6
 
@@ -101,30 +95,17 @@ def _write(rows: Rows, topic: int, operations: list[Done]) -> None:
             rows.add(Kind.RECORD, "c1", status=Status.GOOD, value=value, offset=operation.offset, **place, **read)
 
 
-@pytest.mark.parametrize("spread", [False, True], ids=["one stretch", "stretches of two offsets"])
-def test_moments_exist_where_nothing_is_found(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *, spread: bool
-) -> None:
-    """Against all orders of the operations; and where nothing is found, the witness is one of these."""
-    if spread:
-        monkeypatch.setattr(History, "small", property(lambda _: False))
-        for module in ("checkers.log", "checkers.points"):
-            monkeypatch.setattr(f"{module}.CHUNK", 2)
+@pytest.mark.parametrize("size", [WHOLE, Size(2, 7, 50)], ids=["one stretch", "stretches of two offsets"])
+def test_a_contradiction_is_found_exactly_where_there_are_no_moments(size: Size) -> None:
+    """Against all orders of the operations."""
     random = Random(7)
     histories = [_history(random) for _ in range(HISTORIES)]
     rows = Rows()
     for topic, operations in enumerate(histories):
         _write(rows, topic, operations)
-    rules = [rule for rule in LINEARIZABILITY.rules if rule.anomaly in {"realtime-order", "not-linearizable"}]
-    with tempfile.TemporaryDirectory() as directory:
-        history = History(spark, rows.store(Path(directory)))
-        counted = tally(LINEARIZABILITY, history, rules).collect()
-        moments = witness(history).collect()
-    found = {row["topic"] for row in counted if any(row[f"found_{number}"] for number in range(len(rules)))}
+    outcomes, _ = check_rows(rows, chosen(*ANOMALIES), size)
+    findings = [each for each in findings_of(rows, outcomes) if each.anomaly in ANOMALIES]
+    found = {int(str(each.topic)[1:]) for each in findings}
     feasible = {topic for topic, operations in enumerate(histories) if _feasible(operations)}
     assert 0.2 * HISTORIES < len(feasible) < 0.8 * HISTORIES
     assert found == set(range(HISTORIES)) - feasible
-    for row in moments:
-        if row["topic"] in feasible:
-            (append,) = [o for o in histories[row["topic"]] if o.sort != "end" and o.offset == row["offset"]]
-            assert append.invoked <= row["point"] <= append.over

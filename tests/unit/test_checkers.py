@@ -1,31 +1,26 @@
-"""What each checker finds, and what it leaves alone, in histories of a few events: all of them in one Spark job."""
+"""What each checker finds, and what it leaves alone, in histories of a few events: all at once, at every size."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections import Counter
+from dataclasses import dataclass
 
 import pytest
 
-from checkers import delivery, offsets, watermarks
-from checkers.deletions import read_deletions
-from checkers.engine import Setting, check
-from checkers.frame import History
-from checkers.results import CheckResults, Finding
+from checkers.core.families import FAMILIES
+from checkers.core.family import Family, Outcome
+from checkers.core.results import Finding
+from checkers.delivery import Delivered
 from harness.history import FaultStage, Kind
 from tests.histories import SECOND_NS, Case, Rows, told, write
+from tests.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, steps_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
+HELPERS = {"epochs", "fates", "coverage", "values"}
 # What these histories are about; the other families have their own, in modules of their own.
-ABOUT = Setting(
-    only=(
-        "lost-write", "lost-tail", "unseen", "phantom", "aborted-read", "duplicate", "false-ack", "inconsistent-offset",
-        "shared-offset", "corrupt", "misrouted", "watermark-regression", "end-offset-regression",
-    )
-)  # fmt: skip
+ABOUT = {
+    "lost-write", "lost-tail", "unseen", "phantom", "aborted-read", "duplicate", "false-ack", "inconsistent-offset",
+    "shared-offset", "corrupt", "misrouted", "watermark-regression", "end-offset-regression",
+}  # fmt: skip
 
 CASES = [
     Case(
@@ -606,78 +601,90 @@ TAGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[History, CheckResults]:
+@dataclass(frozen=True)
+class Batch:
+    """What was found in all cases."""
+
+    rows: Rows
+    outcomes: dict[str, Outcome]
+    known: Delivered
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Those that these histories are about."""
+        return [finding for finding in findings_of(self.rows, self.outcomes) if finding.anomaly in ABOUT]
+
+    def of(self, topic: int) -> list[Finding]:
+        """Those of a case."""
+        return [finding for finding in self.findings if finding.topic == f"t{topic}"]
+
+    def looked_at(self, anomaly: str) -> int:
+        """In how much it was looked for."""
+        return max(outcome.looked_at.get(anomaly, 0) for outcome in self.outcomes.values())
+
+
+def families_of(*anomalies: str) -> list[Family]:
+    """Families that look for any of these, and those that they need."""
+    return [each for each in FAMILIES if each.name in HELPERS or set(anomalies) & set(each.anomalies)]
+
+
+def look(rows: Rows, size: Size = WHOLE, anomalies: tuple[str, ...] = tuple(ABOUT)) -> Batch:
+    """All steps of a check."""
+    steps = steps_of(rows, families_of(*anomalies), context(rows), size)
+    outcomes = steps.conclude()
+    assert not steps.failures
+    return Batch(rows, outcomes, steps.known["values"])
+
+
+@pytest.fixture(scope="module", params=SIZES, ids=str)
+def batch(request: pytest.FixtureRequest) -> Batch:
     """Every case in a topic of its own, checked at once."""
     rows = Rows()
     for topic, text in enumerate([*(case.text for case in CASES), *TAGS.values()]):
         write(rows, topic, text)
-    sealed = rows.store(tmp_path_factory.mktemp("batch"))
-    return History(spark, sealed, deletions=read_deletions(sealed)), check(spark, sealed, ABOUT, limit=1000)
-
-
-def _findings(results: CheckResults, topic: int) -> list[Finding]:
-    return [finding for anomaly in results.found for finding in anomaly.findings if finding.topic == f"t{topic}"]
+    return look(rows, request.param)
 
 
 @pytest.mark.parametrize("topic", range(len(CASES)), ids=[case.name for case in CASES])
-def test_it_finds_what_is_there_and_nothing_else(topic: int, batch: tuple[History, CheckResults]) -> None:
+def test_it_finds_what_is_there_and_nothing_else(topic: int, batch: Batch) -> None:
     """Planted, near miss, allowed: exactly the findings that the case names."""
-    found = [told(finding) + " gone" * ("deleted topic" in finding.tags) for finding in _findings(batch[1], topic)]
+    found = [told(finding) + " gone" * ("deleted topic" in finding.tags) for finding in batch.of(topic)]
     assert sorted(found) == sorted(CASES[topic].expected)
 
 
 @pytest.mark.parametrize("number", range(len(TAGS)), ids=list(TAGS))
-def test_a_regression_says_whose_and_whether_the_leader_changed(
-    number: int, batch: tuple[History, CheckResults]
-) -> None:
+def test_a_regression_says_whose_and_whether_the_leader_changed(number: int, batch: Batch) -> None:
     """By the epochs that metadata answers showed, within the settling time."""
-    (finding,) = _findings(batch[1], len(CASES) + number)
+    (finding,) = batch.of(len(CASES) + number)
     assert ", ".join(finding.tags) == ", ".join(list(TAGS)[number].split(", ")[:2])
-    assert finding.detail.startswith("node 1 showed 7 at ")
+    assert (finding.facts["before_node"], finding.facts["shown_before"]) == (1, 7)
 
 
-def test_counts_are_those_of_the_findings(batch: tuple[History, CheckResults]) -> None:
-    """The job that counts and the job that brings the evidence agree, and no check failed."""
-    _, results = batch
-    assert not results.failures
-    assert all(anomaly.found == len(anomaly.findings) for anomaly in results.anomalies.values())
-    assert all(anomaly.looked_at >= anomaly.found for anomaly in results.anomalies.values())
+def test_counts_are_those_of_the_findings(batch: Batch) -> None:
+    """As many were counted as were kept, and no more than were looked at."""
+    kept = Counter(finding.anomaly for finding in batch.findings)
+    assert set(kept) == ABOUT
+    for anomaly in ABOUT:
+        assert sum(outcome.findings.count(anomaly) for outcome in batch.outcomes.values()) == kept[anomaly]
+        assert batch.looked_at(anomaly) >= kept[anomaly]
 
 
-def test_every_anomaly_is_found_by_its_function_alone(batch: tuple[History, CheckResults]) -> None:
-    """The public functions give what the engine gives."""
-    history, results = batch
-    functions = {
-        "lost-write": delivery.find_lost_writes,
-        "lost-tail": delivery.find_lost_tails,
-        "unseen": delivery.find_unseen,
-        "phantom": delivery.find_phantoms,
-        "aborted-read": delivery.find_aborted_reads,
-        "duplicate": delivery.find_duplicates,
-        "false-ack": delivery.find_false_acks,
-        "inconsistent-offset": offsets.find_inconsistent_offsets,
-        "shared-offset": offsets.find_shared_offsets,
-        "corrupt": offsets.find_corrupt,
-        "misrouted": offsets.find_misrouted,
-        "watermark-regression": watermarks.find_watermark_regressions,
-        "end-offset-regression": watermarks.find_end_offset_regressions,
-    }
-    assert set(functions) == set(ABOUT.only)
-    for name, find in functions.items():
-        assert find(history).count() == results.anomalies[name].found, name
+def test_every_anomaly_is_found_by_its_families_alone(batch: Batch) -> None:
+    """Nobody needs all the others."""
+    for anomaly in ABOUT:
+        alone, all_of_them = (
+            sorted(repr(finding) for finding in found.findings if finding.anomaly == anomaly)
+            for found in (look(batch.rows, anomalies=(anomaly,)), batch)
+        )
+        assert alone == all_of_them
 
 
-def test_many_tasks_find_what_one_finds(
-    batch: tuple[History, CheckResults], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A large history is spread over tasks; that changes nothing."""
-    history, results = batch
-    monkeypatch.setattr(History, "small", property(lambda _: False))
-    spread = check(spark, history.sealed, ABOUT, limit=1000)
-    assert not spread.failures
-    assert spread.anomalies == results.anomalies
-    assert spread.figures == results.figures
+def test_many_pieces_say_what_one_says(batch: Batch) -> None:
+    """A large history is cut into pieces; that changes nothing."""
+    whole = look(batch.rows)
+    assert sorted(map(repr, batch.findings)) == sorted(map(repr, whole.findings))
+    assert {name: batch.looked_at(name) for name in ABOUT} == {name: whole.looked_at(name) for name in ABOUT}
+    assert batch.known.places.sort("topic", "partition").equals(whole.known.places.sort("topic", "partition"))
 
 
 ALL_OVER = {FaultStage.INJECTED: 20, FaultStage.UNDONE: 30, FaultStage.HEALED: 40}
@@ -688,6 +695,18 @@ LOST_LATE = """n1 metadata ─ {first} [1..2]
     n1 metadata ─ {second} [{until}..{until}]
     c1 poll ─ @1:b [70..71]
     r1 final ─ ok @2 [80..81]"""
+
+
+def lost_late(stages: dict[FaultStage, int], **told_of_leaders: str | int) -> Finding:
+    """What is found of the write that was lost after all."""
+    rows = Rows()
+    write(rows, 0, LOST_LATE.format(**told_of_leaders))
+    for stage, second_s in stages.items():
+        rows.add(Kind.FAULT, "x1", time=second_s * SECOND_NS, fault=1, stage=stage, name="leader-kill")
+    outcomes, failures = check_rows(rows, families_of("lost-write"))
+    assert not failures
+    (lost,) = [each for each in findings_of(rows, outcomes) if each.anomaly == "lost-write"]
+    return lost
 
 
 @pytest.mark.parametrize(
@@ -706,42 +725,25 @@ LOST_LATE = """n1 metadata ─ {first} [1..2]
     ],
 )
 def test_what_is_lost_after_all_faults_and_leader_changes_is_told(
-    stages: dict[FaultStage, int],
-    told_of_leaders: tuple[str, str, int],
-    tags: tuple[str, ...],
-    spark: SparkSession,
-    tmp_path: Path,
+    stages: dict[FaultStage, int], told_of_leaders: tuple[str, str, int], tags: tuple[str, ...]
 ) -> None:
     """Whoever loses it cannot say that its leader was gone."""
-    rows = Rows()
     first, second, at = told_of_leaders
-    write(rows, 0, LOST_LATE.format(first=first, second=second, at=at, until=65))
-    for stage, second_s in stages.items():
-        rows.add(Kind.FAULT, "x1", time=second_s * SECOND_NS, fault=1, stage=stage, name="leader-kill")
-    results = check(spark, rows.store(tmp_path), Setting(only=("lost-write",)))
-    (lost,) = _findings(results, 0)
+    lost = lost_late(stages, first=first, second=second, at=at, until=65)
     assert (told(lost), lost.tags) == ("lost-write a 0@0", tags)
 
 
-def test_a_leader_that_nobody_was_told_of_afterwards_may_have_changed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_leader_that_nobody_was_told_of_afterwards_may_have_changed() -> None:
     """Whoever asked last asked before it was acknowledged."""
-    rows = Rows()
-    write(rows, 0, LOST_LATE.format(first="epoch 1", second="epoch 1", at=30, until=42))
-    for stage, second_s in ALL_OVER.items():
-        rows.add(Kind.FAULT, "x1", time=second_s * SECOND_NS, fault=1, stage=stage, name="leader-kill")
-    (lost,) = _findings(check(spark, rows.store(tmp_path), Setting(only=("lost-write",))), 0)
+    lost = lost_late(ALL_OVER, first="epoch 1", second="epoch 1", at=30, until=42)
     assert (told(lost), lost.tags) == ("lost-write a 0@0", ())
 
 
-def test_the_evidence_names_events_and_processes(batch: tuple[History, CheckResults]) -> None:
+def test_the_evidence_names_events_and_processes(batch: Batch) -> None:
     """A lost write names the acknowledgement, and the read that went past it."""
-    history, results = batch
-    (lost,) = _findings(results, 0)
-    send = next(row for row in _rows(history, Kind.COMPLETE) if row["value"] == lost.values[0])
-    assert lost.events[0] == send["event"]
+    (lost,) = batch.of(0)
+    send = next(row for row in batch.rows.events[Kind.COMPLETE] if row.get("value") == lost.values[0])
+    read = next(row for row in batch.rows.events[Kind.RECORD] if row["topic"] == 0)
+    assert lost.events == (send["event"], read["event"])
     assert lost.processes == (1, 101)
     assert lost.time_ns == send["time"]
-
-
-def _rows(history: History, kind: Kind) -> list[dict[str, int]]:
-    return [row.asDict() for row in history.kind(kind).collect()]

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from checkers.results import Anomaly, CheckResults, Finding
+from checkers.core.results import Anomaly, CheckResults, Finding
 from harness import checking
 from harness.checking import Checked, facts_of
 from harness.errors import UsageError
 from harness.history import F, Kind, Recorder
 from harness.policies import PlannedFault
+from harness.reasons import NOT_WHOLE, NOTED, RUN_FAILED, Reason
 from harness.seal import open_history
 from harness.sources import segment_path
 from harness.store import Run
@@ -142,7 +143,16 @@ def test_what_run_json_lacks_is_no_crash() -> None:
 def test_a_run_without_a_good_end_cannot_be_valid(facts: dict[str, Any], said: str) -> None:
     """It says what happened."""
     (failure,) = facts_of(facts).failures
-    assert said in failure
+    assert failure.code == RUN_FAILED
+    assert said in failure.sentence
+
+
+def test_troubles_keep_their_codes_and_those_of_older_runs_are_notes() -> None:
+    """Whether one may be the broker's doing is told by its code, and not by its words."""
+    said = "the cluster was not whole after 30 s"
+    failures = facts_of({"state": "recorded", "troubles": [{"code": NOT_WHOLE, "sentence": said}, said]}).failures
+    assert failures == (Reason(NOT_WHOLE, said), Reason(NOTED, said))
+    assert [each.is_ours for each in failures] == [False, True]
 
 
 def test_a_run_that_was_checked_is_judged_and_diagnosed_again_without_its_history(tmp_path: Path) -> None:
@@ -158,3 +168,15 @@ def test_a_run_that_was_checked_is_judged_and_diagnosed_again_without_its_histor
     assert again.results == results
     assert again.diagnosis.cause is not None
     assert again.as_json()["diagnosis"]["causes"][0]["name"] == "acknowledged-then-lost"
+
+
+@pytest.mark.parametrize("version", [None, 2, 4, "3"])
+def test_results_of_another_version_are_not_read(tmp_path: Path, version: object) -> None:
+    """Who wrote no version wrote sentences where there are codes now: the run has to be checked again."""
+    run = stored(tmp_path)
+    results = Checked(run, run.facts, CheckResults(), decide(CheckResults(), facts_of(FACTS))).as_json()
+    del results["version"]
+    run.write_results(results if version is None else {**results, "version": version})
+    with pytest.raises(UsageError, match="another version") as raised:
+        checking.checked_before(run)
+    assert raised.value.remedy == f"check it again: tidegauge check {run.path}"

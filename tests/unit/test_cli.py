@@ -15,7 +15,7 @@ import pytest
 import typer
 
 import harness
-from checkers.results import CheckResults
+from checkers.core.results import CheckResults
 from harness import cli, detached
 from harness.checking import Checked
 from harness.clusters.spec import ClusterSpec
@@ -50,7 +50,6 @@ COMMANDS = [
     ["import"],
     ["export"],
     ["report"],
-    ["spark"],
     ["compare"],
     ["investigate"],
     ["explore"],

@@ -12,6 +12,7 @@ from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, NotLeaderF
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
 from harness.config import parse
+from harness.error_codes import REFUSED_LOCALLY
 from harness.errors import UsageError
 from harness.security import Security
 from tests.sessions import NOBODY
@@ -19,7 +20,6 @@ from tests.support import PATIENCE_S
 from workloads.clients import kafka_python, make_producer
 from workloads.clients.base import BLOCK_AT_MOST_S, ClientSettings, Delivered, Producer
 from workloads.clients.confluent import ConfluentConsumer, ConfluentProducer
-from workloads.error_codes import REFUSED_LOCALLY
 
 PLAIN = Security()
 TOO_LARGE = b"x" * 2_000_000

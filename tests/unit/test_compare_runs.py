@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from harness.checking import RESULTS_VERSION
 from harness.errors import UsageError
 from harness.report.compare_runs import groups_of, sample_of
 from harness.report.compare_stats import Counted
@@ -12,12 +13,14 @@ from harness.report.compare_stats import Counted
 def results(**change: Any) -> dict[str, Any]:
     """A results.json as far as it is compared."""
     row = {"topic": "tg-1-batch", "partition": 0, "sent": 100, "distinct": 60, "low": True}
+    mark = {"status": "illegal", "code": "", "why": ""}
     return {
+        "version": RESULTS_VERSION,
         "verdict": "invalid",
         "figures": {
             "sent": 110, "aborted": 10, "distinct": 60, "produce_rate": 50.0, "consume_rate": None, "table": [row],
         },
-        "seen": [{"anomaly": "lost-write", "found": 40, "mark": "illegal"}],
+        "seen": [{"anomaly": "lost-write", "found": 40, "mark": mark, "marks": [mark]}],
         "anomalies": {
             "lost-write": {"found": 40, "looked_at": 100, "not_applicable": "", "unchecked": ""},
             "stall": {"found": 0, "looked_at": 0, "not_applicable": "", "unchecked": ""},
@@ -70,7 +73,7 @@ def test_watermark_lag_is_what_the_diagnosis_measured() -> None:
 
 
 def test_results_that_lack_everything_are_no_error() -> None:
-    """Those of an empty history, or of another version."""
+    """Those of an empty history."""
     sample = sample_of("x", {})
     assert (sample.counted, sample.values, sample.anomalies) == (None, {}, {})
 
@@ -92,6 +95,17 @@ def test_a_scenario_is_all_its_checked_runs(tmp_path: Path) -> None:
     (newest,) = groups_of(["a/latest"], store)
     assert [run.name for run in newest.runs] == ["a/2"]
     assert newest.runs[0].asked == {"workload": '"stream"', "acks": '"1"'}
+
+
+def test_results_of_another_version_are_left_out(tmp_path: Path) -> None:
+    """They say other things; what is left out is named, and alone it is an error that says what to do."""
+    store = store_of(tmp_path, a__1=results(), a__2=results(version=RESULTS_VERSION - 1), b__1={"verdict": "valid"})
+    (group,) = groups_of(["a"], store)
+    assert [run.name for run in group.runs] == ["a/1"]
+    assert group.left_out == ("a/2 was checked by another version of Tidegauge",)
+    with pytest.raises(UsageError, match="another version") as raised:
+        groups_of(["b"], store)
+    assert "tidegauge check" in raised.value.remedy
 
 
 def test_a_pattern_is_a_group(tmp_path: Path) -> None:

@@ -11,13 +11,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pytest
 
-from checkers.coverage import Coverage, FaultCoverage, Span, timeline
-from checkers.results import CheckResults
+from checkers.core.results import CheckResults
+from checkers.core.timeline import timeline
+from checkers.coverage import Coverage, FaultCoverage, Span
 from harness.clusters.base import Capability
 from harness.errors import ClusterError
 from harness.history import FaultStage, Kind, Recorder, row_type
 from harness.observe import PartitionView
 from harness.policies import PlannedFault, RunFacts
+from harness.reasons import FAULT_FAILED
 from harness.segments import read_segment
 from harness.threads import Threads
 from harness.verdict import decide
@@ -558,7 +560,8 @@ def test_whatever_fails_is_in_the_timeline_that_the_verdict_goes_by(play: Play, 
     )
     assert fault.undone_ns is not None
     assert told.outcome == "unknown"
-    assert any("fault 1 (paper) failed" in reason for reason in told.reasons)
+    assert any("fault 1 (paper) failed" in reason.sentence for reason in told.reasons)
+    assert FAULT_FAILED in {reason.code for reason in told.reasons}
 
 
 def test_a_fault_that_hangs_does_not_keep_another_from_being_undone(tmp_path: Path, clock: Clock) -> None:

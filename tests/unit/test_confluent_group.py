@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from harness.history import F, Type
+from harness.outcomes import is_classified, outcome
 from tests.sessions import session, settings_of
 from tests.support import PATIENCE_S
 from workloads.clients import confluent_group
 from workloads.clients.base import ClientError, Place
 from workloads.clients.confluent_group import TIMED_OUT, WRONG_STATE, ConfluentMember
 from workloads.clients.grouped import Joining
-from workloads.outcomes import is_classified, outcome
 
 ZERO, ONE = ("t", 0), ("t", 1)
 

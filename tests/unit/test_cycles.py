@@ -1,15 +1,16 @@
-"""Cycles of small graphs, compared with all cycles that there are; and of a large one, in time."""
+"""Cycles of small graphs, compared with all cycles that there are; and of large ones, in time."""
 
 from __future__ import annotations
 
 import time
 from itertools import product
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
 
-from checkers.cycles import FIRST, OPEN_RW, OPEN_WW, Edges, together_again
+from checkers.cycles import Ends, Reads, Steps, Transactions, Writes, dependencies
 from checkers.graph import RW, TIME, WR, WW, Found, Graph, search, with_time
 
 SOON = 60.0
@@ -118,21 +119,59 @@ def test_what_is_a_matter_of_time_is_told_as_such() -> None:
     assert steps == [(0, 1, RW), (1, 2, TIME), (2, 3, WW), (3, 0, TIME)]
 
 
-def test_chunks_are_put_together() -> None:
-    """The last writer and reader of a chunk go with the first writer of a later one, of the same partition."""
-    rows = [
-        (FIRST, 1, 1, 7, 0, 100), (OPEN_WW, 1, 1, 7, 5, 105), (OPEN_RW, 9, 9, 7, 5, 0),
-        (FIRST, 2, 2, 7, 90_000, 106), (OPEN_WW, 2, 2, 7, 90_000, 106),
-        (FIRST, 2, 2, 7, 200_000, 107), (OPEN_WW, 2, 2, 7, 200_000, 107), (OPEN_RW, 8, 8, 7, 200_001, 0),
-        (FIRST, 3, 3, 8, 300_000, 108), (WR, 3, 9, 8, 300_000, 108),
-    ]  # fmt: skip
-    edges = together_again(Edges(*(np.array(column, np.int64) for column in zip(*rows, strict=True))))
-    found = zip(edges.kind, edges.source, edges.destination, edges.place, edges.offset, edges.value, strict=True)
-    assert sorted(tuple(map(int, edge)) for edge in found) == [
-        (WW, 1, 2, 7, 90_000, 106),
-        (WR, 3, 9, 8, 300_000, 108),
-        (RW, 9, 2, 7, 90_000, 106),
+def _columns(*rows: tuple[int, ...]) -> list[Any]:
+    return [np.array(column) for column in zip(*rows, strict=True)]
+
+
+def test_what_comes_next_does() -> None:
+    """Whatever piece says it: the last writer and reader of a stretch go with the next writer of the same partition."""
+    writes = _columns(
+        (7, 200_000, 107, 20), (7, 5, 105, 10), (7, 0, 100, 10), (7, 90_000, 106, 20), (8, 300_000, 108, 30),
+        (7, 90_000, 104, 50),
+    )  # fmt: skip
+    steps = Steps(
+        0,
+        Writes(*[*writes, *np.zeros((2, 6), np.bool_)]),
+        Reads(*_columns((8, 300_000, 108, 90), (7, 5, 105, 10), (7, 0, 100, 70))),
+        Ends(*_columns((7, 5, 90), (7, 3, 90), (7, 200_001, 80), (8, 1, 30), (9, 0, 90))),
+    )
+    assert _depending(steps, 10, 20, 30, 50, 80, 90) == [
+        (WW, 10, 50, 7, 90_000, 104),
+        (WW, 50, 20, 7, 90_000, 106),
+        (WR, 30, 90, 8, 300_000, 108),
+        (RW, 90, 50, 7, 90_000, 104),
     ]
+    assert _depending(steps, 10, 20, 30, 80, 90) == [(WR, 30, 90, 8, 300_000, 108)], (
+        "what 50 wrote is next, all the same"
+    )
+
+
+def _depending(steps: Steps, *operations: int) -> list[tuple[int, ...]]:
+    """Edges between these transactions."""
+    nodes = Transactions(*(np.array(operations) for _ in range(5)))
+    edges = dependencies(steps, nodes)
+    ends = nodes.op[edges.source], nodes.op[edges.destination]
+    return [
+        tuple(map(int, each)) for each in zip(edges.kind, *ends, edges.place, edges.offset, edges.value, strict=True)
+    ]
+
+
+def test_what_goes_back_and_what_does_not_are_told_apart() -> None:
+    """Whatever order the nodes are given in: a ring of many among what only goes forward, of any length."""
+    random = np.random.default_rng(2)
+    nodes, ring = 20_000, 300
+    order = random.permutation(nodes)
+    forward = [(WW, order[i], order[i + 1]) for i in range(nodes - 1)]
+    back = [(WR, order[5000 + ring], order[5000]), (RW, order[9000], order[8990])]
+    graph = _graph(nodes, [(kind, int(source), int(destination)) for kind, source, destination in forward + back])
+    invoked = np.empty(nodes, np.int64)
+    invoked[order] = np.arange(nodes)
+    for each in (graph, with_time(graph, invoked, invoked + 2 * nodes, np.ones(nodes, np.bool_))):
+        found = _search(each)
+        assert {name: (told.count, len(told.cycles[0])) for name, told in found.items()} == {
+            "G1c ww": (1, ring + 1),
+            "G-single": (1, 11),
+        }
 
 
 def test_a_million_dependencies_are_searched_in_time() -> None:
@@ -149,4 +188,15 @@ def test_a_million_dependencies_are_searched_in_time() -> None:
     found = _search(with_time(graph, invoked, invoked + 60_000, np.ones(nodes, np.bool_)))
     assert found["G1c wr"].count == 1
     assert len(found["G1c wr"].cycles[0]) == 2
+    assert time.process_time() - began < 10
+
+
+def test_a_long_cycle_is_told_in_time() -> None:
+    """Step by step, without a look at all edges for each."""
+    nodes = 200_000
+    source = np.arange(nodes)
+    graph = Graph(nodes, nodes, np.full(nodes, WW, np.int8), source, np.roll(source, -1))
+    began = time.process_time()
+    found = _search(graph)
+    assert len(found["G0"].cycles[0]) == nodes
     assert time.process_time() - began < 10

@@ -12,7 +12,7 @@ from bench import detection
 from bench.detection import chosen, newest
 from bench.detection_matrix import CLIENTS, MATRIX, WORKLOADS, Case
 from bench.detection_report import Found, Row, found_in, page, row_of
-from checkers.families import FAMILIES, STUDIES
+from checkers.core.families import FAMILIES
 from harness.errors import UsageError
 from harness.scenario import load, to_toml
 from harness.seal import HISTORY
@@ -21,14 +21,13 @@ from harness.tap.broken import BROKEN
 from nemesis import FAULTS
 from workloads import WORKLOADS as ALL_WORKLOADS
 
-ANOMALIES = {
-    *(rule.anomaly for family in FAMILIES for rule in family.rules),
-    *(name for study in STUDIES for name in study.anomalies),
-}
+ANOMALIES = {name for family in FAMILIES for name in family.anomalies}
 BUG = Case("broken-x-ck", "confluent-kafka", "stream", {}, 12, broken="x", meant=("lost-write",), follows=("gap",))
 SOUND = Case("clean-stream-ck", "confluent-kafka", "stream", {}, 12, nemesis="kill")
-ILLEGAL = {"mark": "illegal", "marks": ["illegal"]}
-ALLOWED = {"mark": "allowed: by right", "marks": ["allowed: by right"]}
+BY_RIGHT = {"status": "allowed", "code": "weak-acks", "why": "acks=1, and a fault changes leaders"}
+WRONG = {"status": "illegal", "code": "", "why": ""}
+ILLEGAL = {"mark": WRONG, "marks": [WRONG]}
+ALLOWED = {"mark": BY_RIGHT, "marks": [BY_RIGHT]}
 
 
 def stored(store: Path, case: Case, seen: dict[str, dict[str, Any]], verdict: str = "invalid") -> Run:
@@ -37,7 +36,9 @@ def stored(store: Path, case: Case, seen: dict[str, dict[str, Any]], verdict: st
     (run.path / HISTORY).mkdir()
     run.update(cluster={"product": "kafka", "version": "4.3.1"})
     told = [{"anomaly": name, "found": 3, **mark} for name, mark in seen.items()]
-    run.write_results({"verdict": verdict, "events": 1234, "reasons": ["too | little"], "seen": told})
+    run.write_results(
+        {"verdict": verdict, "events": 1234, "reasons": [{"code": "noted", "sentence": "too | little"}], "seen": told}
+    )
     return run
 
 
@@ -124,7 +125,7 @@ def test_a_run_that_is_not_there(tmp_path: Path) -> None:
 def test_the_gravest_comes_first() -> None:
     """Illegal before allowed."""
     seen = [{"anomaly": "a", "found": 1, **ALLOWED}, {"anomaly": "b", "found": 2, **ILLEGAL}]
-    assert found_in({"seen": seen}) == (Found("b", 2, "illegal"), Found("a", 1, "allowed: by right"))
+    assert found_in({"seen": seen}) == (Found("b", 2, "illegal"), Found("a", 1, "allowed"))
 
 
 def test_the_page(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from checkers.coverage import Coverage, Fault, FaultCoverage, Span
+from checkers.core.results import Anomaly, CheckResults, Finding
+from checkers.core.timeline import Fault
+from checkers.coverage import Coverage, FaultCoverage, Span
 from checkers.figures import Figures, PartitionRow
-from checkers.results import Anomaly, CheckResults, Finding
 from harness.diagnosis import Cause, Diagnosis, diagnose
 from harness.policies import POLICIES, PlannedFault, RunFacts
 from harness.verdict import decide
@@ -26,9 +27,9 @@ TAGS = (
 )  # fmt: skip
 
 
-def finding(anomaly: str, *tags: str, detail: str = "", **fields: Any) -> Finding:
+def finding(anomaly: str, *tags: str, **fields: Any) -> Finding:
     """A finding in p0, unless said otherwise."""
-    plain = Finding(anomaly, "t", 0, 5, (1,), (6,), (1,), 1_000, 9_000_000_000, (9,), tags, detail)
+    plain = Finding(anomaly, "t", 0, 5, (1,), (6,), (1,), 1_000, 9_000_000_000, (9,), tags)
     return replace(plain, **fields)
 
 
@@ -67,8 +68,7 @@ def settings(**changed: Any) -> dict[str, Any]:
 
 LOOP = finding(
     "not-leader-loop",
-    detail="client c was refused 174 times in a row by node 1 (request 0), from 11.130 s to 29.264 s, and asked again"
-    " after a refresh; 340 sends were given up meanwhile",
+    facts={"client": "c", "refusals": 174, "api": 0, "given_up": 340, "first_ns": 1_000, "last_ns": 9_000_000_000},
 )
 
 
@@ -148,12 +148,12 @@ def test_a_loop_while_all_agree_is_the_leaders_refusal() -> None:
 
 def test_an_impostor_accounts_for_the_marks_of_its_partitions_alone() -> None:
     """Those of others are another cause."""
-    impostor = finding("impostor-leader", detail="node 1 answered 373 times as a leader, from 1 s to 2 s; the others"
-                       " named node 3 as the leader of epoch 0")  # fmt: skip
+    impostor = finding("impostor-leader", facts={"answers": 373, "leader": 3, "epoch": 0})
     fell = finding("watermark-regression", "one epoch", "across nodes")
     found = cause(impostor, fell)
     assert found.name == "answers-as-leader"
     assert "which the others say node 3 leads" in found.sentence
+    assert "373 answers without an error in all, by nodes that do not lead" in found.because
     elsewhere = replace(fell, partition=1)
     told = diagnosis(results(impostor, fell, elsewhere))
     assert [each.name for each in told.causes] == ["answers-as-leader", "stale-reads"]
@@ -180,11 +180,12 @@ def test_a_deposed_leader_is_stale_and_in_the_wake_of_a_fault_allowed() -> None:
 
 def test_a_frozen_mark_is_the_produce_path_only_if_followers_must_have_the_record() -> None:
     """With acks=1, or one replica that is enough, replication may be at fault as well."""
-    frozen = finding("watermark-frozen", "one epoch", detail="300 was shown until 29 s; 351 offsets prove it")
+    frozen = finding("watermark-frozen", "one epoch", facts={"mark": 300, "proofs": 351})
     tail = finding("lost-tail")
     found = cause(frozen, tail)
     assert found.sentence.endswith("the produce path, not replication")
     assert found.confidence == "certain"
+    assert "351 offsets at or above it were acknowledged meanwhile, with acks=all" in found.because
     for weaker in (settings(acks="1"), settings(min_insync_replicas=1), settings(min_insync_replicas=None)):
         (other,) = diagnosis(results(frozen, tail), weaker).causes
         assert other.sentence.endswith("the produce path, or replication")
@@ -193,7 +194,7 @@ def test_a_frozen_mark_is_the_produce_path_only_if_followers_must_have_the_recor
 
 def test_a_mark_that_stands_above_lost_records_is_not_frozen() -> None:
     """More is missing below it than above it."""
-    frozen = finding("watermark-frozen", "one epoch", detail="680 was shown until 29 s; 1 offsets prove it")
+    frozen = finding("watermark-frozen", "one epoch", facts={"mark": 680, "proofs": 1})
     told = diagnosis(results(frozen, finding("lost-write"), counts={"lost-write": 348}))
     assert [each.name for each in told.causes] == ["acknowledged-then-lost"]
 
@@ -446,8 +447,8 @@ def test_losses_are_certain_to_be_the_brokers_only_without_any_fault(*, bit: boo
 
 def torn(missing: int, writes: int = 8) -> Finding:
     """A transaction of which so many writes are not there."""
-    detail = f"{writes - missing} of the {writes} writes of a transaction are visible, {missing} are missing"
-    return finding("torn", detail=detail, offset=missing)
+    facts = {"writes": writes, "visible": writes - missing, "missing": missing}
+    return finding("torn", facts=facts, offset=missing)
 
 
 @pytest.mark.parametrize(
@@ -473,8 +474,8 @@ def test_torn_transactions_account_for_no_more_losses_than_they_lack(
 @pytest.mark.parametrize("tag", ["commit", "abort"])
 def test_a_commit_that_became_an_abort_lacks_all_its_writes(tag: str, lost: int) -> None:
     """With torn ones beside it or not; what was aborted for certain lacks nothing."""
-    detail = "its commit was acknowledged; 8 of its 8 writes are in the log, and none is visible"
-    ended = finding("wrong-outcome", tag, detail=detail, topic=None, partition=None)
+    facts = {"writes": 8, **({"aborted": 8} if tag == "commit" else {"visible": 8})}
+    ended = finding("wrong-outcome", tag, facts=facts, topic=None, partition=None)
     for more in ([], [torn(2)]):
         told = diagnosis(results(*more, ended, finding("lost-write"), counts={"lost-write": lost + 2 * len(more)}))
         names = {each.name for each in told.causes}
@@ -625,7 +626,7 @@ def test_no_cause_is_surer_than_its_findings() -> None:
 
 @pytest.mark.parametrize("tags", TAGS)
 def test_every_anomaly_is_explained_or_said_to_be_unexplained(tags: tuple[str, ...]) -> None:
-    """Alone, with no details, numbers or places: no rule trips over it, and none is lost."""
+    """Alone, with no facts, numbers or places: no rule trips over it, and none is lost."""
     for anomaly in (*POLICIES, "corrupt", "misrouted", "torn", "G2"):
         bare = Finding(anomaly, None, None, None, (), (), (), None, None, (), tags, "")
         told = diagnosis(results(bare))
@@ -655,13 +656,13 @@ def test_the_first_counterexample_is_the_first_in_time() -> None:
 
 def test_the_lag_of_a_watermark_is_the_widest_contradiction() -> None:
     """And not the time from the first to the last one."""
-    behind = "offset 297 was acknowledged at 14.990 s, and node 3 showed no more than that when asked at 16.115 s; 5"
-    frozen = "300 was shown until 29.485 s, although offset 302 was acknowledged at 15.036 s; 351"
-    for anomaly, detail, lag in (
+    behind = {"offset": 297, "x_at": 14_990_000_000, "y_at": 16_115_000_000, "y_node": 3, "proofs": 5}
+    frozen = {"mark": 300, "offset": 302, "x_at": 15_036_000_000, "y_at": 29_485_000_000, "proofs": 351}
+    for anomaly, facts, lag in (
         ("watermark-behind-ack", behind, "1.1 s"),
         ("watermark-frozen", frozen, "14.4 s"),
     ):
-        told = diagnosis(results(finding(anomaly, "one epoch", detail=f"{detail} offsets prove it")))
+        told = diagnosis(results(finding(anomaly, "one epoch", facts=facts)))
         assert str(told.measured[0]) == f"watermark lag: measured, up to {lag}, in p0"
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from checkers.results import CheckResults
+from checkers.core.results import CheckResults
 from harness import show_run
-from harness.checking import Checked, facts_of
+from harness.checking import RESULTS_VERSION, Checked, facts_of
 from harness.diagnosis import Diagnosis, diagnose
 from harness.store import Run
 from harness.verdict import Verdict, decide
@@ -52,6 +52,7 @@ REFUSED = frozenset({"broken-coordinator-lies-eo-ck"})  # only ever one node was
 def load(path: Path) -> tuple[CheckResults, Verdict, dict[str, Any]]:
     """A recorded run."""
     data = json.loads(path.read_text(encoding="utf-8"))
+    assert data["results"]["version"] == RESULTS_VERSION
     anomalies = {name: {"name": name, "about": "", **each} for name, each in data["results"]["anomalies"].items()}
     results = CheckResults.from_json({**data["results"], "anomalies": anomalies})
     return results, decide(results, facts_of(data["facts"])), data["facts"]

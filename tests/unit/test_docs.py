@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import typer
 
+import checkers
+from checkers.core.families import FAMILIES, families_of
 from harness.cli import app
 from harness.errors import UsageError
 from harness.limits import Limits
@@ -36,6 +38,7 @@ _COMMAND = re.compile(r"^(?:\$ )?(?:[\w./]*/)?tidegauge (.+)$")
 _ENDS = re.compile(r"\s(?:#|&&|\||>|;)\s.*$|\s+#.*$")  # where a shell, or a reader, takes the command to be over
 _FILE = re.compile(r"`((?:harness|nemesis|checkers|workloads|tests|bench|docs|suites)/[\w./-]*)`")
 _QUOTED = re.compile(r"# (?P<file>[\w/]+\.py)\n")
+_CHECKER = re.compile(r"# checker: (?P<name>\w+\.py)\n")
 _LEFT_OUT = re.compile(r"^\s*\.\.\.,?$", re.MULTILINE)
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -158,7 +161,7 @@ def test_pipelines_install_what_there_is(file: Path) -> None:
 def test_imports_work(page: Path) -> None:
     """Of all Python that is no quotation."""
     for block in python_blocks(page):
-        if not _QUOTED.match(block):
+        if not (_QUOTED.match(block) or _CHECKER.match(block)):
             body = ast.parse(block).body
             imports: list[ast.stmt] = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
             exec(compile(ast.Module(imports, []), str(page), "exec"), {})
@@ -177,11 +180,27 @@ def test_code_of_the_guide_is_the_code() -> None:
     assert len(quotes) >= 5
 
 
+def test_the_checker_of_the_guide_is_one_and_its_test_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saved where the guide says, it is found without being registered; its own test passes."""
+    files = {match["name"]: block[match.end() :] for block in python_blocks() if (match := _CHECKER.match(block))}
+    assert sorted(files) == ["late_acks.py", "test_late_acks.py"]
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(checkers, "__path__", [*checkers.__path__, str(tmp_path)])
+    names = {family.name for family in families_of(checkers)}
+    assert "late acks" in names
+    assert {family.name for family in FAMILIES} < names
+    namespace: dict[str, Any] = {"__name__": "test_late_acks"}
+    exec(compile(files["test_late_acks.py"], "test_late_acks.py", "exec", dont_inherit=True), namespace)
+    namespace["test_an_acknowledgement_after_more_than_a_minute_is_late"]()
+
+
 def test_snippets_of_the_guide_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shown without the name of a file can be typed into a Python shell, one after the other."""
     monkeypatch.chdir(REPOSITORY)
     names: dict[str, Any] = {"__name__": "extending"}
-    snippets = [block for block in python_blocks() if not _QUOTED.match(block)]
+    snippets = [block for block in python_blocks() if not (_QUOTED.match(block) or _CHECKER.match(block))]
     for snippet in snippets:
         exec(compile(snippet, str(GUIDE), "exec", dont_inherit=True), names)
     assert len(snippets) >= 5

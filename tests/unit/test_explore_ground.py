@@ -18,15 +18,13 @@ from harness.explore import ground
 from harness.explore.drawing import Draw, Space, space_on
 from harness.explore.ground import Ground
 from harness.explore.search import Ran, StoppedError
-from harness.history import Recorder
 from harness.progress import Silent
-from harness.report.making import REPORT_FILE
+from harness.report.making import REPORT_FILE, SERIES_FILE
 from harness.scenario import Scenario
-from harness.sources import segment_path
 from harness.spark_place import Place
 from harness.stop import StopInTime
 from harness.store import RESULTS_FILE, RUN_FILE
-from tests.reports import facts, results
+from tests.reports import facts, results, series
 from tests.suites import PaperKeeper, checked
 
 LIMIT_S = 600.0
@@ -156,11 +154,13 @@ def test_a_run_that_takes_too_long_is_no_wish_of_the_user(ran: Callable[[Outcome
     assert ran(slow).cut_short
 
 
-def test_the_report_of_a_run_is_made_with_the_session_that_is_there(runs: Ground, tmp_path: Path) -> None:
-    """Beside the run."""
-    for name, data in ((RUN_FILE, facts()), (RESULTS_FILE, results())):
+def test_the_report_of_a_run_is_made_of_what_its_check_brought(
+    runs: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the run; no other session is started beside the one that is there."""
+    monkeypatch.setattr("harness.checking.Session", None)
+    for name, data in ((RUN_FILE, facts()), (RESULTS_FILE, results()), (SERIES_FILE, series())):
         (tmp_path / name).write_text(json.dumps(data))
-    Recorder(segment_path(tmp_path, 2), 2, {"role": "producer"}).close()
     assert runs.report(tmp_path) == tmp_path / REPORT_FILE
     assert "Promises were broken" in (tmp_path / REPORT_FILE).read_text(encoding="utf-8")
 

@@ -6,6 +6,9 @@ import pytest
 from harness.report.github import RUNS_SHOWN, VARIABLE, append_summary, escaped, summary
 from harness.report.junit import RunTold
 
+ILLEGAL = {"status": "illegal", "code": "", "why": ""}
+ALLOWED = {"status": "allowed", "code": "weak-acks", "why": "acks=1, and a fault changes leaders"}
+
 
 def told(verdict: str = "invalid", **change: Any) -> RunTold:
     """A run."""
@@ -13,8 +16,11 @@ def told(verdict: str = "invalid", **change: Any) -> RunTold:
         "verdict": verdict,
         "run": "/store/stream/1",
         "seed": 7,
-        "reasons": ["stall ×1"],
-        "seen": [{"anomaly": "stall", "found": 1, "mark": "illegal"}],
+        "reasons": [{"code": "illegal", "sentence": "stall ×1"}],
+        "seen": [
+            {"anomaly": "stall", "found": 1, "mark": ILLEGAL, "marks": [ILLEGAL]},
+            {"anomaly": "lost-write", "found": 2, "mark": ALLOWED, "marks": []},
+        ],
         "anomalies": {"stall": {"findings": [{"detail": "waited | and waited"}]}},
         "figures": {"sent": 100, "distinct": 50},
         **change,
@@ -29,6 +35,7 @@ def test_a_summary_has_the_verdict_the_cause_and_the_findings() -> None:
     for part in ("### ❌ INVALID: stream", "**Cause** (certain): node 1 lists 1 broker", "- remedy: list all"):
         assert part in text
     assert "| stall | 1 | illegal | waited &#124; and waited |" in text
+    assert "| lost-write | 2 | allowed&#58; acks&#61;1, and a fault changes leaders |  |" in text
     assert "50 of 100 messages arrived (50.0 %)" in text
 
 

@@ -1,25 +1,22 @@
-"""What the checkers of groups find in histories of a few events, all of them in one Spark job, and what it means."""
+"""What the checkers of groups find in histories of a few events, and what it means."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from checkers import groups
-from checkers.coverage import Fault, FaultCoverage
-from checkers.deletions import read_deletions
-from checkers.frame import History, tally, together
-from checkers.results import CheckResults, Finding, as_finding
+from checkers import commits, groups
+from checkers.core.family import Family, Outcome
+from checkers.core.results import CheckResults, Finding
+from checkers.core.timeline import Fault
+from checkers.coverage import FaultCoverage
 from harness.history import F, Kind
 from harness.policies import PlannedFault, RunFacts, judge
-from harness.seal import Sealed
 from tests.histories import SECOND_NS, Case, Rows, value_of, write
+from tests.kernels import SIZES, Size, check_rows, context, findings_of, steps_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+FAMILIES: tuple[Family, ...] = (*commits.FAMILIES, *groups.FAMILIES)
 
 # expected: anomaly, place, tags
 CASES = [
@@ -267,42 +264,27 @@ def _text(topic: int, text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def spark(spark: SparkSession) -> SparkSession:
-    """As a check of a small history has it."""
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    return spark
-
-
-@pytest.fixture(scope="module")
-def sealed(tmp_path_factory: pytest.TempPathFactory) -> Sealed:
+def rows() -> Rows:
     """Every case in a topic of its own."""
-    rows = Rows()
+    made = Rows()
     for topic, case in enumerate(CASES):
-        write(rows, topic, _text(topic, case.text))
-    return rows.store(tmp_path_factory.mktemp("batch"))
+        write(made, topic, _text(topic, case.text))
+    return made
 
 
-def _found(history: History) -> list[Finding]:
-    frames = [family.findings(history) for family in groups.FAMILIES]
-    return [as_finding(row.asDict(), history.sealed.topics) for row in together(frames).collect()]
-
-
-@pytest.fixture(scope="module")
-def history(spark: SparkSession, sealed: Sealed) -> History:
-    """As a check reads it."""
-    return _history(spark, sealed)
-
-
-def _history(spark: SparkSession, sealed: Sealed, chunk_rows: int = 1_000_000) -> History:
-    compacted = frozenset(topic for topic, case in enumerate(CASES) if "compacted" in case.name)
-    return History(spark, sealed, chunk_rows, read_deletions(sealed), compacted)
+COMPACTED = [topic for topic, case in enumerate(CASES) if "compacted" in case.name]
 
 
 @pytest.fixture(scope="module")
-def found(history: History) -> list[Finding]:
-    """All findings, in one job."""
-    return _found(history)
+def outcomes(rows: Rows) -> dict[str, Outcome]:
+    """As one task makes them."""
+    return check_rows(rows, FAMILIES, compact=COMPACTED)[0]
+
+
+@pytest.fixture(scope="module")
+def found(rows: Rows, outcomes: dict[str, Outcome]) -> list[Finding]:
+    """All findings."""
+    return findings_of(rows, outcomes)
 
 
 def _told(finding: Finding) -> str:
@@ -316,37 +298,108 @@ def test_it_finds_what_is_there_and_nothing_else(topic: int, found: list[Finding
     assert sorted(_told(each) for each in found if each.topic == f"t{topic}") == sorted(CASES[topic].expected)
 
 
-def test_the_tally_counts_what_is_behind_the_findings(history: History, found: list[Finding]) -> None:
-    """In the same places; and what was found was looked at."""
-    frames = [
-        tally(family, history, [rule]).selectExpr(
-            f"'{rule.anomaly}' as anomaly", "topic", "partition", "found_0 as hits", "looked_0 as looked"
-        )
-        for family in groups.FAMILIES
-        for rule in family.rules
-    ]
-    rows = [row.asDict() for row in together(frames).collect()]
-    places = {(row["anomaly"], f"t{row['topic']}", row["partition"]) for row in rows if row["hits"]}
-    assert places == {(each.anomaly, each.topic, each.partition) for each in found}
-    assert all(row["looked"] >= row["hits"] for row in rows)
+def test_what_is_found_was_looked_at(outcomes: dict[str, Outcome]) -> None:
+    """Of each anomaly."""
+    looked_at = {name: count for outcome in outcomes.values() for name, count in outcome.looked_at.items()}
+    found = {name: outcome.findings.count(name) for outcome in outcomes.values() for name in outcome.looked_at}
+    assert set(looked_at) == {name for family in FAMILIES for name in family.anomalies}
+    assert all(looked_at[name] >= count > 0 for name, count in found.items())
 
 
-def test_many_tasks_and_chunks_find_what_one_finds(
-    spark: SparkSession, sealed: Sealed, found: list[Finding], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("size", SIZES[1:], ids=str)
+@pytest.mark.parametrize("runs", [groups.RUNS_AT_MOST, 0])
+def test_many_tasks_find_what_one_finds(
+    rows: Rows, outcomes: dict[str, Outcome], size: Size, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Commits are scanned in chunks of time where there are many."""
-    monkeypatch.setattr(History, "small", property(lambda _: False))
-    spread = _history(spark, sealed, chunk_rows=7)
-    assert sorted(map(_told, _found(spread))) == sorted(map(_told, found))
+    """Also where surveys leave out what is too much to tell."""
+    monkeypatch.setattr(groups, "RUNS_AT_MOST", runs)
+    others = check_rows(rows, FAMILIES, size, compact=COMPACTED)[0]
+    assert sorted(map(repr, findings_of(rows, others))) == sorted(map(repr, findings_of(rows, outcomes)))
+    assert {name: each.looked_at for name, each in others.items()} == {
+        name: each.looked_at for name, each in outcomes.items()
+    }
+
+
+def _log(length: int) -> Rows:
+    """That many acknowledged records of one partition, which a final reader is handed."""
+    rows = Rows(topics={0: "t0"})
+    for offset in range(length):
+        common = {"topic": 0, "partition": 0, "offset": offset, "value": offset, "invoked": offset, "time": offset}
+        rows.add(Kind.COMPLETE, "p1", f=F.SEND, type=1, op=offset, **common)
+        rows.add(Kind.RECORD, "r1", **common)
+    return rows
+
+
+def _member(rows: Rows, member: str, group: str, *offsets: int) -> None:
+    """A member that is handed these."""
+    rows.add(Kind.COMPLETE, member, f=F.SUBSCRIBE, type=1, name=group, time=0, invoked=0)
+    for turn, offset in enumerate(offsets, start=100):
+        common = {"topic": 0, "partition": 0, "offset": offset, "invoked": turn, "time": turn}
+        rows.add(Kind.RECORD, member, value=offset, **common)
+
+
+def _losses(rows: Rows, size: Size) -> set[tuple[object, ...]]:
+    return {
+        (*(each.facts[name] for name in ("group", "lost", "first", "last")), each.values, *each.tags)
+        for each in findings_of(rows, check_rows(rows, groups.FAMILIES, size)[0])
+    }
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_what_is_lost_may_reach_over_stretches_of_a_log(size: Size) -> None:
+    """Some of which the group was handed nothing of; a killed member may have had it in its hands all the same."""
+    rows = _log(40)
+    _member(rows, "g1", "G", 3, 30)
+    _member(rows, "g2", "H", 2, 4, 3)
+    _member(rows, "g3", "H", 21)
+    _member(rows, "g4", "H", 6, 39)
+    rows.add(Kind.COMPLETE, "g2", f=F.POLL, type=3, time=200, invoked=200)
+    rows.add(Kind.COMPLETE, "g3", f=F.POLL, type=3, time=200, invoked=200)
+    assert _losses(rows, size) == {
+        ("G", 26, 4, 29, (4,)), ("H", 15, 5, 20, (5,)), ("H", 17, 22, 38, (22,), "open poll"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_process_of_two_groups_reads_for_both(size: Size) -> None:
+    """Each of them has members of its own beside it."""
+    rows = _log(8)
+    _member(rows, "g1", "G", 0, 1, 2, 3)
+    _member(rows, "g1", "H")
+    _member(rows, "g2", "G", 4, 7)
+    _member(rows, "g3", "H", 5)
+    assert _losses(rows, size) == {("G", 2, 5, 6, (5,)), ("H", 1, 4, 4, (4,))}
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_group_that_passes_nothing_is_not_looked_at_again(size: Size) -> None:
+    """However often a partition goes from one member to another, and is read again."""
+    rows = _log(60)
+    for offset in range(5, 55):
+        for member in ("g1", "g2", "g3")[: 1 + offset % 3]:
+            _member(rows, member, "G", offset)
+    (family,) = (each for each in groups.FAMILIES if each.name == "skipped by groups")
+    steps = steps_of(rows, [family], context(rows), size)
+    assert family.name not in steps.judged
+    assert steps.conclude()[family.name].looked_at == {"rebalance-loss": 50}
+
+
+@pytest.mark.parametrize("families", [[each] for each in FAMILIES], ids=[each.name for each in FAMILIES])
+def test_a_history_without_events_says_nothing(families: list[Family]) -> None:
+    """Nor does it fail."""
+    steps = steps_of(Rows(), families, context(Rows()))
+    for family in families:
+        outcome = family.conclude(family.gather([], steps.run, {}), [], steps.run, {})
+        assert (outcome.findings.counts, set(outcome.looked_at.values())) == ({}, {0})
 
 
 def test_the_evidence_says_who_and_when(found: list[Finding]) -> None:
     """The commit, the answer and how often; the events name the process."""
     vanished = next(each for each in found if each.anomaly == "committed-offset-vanished" and each.topic == "t8")
-    assert (
-        vanished.detail
-        == "group G8 had committed 5 by 5.000 s, and at 15.000 s answered that there is none; so 2 times"
-    )
+    assert vanished.facts == {
+        "group": "G8", "committed": 5, "shown": -1, "times": 2,
+        "committed_ns": 5 * SECOND_NS, "shown_ns": 15 * SECOND_NS,
+    }  # fmt: skip
     assert vanished.processes == (1181,)
     assert (vanished.time_ns, vanished.until_ns) == (5 * SECOND_NS, 15 * SECOND_NS)
 
@@ -357,9 +410,31 @@ def test_the_evidence_of_a_loss_is_the_send(found: list[Finding]) -> None:
     loss = next(each for each in found if each.anomaly == "rebalance-loss" and each.topic == f"t{topic}")
     assert loss.values == (value_of(topic, "b", 1),)
     assert (loss.time_ns, loss.processes) == (15 * SECOND_NS, (1,))
+    assert loss.facts == {"group": f"G{topic}", "lost": 1, "first": 1, "last": 1}
 
 
-def test_absurd_numbers_break_nothing(spark: SparkSession, tmp_path: Any) -> None:
+def test_the_evidence_of_a_commit_beyond_reads_is_the_commit(found: list[Finding]) -> None:
+    """With what the group had been handed."""
+    (beyond,) = (each for each in found if each.anomaly == "committed-beyond-read")
+    group = f"G{beyond.topic}".replace("t", "")
+    assert beyond.facts == {"group": group, "committed": 4, "handed": 1, "seconds": 1}
+    assert (beyond.time_ns, len(beyond.events), beyond.values) == (45 * SECOND_NS, 1, ())
+
+
+def test_the_evidence_of_two_owners_is_how_long_both_were(found: list[Finding]) -> None:
+    """And in which generations, if anybody knows."""
+    owned = {each.tags[0]: each for each in found if each.anomaly == "double-ownership"}
+    known, unknown = owned["one generation"], owned["generation unknown"]
+    assert {name: known.facts[name] for name in ("generation_before", "generation", "overlap_ns")} == {
+        "generation_before": 3, "generation": 3, "overlap_ns": 5 * SECOND_NS
+    }  # fmt: skip
+    assert set(unknown.facts) == {"group", "member_before", "member", "overlap_ns"}
+    assert known.facts["member_before"] != known.facts["member"]
+    assert (known.time_ns, known.until_ns, len(known.events)) == (5 * SECOND_NS, 15 * SECOND_NS, 3)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_absurd_numbers_break_nothing(size: Size) -> None:
     """Numbers at both ends of their range are compared, never added."""
     rows, huge = Rows(), 2**63 - 1
     for f in (F.SUBSCRIBE, F.COMMIT, F.COMMITTED, F.ASSIGN, F.REVOKE, F.SEND):
@@ -369,7 +444,7 @@ def test_absurd_numbers_break_nothing(spark: SparkSession, tmp_path: Any) -> Non
                 value=1, time=number, invoked=-number,
             )  # fmt: skip
             rows.add(Kind.RECORD, "g1", topic=0, partition=0, offset=number, time=number, invoked=number)
-    found = {each.anomaly for each in _found(History(spark, rows.store(tmp_path)))}
+    found = {each.anomaly for each in findings_of(rows, check_rows(rows, FAMILIES, size)[0])}
     assert found <= {"committed-offset-regression", "committed-offset-vanished", "committed-beyond-read"}
 
 
@@ -400,7 +475,7 @@ def test_what_it_means(case: tuple[str, str, PlannedFault | None], status: str) 
 
 def _finding(anomaly: str, tag: str, until_s: int) -> Finding:
     tags = (tag,) if tag else ()
-    return Finding(anomaly, "t0", 0, 1, (), (), (), 0, until_s * SECOND_NS, (), tags, "")
+    return Finding(anomaly, "t0", 0, 1, (), (), (), 0, until_s * SECOND_NS, (), tags)
 
 
 def _judged(finding: Finding, fault: PlannedFault | None, undone_s: int) -> str:

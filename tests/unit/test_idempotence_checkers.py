@@ -1,23 +1,25 @@
-"""What the checkers of retries and idempotence find and leave alone: all histories in one Spark job."""
+"""What the checkers of retries and idempotence find and leave alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from random import Random
 
+import numpy as np
 import pytest
 
-from checkers import engine, idempotence
-from checkers.coverage import Fault, FaultCoverage
-from checkers.deletions import read_deletions
-from checkers.engine import check
-from checkers.frame import History
-from checkers.results import CheckResults, Finding
+from checkers.core.arrays import NONE
+from checkers.core.family import Outcome
+from checkers.core.results import CheckResults, Finding
+from checkers.core.timeline import Fault
+from checkers.coverage import FaultCoverage
+from checkers.idempotence import FAMILIES, highest_over
 from harness.history import ID_BITS
 from harness.policies import PlannedFault, RunFacts, judge
 from tests.histories import SECOND_NS, Case, Rows, write
-from tests.spark_sessions import spark_session
+from tests.kernels import SIZES, WHOLE, Size, check_rows, findings_of
 
 N = "producer_id 7 producer_epoch 0"
+WIDE = "producer_id 4611686018427387904 producer_epoch 30000"
 
 
 # expected: anomaly, tags, offset
@@ -104,6 +106,14 @@ CASES = [
         ("retry-reorder read 20",),
     ),
     Case(
+        "numbers that are too wide to be compared side by side",
+        f"""t1 fetch ─ @99 op 3 offset 30 sequence 1152921504606846976 {WIDE}
+            t1 fetch ─ @99 op 3 offset 20 sequence 1152921504606846977 {WIDE}
+            t1 fetch ─ @99 op 3 offset 40 sequence 1152921504606846977 {WIDE}
+            t1 fetch ─ @99 op 3 offset 10 sequence 0 {N}""",
+        ("retry-duplicate read twice 20", "retry-reorder read 20"),
+    ),
+    Case(
         "what may be of two lives is told apart",
         f"""t1 produce ─ @5 op 1 sequence 0 crc 9 {N}
             k1 delete ─ ok
@@ -130,6 +140,20 @@ CASES = [
             t1 list ─ @8 [12..13]
             n1 list ─ @7 [12..13]""",
         ("retry-watermark-regression end offset 7",),
+    ),
+    Case(
+        "the highest of all marks before, and the lowest of all after, of each resend by itself",
+        """n1 fetch ─ @9 [8..9]
+           n1 fetch ─ @8 [8..9]
+           n1 fetch ─ @5 [9..9]
+           t1 produce ─ @5 op 1 crc 9 client x [1..3]
+           t1 produce ─ @5 op 2 crc 9 client x [10..11]
+           t1 produce ─ @6 op 3 crc 8 client x [1..3]
+           t1 produce ─ @6 op 4 crc 8 client x [11..11]
+           n1 fetch ─ @8 [12..12]
+           n1 fetch ─ @7 [12..13]
+           n1 fetch ─ @10 [13..13]""",
+        ("retry-watermark-regression watermark 7", "retry-watermark-regression watermark 7"),
     ),
     Case(
         "a watermark that fell because the topic was deleted after the resend",
@@ -178,55 +202,101 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
+def rows() -> Rows:
     """Every case in a topic of its own."""
-    rows = Rows()
+    made = Rows()
     for topic, case in enumerate(CASES):
-        write(rows, topic, case.text)
-    sealed = rows.store(tmp_path_factory.mktemp("batch"))
-    with spark_session() as spark:
-        yield History(spark, sealed, deletions=read_deletions(sealed))
+        write(made, topic, case.text)
+    return made
+
+
+def _checked(rows: Rows, size: Size = WHOLE) -> dict[str, Outcome]:
+    outcomes, failures = check_rows(rows, FAMILIES, size)
+    assert not failures
+    return outcomes
 
 
 @pytest.fixture(scope="module")
-def results(history: History) -> CheckResults:
+def outcomes(rows: Rows) -> dict[str, Outcome]:
     """All of them checked at once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "FAMILIES", idempotence.FAMILIES)
-        patch.setattr(engine, "STUDIES", ())
-        return check(history.spark, history.sealed, limit=1000)
+    return _checked(rows)
 
 
-def _told(anomaly: str, tags: list[str] | tuple[str, ...], offset: int | None) -> str:
-    return f"{anomaly} {','.join(tags)} {offset}"
+@pytest.fixture(scope="module")
+def found(rows: Rows, outcomes: dict[str, Outcome]) -> list[Finding]:
+    """All findings."""
+    return findings_of(rows, outcomes)
+
+
+def _told(finding: Finding) -> str:
+    return f"{finding.anomaly} {','.join(finding.tags)} {finding.offset}"
 
 
 @pytest.mark.parametrize("topic", range(len(CASES)), ids=[case.name for case in CASES])
-def test_it_finds_what_is_there_and_nothing_else(topic: int, results: CheckResults) -> None:
+def test_it_finds_what_is_there_and_nothing_else(topic: int, found: list[Finding]) -> None:
     """Planted, near miss: exactly the findings that the case names."""
-    found = [each for anomaly in results.found for each in anomaly.findings if each.topic == f"t{topic}"]
-    assert sorted(_told(each.anomaly, each.tags, each.offset) for each in found) == sorted(CASES[topic].expected)
+    mine = [_told(each) for each in found if each.topic == f"t{topic}"]
+    assert sorted(mine) == sorted(CASES[topic].expected)
 
 
-def test_counts_are_those_of_the_findings(results: CheckResults) -> None:
-    """The job that counts and the job that brings the evidence agree, and no check failed."""
-    assert not results.failures
-    assert all(anomaly.found == len(anomaly.findings) for anomaly in results.anomalies.values())
-    assert all(anomaly.looked_at >= anomaly.found > 0 for anomaly in results.anomalies.values())
+def test_counts_are_those_of_the_findings(outcomes: dict[str, Outcome], found: list[Finding]) -> None:
+    """Every anomaly was found, and looked for in more places than it was found in."""
+    for family in FAMILIES:
+        outcome = outcomes[family.name]
+        for name in family.anomalies:
+            assert outcome.findings.count(name) == sum(each.anomaly == name for each in found)
+            assert outcome.looked_at[name] >= outcome.findings.count(name) > 0
 
 
-def test_chunks_find_what_one_finds(history: History) -> None:
-    """Sequences that are cut into chunks are compared across their borders."""
-    cut = History(history.spark, history.sealed, chunk_rows=1, deletions=history.deletions)
-    found = [_told(row.anomaly, row.tags, row.offset) for row in idempotence.find_retry_reorders(cut).collect()]
-    assert sorted(found) == sorted(each for case in CASES for each in case.expected if each.startswith("retry-reorder"))
+@pytest.mark.parametrize("size", SIZES[1:], ids=str)
+def test_pieces_find_what_one_finds(size: Size, rows: Rows, outcomes: dict[str, Outcome], found: list[Finding]) -> None:
+    """Of partitions that lie in different pieces."""
+    cut = _checked(rows, size)
+    assert sorted(map(_told, findings_of(rows, cut))) == sorted(map(_told, found))
+    assert {name: each.looked_at for name, each in cut.items()} == {n: each.looked_at for n, each in outcomes.items()}
 
 
-def test_the_evidence_names_the_batch(results: CheckResults) -> None:
+def test_nothing_is_found_in_nothing() -> None:
+    """A history without any exchange."""
+    outcomes, failures = check_rows(Rows(), FAMILIES)
+    assert (outcomes, failures) == ({}, [])
+
+
+def test_the_evidence_names_the_batch(found: list[Finding]) -> None:
     """Producer, epoch and sequence, and both places."""
-    (first, *_) = results.anomalies["retry-duplicate"].findings
-    assert first.detail == "producer 7 (epoch 0), sequence 0: acknowledged at offset 5 and at offset 8"
+    first = next(each for each in found if each.anomaly == "retry-duplicate" and each.topic == "t0")
+    batch = {"producer_id": 7, "producer_epoch": 0, "sequence": 0}
+    assert first.facts == batch | {"low_offset": 5, "high_offset": 8}
     assert [event >> ID_BITS for event in first.events] == [501, 501]
+    assert first.processes == ()
+    changed = next(each for each in found if each.anomaly == "retry-offset-changed")
+    assert changed.facts == batch | {"low_offset": 5, "high_offset": 8, "acks": 2}
+    late = next(each for each in found if each.anomaly == "retry-reorder" and "acknowledged" in each.tags)
+    assert late.facts == batch | {"sequence": 10, "sequence_before": 0, "place_before": 8}
+
+
+def test_the_evidence_tells_how_far_a_mark_fell(found: list[Finding]) -> None:
+    """Which node showed what, and when the batch was sent again and handled."""
+    fell = next(each for each in found if each.anomaly == "retry-watermark-regression" and "watermark" in each.tags)
+    seconds = {"resent_ns": 10 * SECOND_NS, "handled_ns": 11 * SECOND_NS}
+    assert fell.facts == {"node": 1, "before": 9, "after": 7} | seconds
+    assert (fell.nodes, fell.time_ns, fell.until_ns) == ((1,), 10 * SECOND_NS, 11 * SECOND_NS)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_highest_of_spans_is_that_of_all_that_cover_a_point(seed: int) -> None:
+    """However long they are."""
+    random = Random(seed)
+    count = random.randint(1, 40)
+    first = [random.randrange(count) for _ in range(random.choice([0, 1, 30]))]
+    last = [random.randrange(each, count) for each in first]
+    value = [random.randint(-9, 9) for _ in first]
+    expected = [
+        max((v for a, b, v in zip(first, last, value, strict=True) if a <= point <= b), default=NONE)
+        for point in range(count)
+    ]
+    spans = [np.array(each, np.int64) for each in (first, last, value)]
+    assert highest_over(spans[0], spans[1], spans[2], count).tolist() == expected
 
 
 @pytest.mark.parametrize("anomaly", ["retry-duplicate", "retry-offset-changed", "retry-reorder"])

@@ -4,17 +4,21 @@ from xml.etree import ElementTree as ET
 
 from harness.report.junit import LETTERS_AT_MOST, RunTold, clean, junit, write_junit
 
+ILLEGAL = {"status": "illegal", "code": "", "why": ""}
+
 
 def told(verdict: str, **change: Any) -> RunTold:
     """A run with one finding."""
     finding = {"topic": "t", "partition": 0, "detail": "acknowledged at offset 3"}
+    reason = ("illegal", "lost-write ×1") if verdict == "invalid" else ("nothing-read", "nothing was read")
+    seen = {"anomaly": "lost-write", "found": 1, "mark": ILLEGAL, "marks": [ILLEGAL]}
     results = {
         "verdict": verdict,
         "run": "/store/large-batch/2026-01-31T10-00-00",
         "expected": "valid",
         "seed": 7,
-        "reasons": ["lost-write ×1"] if verdict == "invalid" else ["nothing was read"],
-        "seen": [{"anomaly": "lost-write", "found": 1, "mark": "illegal"}] if verdict == "invalid" else [],
+        "reasons": [dict(zip(("code", "sentence"), reason, strict=True))],
+        "seen": [seen] if verdict == "invalid" else [],
         "anomalies": {"lost-write": {"findings": [finding]}},
         **change,
     }
@@ -73,7 +77,7 @@ def test_an_unknown_run_is_an_error_and_says_what_was_missing() -> None:
 def test_hostile_text_stays_text() -> None:
     """Markup, and letters that XML cannot carry."""
     evil = "</failure><script>\x00\x1b[31m\ud800 ]]>"
-    (failure,) = parsed(told("invalid", reasons=[evil])).iter("failure")
+    (failure,) = parsed(told("invalid", reasons=[{"code": "noted", "sentence": evil}])).iter("failure")
     assert "</failure><script>\ufffd\ufffd[31m\ufffd ]]>" in (failure.text or "")
 
 

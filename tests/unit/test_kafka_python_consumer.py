@@ -10,15 +10,15 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
+from harness.error_codes import UNNUMBERED, code_of
 from harness.history import F, Type
+from harness.outcomes import is_classified, outcome
 from harness.security import Security
 from tests.sessions import silent_broker
 from tests.support import eventually
 from workloads.clients import kafka_python
 from workloads.clients.base import BEGINNING, ClientSettings, Consumer, Polled
 from workloads.clients.kafka_python import NOT_CONNECTED, KafkaPythonConsumer
-from workloads.error_codes import UNNUMBERED, code_of
-from workloads.outcomes import is_classified, outcome
 
 ZERO, ONE = ("t", 0), ("t", 1)
 LATE = code_of(KafkaTimeoutError())

@@ -12,15 +12,15 @@ from kafka import OffsetAndMetadata, TopicPartition
 from kafka.errors import CommitFailedError, IllegalGenerationError, KafkaTimeoutError, NotCoordinatorError
 from kafka.net.selector import NetworkSelector
 
+from harness.error_codes import UNNUMBERED, code_of
 from harness.history import F
+from harness.outcomes import is_classified
 from tests.sessions import session, settings_of
 from workloads.clients import kafka_python
 from workloads.clients.base import ClientError, Place, Polled
 from workloads.clients.grouped import Joining
 from workloads.clients.kafka_python import NOT_CONNECTED
 from workloads.clients.kafka_python_group import KafkaPythonMember, _commit_error, _Listener
-from workloads.error_codes import UNNUMBERED, code_of
-from workloads.outcomes import is_classified
 
 
 class Notes:

@@ -1,16 +1,19 @@
-"""The last write of each key of a compacted topic: what is found lost and what is left alone, in one Spark job."""
+"""The last write of each key of a compacted topic: what is found lost and what is left alone, at every size."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from checkers.deletions import Deletions
-from checkers.frame import History
-from checkers.keys import KEYS, LAST_OF_ITS_KEY
+import pytest
+
+from checkers import keys
+from checkers.core.deletions import Deletions
+from checkers.core.results import Finding
+from checkers.keys import FAMILIES, LAST_OF_ITS_KEY
 from harness.history import F, Kind, Status, Type
 from tests.histories import SECOND_NS, Rows
-from tests.spark_sessions import spark_session
+from tests.kernels import SIZES, WHOLE, Size, context, findings_of, steps_of
 
 COMPACTED, PLAIN = 1, 2
 READ_AT_NS = 100 * SECOND_NS  # when the final read begins
@@ -96,28 +99,42 @@ def of_partitions(story: Story) -> None:
     story.final(partition=4)
 
 
-def test_the_last_write_of_each_key_has_to_be_there_or_one_after_it(tmp_path: Path) -> None:
-    """What was before it may be gone, and what proves nothing is left alone."""
+def look(story: Story, size: Size, deletions: Deletions | None = None) -> tuple[list[Finding], int]:
+    """What is lost, in the order of offsets, and in how much it was looked for."""
+    run = context(story.rows, compact={COMPACTED})
+    steps = steps_of(story.rows, FAMILIES, replace(run, deletions=deletions or run.deletions), size)
+    outcomes = steps.conclude()
+    assert not steps.failures
+    found = sorted(findings_of(story.rows, outcomes), key=lambda each: each.offset or 0)
+    return found, outcomes["keys"].looked_at["lost-write"]
+
+
+def told(found: list[Finding]) -> list[tuple[int | None, list[int]]]:
+    """Offsets and values."""
+    return [(each.offset, list(each.values)) for each in found]
+
+
+@pytest.mark.parametrize("tops_at_most", [0, 3, 1000])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_last_write_of_each_key_has_to_be_there_or_one_after_it(
+    size: Size, tops_at_most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was before it may be gone, and what proves nothing is left alone; also where pieces leave tops out."""
+    monkeypatch.setattr(keys, "TOPS_AT_MOST", tops_at_most)
     story = Story()
     for tell in (of_keys, of_what_proves_nothing, of_partitions):
         tell(story)
-    with spark_session() as spark:
-        history = History(spark, story.rows.store(tmp_path), compacted=frozenset({COMPACTED}))
-        found = sorted(KEYS.findings(history).collect(), key=lambda row: row["offset"])
-    assert [(row["offset"], row["values"]) for row in found] == [
-        *((offset, [1000 + offset]) for offset in (21, 30, 60, 70, 80)),
-        (82, [LOST]),
-    ]
-    assert {(row["anomaly"], *row["tags"]) for row in found} == {("lost-write", LAST_OF_ITS_KEY)}
-    assert found[0]["detail"] == (
-        "the last write of key 2, acknowledged at offset 21; the final read ended at offset 99 and had offset 20 of"
-        " that key"
-    )
-    assert found[1]["detail"].endswith("had nothing of that key")
-    assert found[0]["processes"] == [1, 201]
+    found, looked_at = look(story, size)
+    assert told(found) == [*((offset, [1000 + offset]) for offset in (21, 30, 60, 70, 80)), (82, [LOST])]
+    assert {(each.anomaly, *each.tags) for each in found} == {("lost-write", LAST_OF_ITS_KEY)}
+    assert found[0].facts == {"key": 2, "written": 21, "found": 20, "final_end": END}
+    assert found[1].facts == {"key": 3, "written": 30, "final_end": END}
+    assert found[0].processes == (1, 201)
+    assert looked_at == 15
 
 
-def test_what_was_written_before_its_topic_was_deleted_may_be_gone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_what_was_written_before_its_topic_was_deleted_may_be_gone(size: Size) -> None:
     """It is no last write, whatever its offset; what was sent when the deletion was over is one."""
     story = Story()
     story.send(1, 10)
@@ -126,7 +143,32 @@ def test_what_was_written_before_its_topic_was_deleted_may_be_gone(tmp_path: Pat
     story.send(3, 30, invoked=3 * SECOND_NS - 1)
     story.final(partition=0)
     deleted = Deletions({COMPACTED: ((2 * SECOND_NS, 3 * SECOND_NS),)})
-    with spark_session() as spark:
-        history = History(spark, story.rows.store(tmp_path), compacted=frozenset({COMPACTED}), deletions=deleted)
-        found = KEYS.findings(history).collect()
-    assert [(row["offset"], row["values"]) for row in found] == [(5, [1005])]
+    assert told(look(story, size, deleted)[0]) == [(5, [1005])]
+
+
+def test_a_value_that_was_returned_elsewhere_is_not_lost() -> None:
+    """Also where the stretch of that offset is in another piece; of two at one offset the other one is."""
+    story = Story()
+    story.send(1, 40)
+    story.read(1, 3, value=1040)
+    story.send(2, 50)
+    story.send(2, 50, value=LOST, op=LOST)
+    story.read(2, 7, value=1050)
+    story.final(partition=0)
+    for size in SIZES:
+        assert told(look(story, size)[0]) == [(50, [LOST])]
+
+
+def test_a_healthy_history_is_not_looked_at_again() -> None:
+    """Also where compaction has left nothing of the stretches below."""
+    story = Story()
+    for offset in range(40):
+        story.send(offset % 4, offset)
+    for offset in range(36, 40):
+        story.read(offset % 4, offset)
+    story.final(partition=0)
+    for size in SIZES:
+        steps = steps_of(story.rows, FAMILIES, context(story.rows, compact={COMPACTED}), size)
+        assert not steps.judged
+        assert steps.conclude()["keys"].looked_at == {"lost-write": 40}
+    assert look(story, WHOLE) == ([], 40)

@@ -1,21 +1,27 @@
-"""What the checkers of leadership and metadata find and leave alone: all histories in one Spark job."""
+"""What the checkers of leadership and metadata find and leave alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from checkers import coordinators, engine, leadership, metadata
-from checkers.coverage import Fault, FaultCoverage
-from checkers.deletions import read_deletions
-from checkers.engine import check
-from checkers.frame import History
-from checkers.results import CheckResults, Finding
-from harness.history import Kind
+from checkers.coordinators import FAMILIES as COORDINATORS
+from checkers.core.family import Outcome
+from checkers.core.results import CheckResults, Finding
+from checkers.core.run import RunContext
+from checkers.core.timeline import Fault
+from checkers.coverage import FaultCoverage
+from checkers.epochs import FAMILIES as EPOCHS
+from checkers.leadership import FAMILIES as LEADERSHIP
+from checkers.metadata import FAMILIES as METADATA
+from harness.history import F, Kind, Type
 from harness.policies import PlannedFault, RunFacts, judge
 from tests.histories import SECOND_NS, Case, Rows, write
-from tests.spark_sessions import spark_session
+from tests.kernels import SIZES, WHOLE, Size, check_rows, findings_of
+
+FAMILIES = [*EPOCHS, *METADATA, *COORDINATORS, *LEADERSHIP]
+Checked = tuple[list[Finding], dict[str, Outcome]]
 
 # expected: anomaly, tags, nodes
 CASES = [
@@ -317,9 +323,14 @@ def _left_out(rows: Rows) -> None:
     rows.add(Kind.PROBE, "n1", api=3, error=0, node=1, brokers="1", invoked=2100 * SECOND_NS, time=2100 * SECOND_NS)
 
 
-@pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[History, CheckResults]]:
-    """Every case in a topic of its own, checked at once."""
+def _checked(rows: Rows, size: Size = WHOLE, **more: Any) -> Checked:
+    outcomes, failures = check_rows(rows, FAMILIES, size, **more)
+    assert not failures
+    return findings_of(rows, outcomes), outcomes
+
+
+def _batch() -> Rows:
+    """Every case in a topic of its own."""
     rows = Rows()
     for topic, case in enumerate(CASES):
         write(rows, topic, case.text)
@@ -335,15 +346,17 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[History, C
     write(rows, 95, ONE_EPOCH)
     _coordinators(rows)
     _left_out(rows)
-    sealed = rows.store(tmp_path_factory.mktemp("batch"))
-    with spark_session() as spark, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "FAMILIES", metadata.FAMILIES + coordinators.FAMILIES + leadership.FAMILIES)
-        patch.setattr(engine, "STUDIES", ())
-        yield History(spark, sealed, deletions=read_deletions(sealed)), check(spark, sealed, limit=1000)
+    return rows
 
 
-def _findings(results: CheckResults, topic: str | None) -> list[Finding]:
-    return [finding for anomaly in results.found for finding in anomaly.findings if finding.topic == topic]
+@pytest.fixture(scope="module", params=SIZES, ids=["whole", "in small pieces", "in larger pieces"])
+def batch(request: pytest.FixtureRequest) -> Checked:
+    """All of them at once, however the history is cut."""
+    return _checked(_batch(), request.param)
+
+
+def _of(checked: Checked, topic: str | None) -> list[Finding]:
+    return [finding for finding in checked[0] if finding.topic == topic]
 
 
 def _told(finding: Finding) -> str:
@@ -351,64 +364,201 @@ def _told(finding: Finding) -> str:
 
 
 @pytest.mark.parametrize("topic", range(len(CASES)), ids=[case.name for case in CASES])
-def test_it_finds_what_is_there_and_nothing_else(topic: int, batch: tuple[History, CheckResults]) -> None:
+def test_it_finds_what_is_there_and_nothing_else(topic: int, batch: Checked) -> None:
     """Planted, near miss, allowed: exactly the findings that the case names."""
-    assert sorted(map(_told, _findings(batch[1], f"t{topic}"))) == sorted(CASES[topic].expected)
+    assert sorted(map(_told, _of(batch, f"t{topic}"))) == sorted(CASES[topic].expected)
 
 
-def test_a_loop_says_what_it_cost(batch: tuple[History, CheckResults]) -> None:
+def test_a_loop_says_what_it_cost(batch: Checked) -> None:
     """Sends of the worker whose client it is, until a settling time after the last refusal."""
-    (finding,) = _findings(batch[1], "t90")
-    assert finding.detail.endswith("refused 5 times in a row by node 1 (request 0), from 0.000 s to 3.000 s, and asked"
-                                   " again after a refresh; 2 sends were given up meanwhile")  # fmt: skip
-    assert finding.processes == (1,)
+    (finding,) = _of(batch, "t90")
+    assert (finding.processes, finding.nodes) == ((1,), (1,))
+    assert finding.facts == {
+        "client": "tidegauge-producer-1",
+        "refusals": 5,
+        "api": 0,
+        "first_ns": 0,
+        "last_ns": 3 * SECOND_NS,
+        "given_up": 2,
+    }
 
 
-def test_appends_overlap_only_when_each_node_went_on_after_the_other(batch: tuple[History, CheckResults]) -> None:
+def test_appends_overlap_only_when_each_node_went_on_after_the_other(batch: Checked) -> None:
     """Without epochs a leader may have moved once, but not back in the same second."""
-    assert [_told(finding) for finding in _findings(batch[1], "t91")] == ["split-brain overlapping 1,2"]
-    assert not _findings(batch[1], "t92")
-    assert [_told(finding) for finding in _findings(batch[1], "t93")] == ["split-brain overlapping 1,2"]
+    (finding,) = _of(batch, "t91")
+    assert _told(finding) == "split-brain overlapping 1,2"
+    assert finding.facts == {
+        "appends": [2, 2],
+        "began_ns": [SECOND_NS // 10, 3 * SECOND_NS // 10],
+        "ended_ns": [4 * SECOND_NS // 10, SECOND_NS // 2],
+    }
+    assert not _of(batch, "t92")
+    assert [_told(finding) for finding in _of(batch, "t93")] == ["split-brain overlapping 1,2"]
 
 
 def _span_s(finding: Finding) -> tuple[float, float]:
     return ((finding.time_ns or 0) / SECOND_NS, (finding.until_ns or 0) / SECOND_NS)
 
 
-def test_only_the_acts_of_an_impostor_are_told(batch: tuple[History, CheckResults]) -> None:
+def test_only_the_acts_of_an_impostor_are_told(batch: Checked) -> None:
     """Not those of the same node after the others had contradicted each other."""
-    (finding,) = [each for each in _findings(batch[1], "t94") if each.anomaly == "impostor-leader"]
+    (finding,) = [each for each in _of(batch, "t94") if each.anomaly == "impostor-leader"]
     assert (_told(finding), _span_s(finding)) == ("impostor-leader  2", (8, 9))
+    span = {"began_ns": 8 * SECOND_NS, "ended_ns": 9 * SECOND_NS}
+    assert finding.facts == {"answers": 1, "leader": 1, "epoch": 1, **span}
 
 
-def test_two_leaders_of_one_epoch_contradict_from_the_second_to_the_last(batch: tuple[History, CheckResults]) -> None:
+def test_two_leaders_of_one_epoch_contradict_from_the_second_to_the_last(batch: Checked) -> None:
     """Whichever of them has the lower number."""
-    (finding,) = _findings(batch[1], "t95")
+    (finding,) = _of(batch, "t95")
     assert (_told(finding), _span_s(finding)) == ("metadata-disagreement one epoch 1,2", (51, 100))
+    before = {"node_before": 2, "leader_before": 1, "epoch_before": 3, "since_ns": 51 * SECOND_NS}
+    assert finding.facts == {**before, "node": 1, "leader": 2, "epoch": 3, "until_ns": 100 * SECOND_NS}
 
 
-def test_of_coordinators_only_those_contradict_that_nodes_went_on_to_name(batch: tuple[History, CheckResults]) -> None:
+def test_of_coordinators_only_those_contradict_that_nodes_went_on_to_name(batch: Checked) -> None:
     """Each after the other had said something else, and only while both did; and one node has one address."""
-    findings = batch[1].anomalies["coordinator-mismatch"].findings
-    found = {finding.detail.split(":", 1)[0]: finding.tags for finding in findings}
+    findings = [each for each in batch[0] if each.anomaly == "coordinator-mismatch"]
+    found = {finding.facts["thing"]: finding.tags for finding in findings}
     assert found == {"group steadfast": ("steadfast",), "group moved": ("moved",), "node 7": ("steadfast",)}
     assert {_span_s(finding) for finding in findings} == {(10, 10)}
+    (elsewhere,) = [each.facts for each in findings if each.facts["thing"] == "node 7"]
+    assert elsewhere == {
+        "thing": "node 7",
+        "node": 3,
+        "said": "h:7",
+        "since_ns": 0,
+        "until_ns": 20 * SECOND_NS,
+        "other": 4,
+        "other_said": "h:8",
+        "other_since_ns": 10 * SECOND_NS,
+        "other_until_ns": 10 * SECOND_NS,
+    }
 
 
-def test_a_broker_that_answers_has_to_be_listed(batch: tuple[History, CheckResults]) -> None:
+def test_a_broker_that_answers_has_to_be_listed(batch: Checked) -> None:
     """For longer than a moment."""
-    found = [f for f in batch[1].anomalies["metadata-incomplete"].findings if "broker" in f.tags]
-    assert [(finding.nodes, finding.detail) for finding in found] == [
-        ((1, 3), "node 1 left out broker 3, which answered, from 2000.000 s to 2008.000 s")
+    found = [each for each in batch[0] if "broker" in each.tags]
+    assert [(finding.nodes, finding.facts, _span_s(finding)) for finding in found] == [
+        ((1, 3), {"node": 1, "other": 3}, (2000, 2008))
     ]
 
 
-def test_counts_are_those_of_the_findings(batch: tuple[History, CheckResults]) -> None:
-    """The job that counts and the job that brings the evidence agree, and no check failed."""
-    _, results = batch
-    assert not results.failures
-    assert all(anomaly.found == len(anomaly.findings) for anomaly in results.anomalies.values())
-    assert all(anomaly.looked_at >= anomaly.found > 0 for anomaly in results.anomalies.values())
+def test_counts_are_those_of_the_findings(batch: Checked) -> None:
+    """And all of them were looked for in something."""
+    findings, outcomes = batch
+    for name in {each for family in FAMILIES for each in family.anomalies}:
+        found = sum(outcome.findings.count(name) for outcome in outcomes.values())
+        assert found == len([each for each in findings if each.anomaly == name]) > 0, name
+        assert max(outcome.looked_at.get(name, 0) for outcome in outcomes.values()) >= found, name
+
+
+def _answers(*rows: tuple[int, float, str | None, int, int]) -> Rows:
+    """Of nodes to probes: who, when in seconds, brokers, leader and epoch."""
+    made = Rows(topics={0: "t0"})
+    for node, second, brokers, leader, epoch in rows:
+        now = int(second * SECOND_NS)
+        told: dict[str, Any] = {"brokers": brokers, "leader": leader, "leader_epoch": epoch, "error": 0}
+        made.add(Kind.PROBE, f"n{node}", api=3, node=node, topic=0, partition=0, invoked=now, time=now, **told)
+    return made
+
+
+def test_of_several_lists_of_one_slot_any_lists_a_broker_and_only_all_of_them_vouch_for_it() -> None:
+    """Node 1 lists broker 3 in one of two answers, and node 2 vouches for it only if it always lists it."""
+    named = [(3, second, "3", 3, 0) for second in range(0, 10, 2)]
+    both = [(1, second + half, "1,3" if half else "1", 1, 0) for second in range(0, 10, 2) for half in (0, 0.5)]
+    without = [(1, second + half, "1,2" if half else "1", 1, 0) for second in range(0, 10, 2) for half in (0, 0.5)]
+    for of_node, expected in ((both, [(3, 1)]), (without, [(1, 3), (3, 1)])):
+        for size in SIZES:
+            found = [each for each in _checked(_answers(*named, *of_node), size)[0] if "broker" in each.tags]
+            assert sorted(each.nodes for each in found) == expected
+    unsure = [(3, second + half, "3" if half else "1", 3, 0) for second in range(0, 10, 2) for half in (0, 0.5)]
+    found = [each for each in _checked(_answers(*unsure, *without))[0] if "broker" in each.tags]
+    assert not found
+
+
+def test_lists_of_one_slot_are_put_together_from_several_pieces() -> None:
+    """What a node says beside one partition counts beside the others."""
+    rows = Rows(topics={0: "t0"})
+    for second in range(0, 10, 2):
+        for partition in range(40):
+            for node, brokers in ((1, "1,2" if partition % 2 else "1"), (2, "2,1" if partition % 3 else "2")):
+                now = second * SECOND_NS
+                place = {"topic": 0, "partition": partition, "invoked": now, "time": now}
+                rows.add(Kind.PROBE, f"n{node}", api=3, error=3, node=node, brokers=brokers, **place)
+                short = {"api": 3, "error": 3, "node": node + 2, "brokers": str(node + 2)}
+                rows.add(Kind.PROBE, f"n{node + 2}", **short, **place)
+    for size in SIZES:
+        found = {each.nodes for each in _checked(rows, size)[0]}
+        assert found == {(node, other) for node in (1, 2) for other in (3, 4)} | {(3, 4), (4, 3)} | {
+            (node, other) for node in (3, 4) for other in (1, 2)
+        }
+
+
+def test_the_first_of_several_pairs_is_told_and_of_those_at_once_that_of_the_lowest_nodes() -> None:
+    """Claims that are first at one instant are in the order of nodes, leaders, epochs and lists."""
+    at_once = _answers((3, 0, None, 3, 1), (2, 0, "1", 2, 1), (1, 0, "2", 2, 1), (1, 0, "1", 2, 1))
+    (finding,) = [each for each in _checked(at_once)[0] if each.anomaly == "metadata-disagreement"]
+    assert (finding.facts["node"], finding.facts["node_before"]) == (1, 3)
+    assert finding.events == tuple(at_once.events[Kind.PROBE][number]["event"] for number in (0, 3))
+
+
+def test_a_stale_node_is_compared_with_other_nodes_that_name_other_leaders_alone() -> None:
+    """Of the higher epochs the first is of the same node, the second names the same leader, the third counts."""
+    higher = [(1, 1, None, 2, 9), (2, 2, None, 1, 8), (1, 3, None, 3, 7), (2, 4, None, 1, 6), (3, 5, None, 3, 5)]
+    rows = _answers((1, 0, None, 1, 0), *higher, (1, 60, None, 1, 0))
+    stale = [each for each in _checked(rows)[0] if "stale" in each.tags and each.facts["epoch"] == 0]
+    assert [(each.facts["node_before"], each.facts["epoch_before"]) for each in stale] == [(3, 5)]
+
+
+def _refused(rows: Rows, client: str, *, partition: int | None = 0) -> None:
+    """Five times, with a refresh after the first; and a send of process 1 that failed meanwhile."""
+    for number in range(6):
+        span = {"invoked": number * SECOND_NS, "time": number * SECOND_NS + SECOND_NS // 2}
+        asked = {"api": 3, "leader": 1} if number == 1 else {"api": 1}
+        told = {"error": 0 if number == 1 else 6, "node": 1, "client": client, "type": Type.OK, "op": number}
+        rows.add(Kind.EXCHANGE, "t1", topic=0, partition=0, **asked, **told, **span)
+    send = {"f": F.SEND, "type": Type.INFO, "topic": 0, "partition": partition, "op": 99, "value": 99}
+    rows.add(Kind.COMPLETE, "p1", invoked=0, time=2 * SECOND_NS, **send)
+
+
+@pytest.mark.parametrize(
+    ("client", "partition", "processes", "given_up"),
+    [
+        ("tidegauge-producer-1", 0, (1,), 1),
+        ("tidegauge-producer-1", None, (1,), 1),
+        ("tidegauge-producer-1", 1, (1,), 0),
+        ("tidegauge-producer-2", 0, (2,), 0),
+        ("tidegauge-producer-99999999999999999999", 0, (), 0),
+        ("someone", 0, (), 0),
+    ],
+)
+def test_a_loop_costs_sends_of_its_own_process(
+    client: str, partition: int | None, processes: tuple[int, ...], given_up: int
+) -> None:
+    """To its partition, or to none that is known; a client that is no worker of ours has no process."""
+    rows = Rows(topics={0: "t0"})
+    _refused(rows, client, partition=partition)
+    for size in SIZES:
+        (finding,) = _checked(rows, size)[0]
+        assert (finding.processes, finding.facts["given_up"]) == (processes, given_up)
+
+
+def test_what_nobody_asked_for_is_not_found() -> None:
+    """And what has nothing to be found in is not looked at."""
+    findings, _ = _checked(_batch(), unasked={"metadata-disagreement", "epoch-regression"})
+    told = {each.anomaly for each in findings}
+    assert not told & {"metadata-disagreement", "epoch-regression"}
+    assert "metadata-incomplete" in told
+    assert not any(family.needs(RunContext()) for family in FAMILIES if family.anomalies)
+    rows = Rows(topics={0: "t0"})
+    nothing: dict[str, Any] = {"topic": 0, "partition": 0, "invoked": 0, "time": 1, "error": 7}
+    rows.add(Kind.PROBE, "n1", api=1, node=1, **nothing)
+    rows.add(Kind.EXCHANGE, "t1", api=1, node=1, type=Type.OK, **nothing)
+    for size in SIZES:
+        findings, outcomes = _checked(rows, size)
+        assert not findings
+        assert not any(count for outcome in outcomes.values() for count in outcome.looked_at.values())
 
 
 LEADER_KILL = RunFacts(faults=(PlannedFault("leader-kill", changes_leaders=True),))

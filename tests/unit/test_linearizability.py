@@ -1,25 +1,21 @@
-"""Linearizability: what is found in histories of a few operations, and what is left alone; all of them in one job."""
+"""Linearizability: what is found in histories of a few operations, and what is left alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from checkers import linearizability
-from checkers.coverage import Coverage, Fault, FaultCoverage
-from checkers.engine import Setting, check
-from checkers.frame import History
-from checkers.results import CheckResults, Finding
+from checkers.core.family import Outcome
+from checkers.core.results import CheckResults, Finding
+from checkers.core.timeline import Fault
+from checkers.coverage import Coverage, FaultCoverage
 from harness.history import Kind
 from harness.policies import PlannedFault, RunFacts, judge
 from tests import histories
 from tests.histories import SECOND_NS, Rows, told, value_of, write
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.kernels import WHOLE, Size, check_rows, chosen, context, findings_of, steps_of
 
 ANOMALIES = ("realtime-order", "not-linearizable")
 
@@ -191,77 +187,72 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[History, CheckResults]:
+Checked = tuple[list[Finding], dict[str, Outcome]]
+
+
+def _check(size: Size) -> Checked:
     """All cases in one history, each in a topic of its own."""
     rows = Rows()
     for topic, case in enumerate(CASES):
         write(rows, topic, case.text)
-    sealed = rows.store(tmp_path_factory.mktemp("history"))
-    return History(spark, sealed), check(spark, sealed, Setting(only=ANOMALIES), limit=1000)
+    outcomes, failures = check_rows(rows, chosen(*ANOMALIES), size)
+    assert not failures
+    found = [each for each in findings_of(rows, outcomes) if each.anomaly in ANOMALIES]
+    return sorted(found, key=lambda each: (each.topic, each.anomaly, each.time_ns, each.events)), outcomes
 
 
-def _findings(results: CheckResults) -> list[Finding]:
-    return [finding for name in ANOMALIES for finding in results.anomalies[name].findings]
+@pytest.fixture(scope="module")
+def batch() -> Checked:
+    """As one piece."""
+    return _check(WHOLE)
 
 
 @pytest.mark.parametrize("topic", range(len(CASES)), ids=[case.name for case in CASES])
-def test_findings(batch: tuple[History, CheckResults], topic: int) -> None:
+def test_findings(batch: Checked, topic: int) -> None:
     """Exactly what is expected."""
-    _, results = batch
-    assert not results.failures
-    found = sorted(" ".join([told(each), *each.tags]) for each in _findings(results) if each.topic == f"t{topic}")
+    found = sorted(" ".join([told(each), *each.tags]) for each in batch[0] if each.topic == f"t{topic}")
     assert found == sorted(CASES[topic].expected)
 
 
-def test_each_partition_has_a_verdict(batch: tuple[History, CheckResults]) -> None:
+def test_each_partition_has_a_verdict(batch: Checked) -> None:
     """Those that are violated come first, with the first offset of it."""
-    _, results = batch
-    summary = results.summaries["linearizability"]
+    summary = batch[1]["linearizability"].summary
     verdicts = {each["partition"]: each["verdict"] for each in summary["partitions"]}
     assert {case.name: verdicts[f"t{topic}-0"] for topic, case in enumerate(CASES)} == {
         case.name: case.verdict for case in CASES
     }
-    assert summary["partitions"][0] == {"partition": "t0-0", "verdict": "violated", "offset": 5}
+    assert summary["partitions"][0]["verdict"] == "violated"
+    assert {"partition": "t0-0", "verdict": "violated", "offset": 5} in summary["partitions"]
     assert summary["violated"] == sum(verdict == "violated" for verdict in verdicts.values())
 
 
-def test_a_finding_is_the_pair(batch: tuple[History, CheckResults]) -> None:
+def test_a_finding_is_the_pair(batch: Checked) -> None:
     """Both events; the time of the one that was over, and of the other's end."""
-    _, results = batch
-    (first,) = [each for each in _findings(results) if each.topic == "t0"]
+    (first,) = [each for each in batch[0] if each.topic == "t0"]
     assert first.values == (value_of(0, "a", 1), value_of(0, "b", 2))
     assert (first.time_ns, first.until_ns, len(first.events)) == (2 * SECOND_NS, 4 * SECOND_NS, 2)
     assert first.processes == (1, 2)
+    assert first.facts["by_ns"] == SECOND_NS
 
 
-def test_functions_find_what_the_check_finds(batch: tuple[History, CheckResults]) -> None:
-    """Lives of topics are known to the check alone."""
-    history, results = batch
-    functions = {
-        "realtime-order": linearizability.find_realtime_order,
-        "not-linearizable": linearizability.find_not_linearizable,
-    }
-    for name, find in functions.items():
-        rows = [row for row in find(history).collect() if row.topic != len(CASES) - 1]
-        assert len(rows) == results.anomalies[name].found, name
+@pytest.mark.parametrize("size", [Size(2, 5, 7), Size(1, 3, 1000), Size(1 << 16, 2, 50)])
+def test_stretches_and_many_tasks_find_the_same(batch: Checked, size: Size) -> None:
+    """A large history is cut into stretches of offsets."""
+    found, outcomes = _check(size)
+    assert found == batch[0]
+    spread, whole = outcomes["linearizability"], batch[1]["linearizability"]
+    assert (spread.looked_at, spread.summary) == (whole.looked_at, whole.summary)
 
 
-def test_stretches_and_many_tasks_find_the_same(
-    batch: tuple[History, CheckResults], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A large history is cut into stretches of offsets, here of one or two each."""
-    history, results = batch
-    monkeypatch.setattr(History, "small", property(lambda _: False))
-    for module in ("checkers.log", "checkers.points"):
-        monkeypatch.setattr(f"{module}.CHUNK", 2)
-    spread = check(spark, history.sealed, Setting(only=ANOMALIES), limit=1000)
-    assert not spread.failures
-    assert spread.anomalies == results.anomalies
-    assert spread.summaries == results.summaries
+def test_a_healthy_history_is_looked_at_once() -> None:
+    """Nothing contradicts anything, in whatever pieces it is."""
+    rows = Rows()
+    write(rows, 0, "\n".join(f"p1 send {name} ─ ok @{at}\nn1 list ─ @{at + 1}" for at, name in enumerate("abcdef")))
+    for size in (WHOLE, Size(2, 5, 3)):
+        assert "linearizability" not in steps_of(rows, chosen(*ANOMALIES), context(rows), size).judged
 
 
-def test_absurd_times_break_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_absurd_times_break_nothing() -> None:
     """Numbers at both ends of their range are compared, and never added."""
     rows = Rows()
     huge = 2**63 - 1
@@ -269,9 +260,8 @@ def test_absurd_times_break_nothing(spark: SparkSession, tmp_path: Path) -> None
         at = {"topic": 0, "partition": 0, "offset": offset, "invoked": begun, "time": over}
         rows.add(Kind.COMPLETE, "p1", f=1, type=1, op=value, value=value, **at)
         rows.add(Kind.PROBE, "n1", api=2, view=2, error=0, node=1, leader_epoch=value, **at)
-    results = check(spark, rows.store(tmp_path), Setting(only=("linearizability",)))
-    assert not results.failures
-    assert results.anomalies["realtime-order"].found == 1
+    outcomes, _ = check_rows(rows, chosen(*ANOMALIES))
+    assert outcomes["linearizability"].findings.count("realtime-order") == 1
 
 
 KILL = {"faults": (PlannedFault("leader-kill", changes_leaders=True),)}

@@ -1,24 +1,24 @@
-"""What stood still in histories of a few events, all of them in one Spark job, and what it means."""
+"""What stood still in histories of a few events, and what it means."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from random import Random
 
+import numpy as np
+import polars as pl
 import pytest
 
 from checkers import liveness, progress
-from checkers.coverage import Fault, FaultCoverage, Timeline
-from checkers.frame import History, tally, together
-from checkers.results import CheckResults, Finding, as_finding
-from harness.history import F, Kind
+from checkers.core.family import Outcome
+from checkers.core.piece import Piece
+from checkers.core.results import CheckResults, Finding
+from checkers.core.timeline import Fault, Timeline
+from checkers.coverage import FaultCoverage
+from harness.history import F, FaultStage, Kind
 from harness.limits import DEFAULTS, limits_of
 from harness.policies import PlannedFault, RunFacts, judge
 from tests.histories import SECOND_NS, Case, Rows, write
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+from tests.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, frame_of, steps_of
 
 # expected: anomaly, place, tags. The load polls from 0 to 100 s
 CASES = [
@@ -186,44 +186,44 @@ CASES = [
            p1 send c ─ ok @1 [46..89]""",
     ),
 ]
-RULES = liveness.LIVENESS.rules
-LINE = Timeline(
-    (0, 100 * SECOND_NS),
-    faults=[Fault(1, "leader-kill", injected_ns=40 * SECOND_NS, undone_ns=60 * SECOND_NS), Fault(2, "never")],
-)
+FAMILIES = (*liveness.FAMILIES, *progress.FAMILIES)
+LIMITS = {"no_progress_s": 19.0}
 
 
 @pytest.fixture(scope="module")
-def spark(spark: SparkSession) -> SparkSession:
-    """As a check of a small history has it."""
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    return spark
-
-
-@pytest.fixture(scope="module")
-def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
+def rows() -> Rows:
     """Every case in a topic of its own; something happens in every second but for those from 60 to 84."""
-    rows = Rows()
+    made = Rows()
     for topic, case in enumerate(CASES):
-        write(rows, topic, case.text)
+        write(made, topic, case.text)
     for start, end in ((0, 1), (99, 100)):
-        rows.add(Kind.COMPLETE, "c9", f=F.POLL, type=1, count=0, invoked=start * SECOND_NS, time=end * SECOND_NS)
+        made.add(Kind.COMPLETE, "c9", f=F.POLL, type=1, count=0, invoked=start * SECOND_NS, time=end * SECOND_NS)
     for second in [*range(60), *range(85, 100)]:
-        rows.add(Kind.COMPLETE, "x1", f=F.INIT, type=1, invoked=second * SECOND_NS, time=second * SECOND_NS)
-    limits = {"no_progress_s": 19.0}
-    return History(spark, rows.store(tmp_path_factory.mktemp("batch")), line=LINE, limits=limits)
+        made.add(Kind.COMPLETE, "x1", f=F.INIT, type=1, invoked=second * SECOND_NS, time=second * SECOND_NS)
+    for second, stage in ((40, FaultStage.INJECTED), (60, FaultStage.UNDONE)):
+        made.add(Kind.FAULT, "x1", time=second * SECOND_NS, fault=1, stage=stage, name="leader-kill")
+    made.add(Kind.FAULT, "x1", time=70 * SECOND_NS, fault=2, stage=FaultStage.FAILED, name="never", detail="")
+    for second, name in ((0, "load"), (100, "final")):
+        made.add(Kind.PHASE, "x1", time=second * SECOND_NS, name=name)
+    return made
+
+
+def _checked(rows: Rows, size: Size = WHOLE) -> dict[str, Outcome]:
+    outcomes, failures = check_rows(rows, FAMILIES, size, limits=LIMITS)
+    assert not failures
+    return outcomes
 
 
 @pytest.fixture(scope="module")
-def found(history: History) -> list[Finding]:
-    """All findings, in one job."""
-    return _found(history)
+def outcomes(rows: Rows) -> dict[str, Outcome]:
+    """All of them checked at once."""
+    return _checked(rows)
 
 
-def _found(history: History) -> list[Finding]:
-    frames = [family.findings(history) for family in liveness.FAMILIES if family.rules]
-    return [as_finding(row.asDict(), history.sealed.topics) for row in together(frames).collect()]
+@pytest.fixture(scope="module")
+def found(rows: Rows, outcomes: dict[str, Outcome]) -> list[Finding]:
+    """All findings."""
+    return findings_of(rows, outcomes)
 
 
 def _told(finding: Finding) -> str:
@@ -240,21 +240,38 @@ def test_it_finds_what_is_there_and_nothing_else(topic: int, found: list[Finding
     assert sorted(told) == sorted(CASES[topic].expected)
 
 
-def test_the_tally_counts_the_findings_and_tells_how_long_sends_took(history: History, found: list[Finding]) -> None:
-    """In one job, as the engine does; the summary has a row for each segment with sends."""
-    frames = [
-        tally(family, history, family.rules).selectExpr(
-            f"'{family.name}' as family", "to_json(struct(*), map('ignoreNullFields', 'false')) as row"
-        )
-        for family in liveness.FAMILIES
-    ]
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for row in together(frames).collect():
-        rows.setdefault(row["family"], []).append(json.loads(row["row"]))
-    counted = {rule.anomaly: sum(row[f"found_{n}"] for row in rows["liveness"]) for n, rule in enumerate(RULES)}
+def _of(found: list[Finding], case: str, anomaly: str) -> Finding:
+    topic = next(number for number, each in enumerate(CASES) if each.name == case)
+    return next(each for each in found if each.topic == f"t{topic}" and each.anomaly == anomaly)
+
+
+def test_facts_tell_what_was_waited_for_and_what_nodes_showed(found: list[Finding]) -> None:
+    """Of stalls with and without answers, and of a partition that is late."""
+    shown = _of(found, "a watermark that stays where the readers are", "stall")
+    assert shown.facts == {"position": 0, "lasted_ns": 7 * SECOND_NS, "shown": 1}
+    assert (shown.time_ns, shown.until_ns, shown.offset, shown.processes) == (5 * SECOND_NS, 12 * SECOND_NS, 1, ())
+    unknown = _of(found, "to the end of the load", "stall")
+    assert unknown.facts == {"position": -1, "lasted_ns": 50 * SECOND_NS}
+    late = _of(found, "a partition that is behind while its reader is done with another one", "stall")
+    assert late.facts == {"position": 0, "lasted_ns": 0, "early": 1}
+
+
+def test_facts_tell_how_long_no_send_got_through(found: list[Finding]) -> None:
+    """In all, and of that in a fault or after it."""
+    alone = _of(found, "sends that do not get through without a fault", "no-progress-in-fault")
+    assert alone.facts == {"lasted_ns": 26 * SECOND_NS, "span_ns": 26 * SECOND_NS}
+    met = _of(found, "while a fault lasts", "no-progress-in-fault")
+    assert met.facts == {"lasted_ns": 29 * SECOND_NS, "fault": "leader-kill", "span_ns": 20 * SECOND_NS}
+    after = _of(found, "no longer than the limit while it lasts, and too long after it", "slow-recovery")
+    assert after.facts == {"lasted_ns": 46 * SECOND_NS, "fault": "leader-kill", "span_ns": 32 * SECOND_NS}
+
+
+def test_findings_are_counted_and_so_is_how_long_sends_took(outcomes: dict[str, Outcome], found: list[Finding]) -> None:
+    """The summary has a row for each segment with sends."""
+    counted = {name: outcomes["liveness"].findings.count(name) for name in liveness.Liveness.anomalies}
     assert counted == {name: sum(each.anomaly == name for each in found) for name in counted}
-    assert progress.LATENCIES.summary is not None
-    before, during, after = progress.LATENCIES.summary(history, rows["latency"])
+    assert all(outcomes["liveness"].looked_at[name] >= count > 0 for name, count in counted.items())
+    before, during, after = outcomes["latency"].summary
     assert (before["from_s"], before["to_s"], before["faults"]) == (0, 40, [])
     assert (during["from_s"], during["to_s"], during["faults"]) == (40, 60, ["leader-kill"])
     assert (during["sends"], during["ok"], during["max_ms"]) == (5, 4, 1000)
@@ -262,18 +279,101 @@ def test_the_tally_counts_the_findings_and_tells_how_long_sends_took(history: Hi
     assert after["availability"] == pytest.approx(10 / 12)
 
 
-def test_many_tasks_find_what_one_finds(
-    history: History, found: list[Finding], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("size", SIZES[1:], ids=str)
+def test_pieces_find_what_one_finds(size: Size, rows: Rows, outcomes: dict[str, Outcome], found: list[Finding]) -> None:
     """A large history is spread over tasks; that changes nothing."""
-    monkeypatch.setattr(History, "small", property(lambda _: False))
-    spread = History(history.spark, history.sealed, line=LINE, limits=history.limits)
-    assert sorted(map(_told, _found(spread))) == sorted(map(_told, found))
+    cut = _checked(rows, size)
+    assert sorted(map(_told, findings_of(rows, cut))) == sorted(map(_told, found))
+    for family in FAMILIES:
+        assert cut[family.name].looked_at == outcomes[family.name].looked_at
+        assert cut[family.name].summary == outcomes[family.name].summary
 
 
-def test_absurd_numbers_break_nothing(spark: SparkSession, tmp_path: Any) -> None:
+@pytest.mark.parametrize("polled", [3, 13])
+def test_only_a_stall_is_looked_at_again(polled: int) -> None:
+    """A healthy history is read once."""
+    rows = Rows()
+    write(
+        rows,
+        0,
+        f"""c1 assign ─ ok 0@ [0..1]
+                       p1 send a ─ ok @0 [1..2]
+                       n1 fetch ─ @1 [3..4]
+                       c1 poll ─ @0:a [2..{polled}]""",
+    )
+    steps = steps_of(rows, FAMILIES, context(rows))
+    assert not steps.failures
+    assert ("liveness" in steps.judged) is (polled > 10)
+    assert steps.conclude()["liveness"].findings.count("stall") == int(polled > 10)
+
+
+def test_without_pieces_there_is_nothing() -> None:
+    """Nor without polls."""
+    run = context(Rows())
+    (family,) = liveness.FAMILIES
+    waited = family.gather([], run, {})
+    assert not family.look_again(waited, run, {})
+    assert family.conclude(waited, [], run, {}).looked_at == dict.fromkeys(family.anomalies, 0)
+
+
+def test_nothing_was_sent() -> None:
+    """Then there is no summary, either."""
+    rows = Rows()
+    rows.add(Kind.COMPLETE, "c1", f=F.POLL, type=1, count=0, invoked=1, time=2)
+    outcomes = _checked(rows)
+    assert outcomes["latency"].summary is None
+    assert outcomes["liveness"].looked_at == dict.fromkeys(liveness.Liveness.anomalies, 0)
+
+
+def test_a_fetch_that_ends_where_two_stalls_meet_is_inside_of_both() -> None:
+    """And one that lasts longer than both overlaps with both, and lies in neither."""
+    rows = Rows()
+    write(rows, 0, """t1 fetch ─ @7 client tidegauge-consumer-1 count 0 [20..20]
+                      t1 fetch ─ @9 client tidegauge-consumer-1 count 1 [5..50]
+                      t1 fetch ─ @8 client tidegauge-consumer-1 count 1 [41..41]""")  # fmt: skip
+    run = context(rows)
+    stalls = pl.DataFrame({"number": [0, 1, 2], "place": [0, 0, 0], "since": [10, 20, 40], "until": [20, 30, 45]})
+    spans = stalls.with_columns(pl.col("number").cast(pl.UInt32), pl.col("since", "until") * SECOND_NS)
+    exchanges = frame_of(rows, Kind.EXCHANGE).with_columns(era=pl.lit(0, pl.Int32))
+    told = liveness.answers_in(spans, Piece({"exchanges": exchanges}, run), run).sort("number")
+    assert told["shown"].to_list() == [7, 7, 8]
+    assert told["given"].to_list() == [False, False, True]
+    assert told["asked"].to_list() == [True, True, True]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_faults_are_compared_with_stretches_as_if_one_by_one(seed: int) -> None:
+    """However they overlap, and with equal times and names among them."""
+    random = Random(seed)
+    line = Timeline((0, 30))
+    for number in range(random.randint(0, 8)):
+        began = random.choice([None, *range(20)])
+        undone = random.choice([None, *range(began or 0, 30)])
+        line.faults.append(Fault(number, random.choice("abc"), injected_ns=began, undone_ns=undone))
+    since = np.array([random.randrange(30) for _ in range(40)])
+    until = since + np.array([random.randint(1, 15) for _ in range(40)])
+    faults = progress.Faults(line)
+    met, shared = faults.shared_most(since, until)
+    outlasted, after = faults.outlasted(since, until)
+    windows = [(*window, fault) for fault in line.faults if (window := line.window_ns(fault))]
+    for n, (begin, end) in enumerate(zip(since.tolist(), until.tolist(), strict=True)):
+        with_each = [(min(end, b) - max(begin, a), -a, fault.name) for a, b, fault in windows]
+        expected = max((each for each in with_each if each[0] > 0), default=(0, 0, None))
+        assert (shared[n], faults.names[met[n]] if met[n] >= 0 else None) == (expected[0], expected[2])
+        with_each = [
+            (min([end, *(other for other, _, _ in windows if other > b)]) - b, -a, fault.name)
+            for a, b, fault in windows
+            if fault.undone_ns is not None and begin <= b < end
+        ]
+        expected = max(with_each, default=(0, 0, None))
+        assert (after[n], faults.names[outlasted[n]] if outlasted[n] >= 0 else None) == (expected[0], expected[2])
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_absurd_numbers_break_nothing(size: Size) -> None:
     """Numbers at both ends of their range are compared, never added."""
     rows, huge = Rows(), 2**63 - 1
+    rows.topics[0] = "t0"
     for f in (F.ASSIGN, F.POLL, F.SEND):
         for number in (huge, 0, -huge):
             rows.add(
@@ -281,7 +381,7 @@ def test_absurd_numbers_break_nothing(spark: SparkSession, tmp_path: Any) -> Non
                 invoked=-number, count=1,
             )  # fmt: skip
             rows.add(Kind.RECORD, "c1", topic=0, partition=0, offset=number, time=number, invoked=number)
-    found = {each.anomaly for each in _found(History(spark, rows.store(tmp_path)))}
+    found = {each.anomaly for each in findings_of(rows, _checked(rows, size))}
     assert found <= {"stall", "no-progress-in-fault"}
 
 
@@ -349,7 +449,9 @@ def test_limits_are_never_shorter_than_the_time_outs_of_the_run() -> None:
     assert (limits["stall_s"], limits["lso_stuck_s"], limits["group_stall_s"]) == (7.0, 80.0, 180.0)
 
 
-def test_watermarks_that_nodes_showed_are_evidence_for_others(history: History) -> None:
+def test_watermarks_that_nodes_showed_are_evidence_for_others(rows: Rows) -> None:
     """Of probes, and of what passed the taps."""
-    shown = liveness.evidence_of_watermarks(history).where("topic = 4").orderBy("time", "source").collect()
-    assert [(row.high_watermark, row.end, row.source) for row in shown] == [(None, 2, "probe"), (2, None, "tap")]
+    tables = {name: frame_of(rows, kind).with_columns(era=pl.lit(0, pl.Int32))
+              for name, kind in (("probes", Kind.PROBE), ("exchanges", Kind.EXCHANGE))}  # fmt: skip
+    shown = Piece(tables, context(rows)).answers.filter(pl.col("topic") == 4).sort("time", "api")
+    assert shown.select("api", "shown").rows() == [(1, 2), (2, 2)]

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
 from checkers import order
-from checkers.coverage import Coverage, Fault, FaultCoverage, Span
-from checkers.deletions import read_deletions
+from checkers.core.family import Outcome
+from checkers.core.results import CheckResults, Finding
+from checkers.core.timeline import Fault
+from checkers.coverage import Coverage, FaultCoverage, Span
 from checkers.figures import Figures
-from checkers.frame import History, Studied
-from checkers.results import CheckResults, Finding, as_finding
 from harness.history import F, Kind, Status, Type
 from harness.policies import PlannedFault, RunFacts, judge
 from tests import histories
 from tests.histories import Rows, told, write
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.kernels import WHOLE, Size, check_rows, findings_of
 
 
 @dataclass(frozen=True)
@@ -310,91 +308,274 @@ CASES = [
            p2 send d ─ ok @8 sequence 1 in V""",
         ("int-nonmonotonic-send a,b 0@3 transactional", "nonmonotonic-send c,d 0@9 transactional"),
     ),
+    Case(
+        "a transaction that is spread over many offsets",
+        """p1 send a ─ ok @70000 sequence 2 in T
+           p1 send b ─ ok @1 sequence 5 in T
+           p1 send c ─ ok @3 sequence 3 in T
+           p1 send d ─ ok @2 sequence 4 in T
+           p1 send e ─ ok @70001 sequence 1""",
+        (
+            "int-nonmonotonic-send a,b 0@70000 transactional",
+            "int-nonmonotonic-send c,b 0@3 transactional",
+            "int-nonmonotonic-send d,b 0@2 transactional",
+            "nonmonotonic-send e,b 0@70001",
+        ),
+    ),
+    Case(
+        "of two that were sent last at one time the one at the higher offset is named",
+        """p1 send a ─ ok @9 sequence 1
+           p1 send b ─ ok @1 sequence 5
+           p1 send c ─ ok @6 sequence 5""",
+        ("nonmonotonic-send a,c 0@9",),
+    ),
+    Case(
+        "polls that end in another order than they were handed out",
+        """c1 poll ─ @0:a @1:b [1..20]
+           c1 poll ─ @2:c @3:d [2..10]
+           c1 poll ─ @3:d @4:e [3..15]""",
+        ("nonmonotonic-poll 0@3",),
+    ),
+    Case(
+        "a gap that is also one from one chunk of the file to the next",
+        """c1 poll ─ @0:a @1:b @5:c @6:d
+           c2 poll ─ @0:a @1:b
+           c2 poll ─ @5:c @6:d
+           c3 poll ─ @1:b @5:c""",
+        ("gap 0@2",),
+    ),
 ]  # fmt: skip
 
 
+FARTHEST, LATEST_NS = 1 << 44, 1 << 61  # what offsets, times and sequences are cut to
+CUTS = [Size(1, 7, 1), Size(2, 3, 2), Size(4, 2, 3), Size(64, 3, 10), Size(1 << 16, 1, 1000)]
+
+
 @pytest.fixture(scope="module")
-def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
+def rows() -> Rows:
     """Every case in a topic of its own."""
     rows = Rows()
     for topic, case in enumerate(CASES):
         write(rows, topic, case.text)
-    sealed = rows.store(tmp_path_factory.mktemp("order"))
-    compacted = frozenset(topic for topic, case in enumerate(CASES) if case.compacted)
-    return History(spark, sealed, deletions=read_deletions(sealed), compacted=compacted)
+    return rows
 
 
-@pytest.fixture(scope="module")
-def studied(history: History) -> Studied:
-    """All of them at once."""
-    return order.study(history, 1000)
+def _check(rows: Rows, size: Size = WHOLE, **more: Any) -> Outcome:
+    compacted = [topic for topic in rows.topics if topic < len(CASES) and CASES[topic].compacted]
+    outcomes, failures = check_rows(rows, order.FAMILIES, size, **({"compact": compacted} | more))
+    assert not failures
+    return outcomes["order"]
 
 
-def _told(studied: Studied, topics: dict[int, str]) -> dict[str, list[str]]:
+def _findings(rows: Rows, outcome: Outcome) -> list[Finding]:
+    return findings_of(rows, {"order": outcome})
+
+
+def _told(rows: Rows, outcome: Outcome) -> dict[str, list[str]]:
     """By topic, what was found."""
-    found: dict[str, list[str]] = {name: [] for name in topics.values()}
-    for row in studied.findings:
-        finding = as_finding(row, topics)
+    found: dict[str, list[str]] = {name: [] for name in rows.topics.values()}
+    for finding in _findings(rows, outcome):
         found[str(finding.topic)].append(" ".join([told(finding), *finding.tags]))
     return {name: sorted(each) for name, each in found.items()}
 
 
+@pytest.fixture(scope="module")
+def outcome(rows: Rows) -> Outcome:
+    """All of them at once."""
+    return _check(rows)
+
+
 @pytest.mark.parametrize("topic", range(len(CASES)), ids=[case.name for case in CASES])
-def test_it_finds_what_is_there_and_nothing_else(topic: int, history: History, studied: Studied) -> None:
+def test_it_finds_what_is_there_and_nothing_else(topic: int, rows: Rows, outcome: Outcome) -> None:
     """Planted, near miss, allowed: exactly the findings that the case names."""
-    assert _told(studied, history.sealed.topics)[f"t{topic}"] == sorted(CASES[topic].expected)
+    assert _told(rows, outcome)[f"t{topic}"] == sorted(CASES[topic].expected)
 
 
-def test_all_is_counted(studied: Studied) -> None:
+def _counts(outcome: Outcome) -> dict[str, int]:
+    return {name: count for name in order.ABOUT if (count := outcome.findings.count(name))}
+
+
+def test_all_is_counted(rows: Rows, outcome: Outcome) -> None:
     """As often as it was found, and not more often than it was looked at."""
-    assert studied.found == Counter(row["anomaly"] for row in studied.findings)
-    assert set(studied.looked_at) == set(order.ABOUT)
-    assert all(studied.looked_at[name] >= count for name, count in studied.found.items())
+    assert _counts(outcome) == Counter(finding.anomaly for finding in _findings(rows, outcome))
+    assert set(outcome.looked_at) == set(order.ABOUT)
+    assert all(outcome.looked_at[name] >= count for name, count in _counts(outcome).items())
 
 
-def test_chunks_and_tasks_change_nothing(history: History, studied: Studied, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long reading is cut into chunks, and a large history into tasks."""
-    monkeypatch.setattr(History, "small", property(lambda _: False))
-    cut = order.study(replace(history, chunk_rows=3), 1000)
-    assert _told(cut, history.sealed.topics) == _told(studied, history.sealed.topics)
-    assert (cut.found, cut.looked_at) == (studied.found, studied.looked_at)
+@pytest.mark.parametrize("carried", [100_000, 0], ids=["few", "too many"])
+@pytest.mark.parametrize("size", CUTS, ids=str)
+def test_chunks_and_pieces_change_nothing(
+    size: Size, carried: int, rows: Rows, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large history is cut into chunks and pieces; if too much of it is odd, these are judged by themselves."""
+    monkeypatch.setattr(order, "CARRIED", carried)
+    monkeypatch.setattr(order, "AT_LEAST", carried)
+    cut = _check(rows, size)
+    assert sorted(map(repr, _findings(rows, cut))) == sorted(map(repr, _findings(rows, outcome)))
+    assert cut.looked_at == outcome.looked_at
+    assert cut.findings.counts == outcome.findings.counts
 
 
-def test_every_anomaly_is_found_by_its_function_alone(history: History, studied: Studied) -> None:
-    """The public functions give what the study gives."""
-    functions = {
-        "gap": order.find_gaps,
-        "nonmonotonic-send": order.find_nonmonotonic_sends,
-        "int-nonmonotonic-send": order.find_int_nonmonotonic_sends,
-    }
-    for name, find in functions.items():
-        assert find(history).count() == studied.found[name], name
+def test_everything_can_travel(rows: Rows, outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pieces say, and what is made of it."""
+    for step in ("survey", "gather", "judge"):
+        made = getattr(order.Order, step)
+
+        def travelling(self: Any, *given: Any, made: Any = made) -> Any:
+            return pickle.loads(pickle.dumps(made(self, *given)))
+
+        monkeypatch.setattr(order.Order, step, travelling)
+    assert _told(rows, _check(rows, Size(4, 3, 5))) == _told(rows, outcome)
 
 
-def test_evidence_names_both_records(history: History, studied: Studied) -> None:
+def test_every_anomaly_can_be_asked_for_alone(rows: Rows, outcome: Outcome) -> None:
+    """Whether somebody wants the others or not."""
+    for name in order.ABOUT:
+        alone = _check(rows, unasked=frozenset(order.ABOUT) - {name})
+        assert _counts(alone) == {name: outcome.findings.count(name)}, name
+
+
+def _sole(rows: Rows, outcome: Outcome, topic: int) -> Finding:
+    (finding,) = (each for each in _findings(rows, outcome) if each.topic == f"t{topic}")
+    return finding
+
+
+def test_evidence_names_both_records(rows: Rows, outcome: Outcome) -> None:
     """Their events, their reader, and when either was handed out."""
-    row = next(row for row in studied.findings if row["topic"] == 1)
-    assert [event % (1 << 40) for event in row["events"]] == [10, 12]
-    assert row["processes"] == [101]
-    assert (row["time"], row["until"]) == (5_000_000_000, 15_000_000_000)
-    assert row["detail"] == "handed offset 1, and after it offset 1"
+    finding = _sole(rows, outcome, 1)
+    assert [event % (1 << 40) for event in finding.events] == [10, 12]
+    assert finding.processes == (101,)
+    assert (finding.time_ns, finding.until_ns) == (5_000_000_000, 15_000_000_000)
+    assert finding.facts == {"from_offset": 1, "to_offset": 1}
 
 
-def test_absurd_numbers_break_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """Offsets, numbers and times up to the limits, and rows without a place."""
-    last = (1 << 63) - 1
+def _one(text: str) -> tuple[Rows, Finding]:
+    rows = Rows()
+    write(rows, 0, text)
+    (finding,) = _findings(rows, _check(rows, compact=()))
+    return rows, finding
+
+
+def test_facts_of_a_skip_and_of_a_gap() -> None:
+    """From where to where, and how much is missing."""
+    _, skip = _one(
+        """p1 send a ─ ok @2
+           c1 poll ─ @0:b @5:c"""
+    )
+    assert (skip.anomaly, skip.offset, skip.facts) == ("int-poll-skip", 2, {"from_offset": 0, "to_offset": 5})
+    _, gap = _one("c1 poll ─ @0:b @5:c")
+    assert (gap.anomaly, gap.offset, gap.facts) == ("gap", 1, {"from_offset": 0, "to_offset": 5, "missing": 4})
+
+
+def test_facts_of_sends() -> None:
+    """The offset of the later one, and by what it is later."""
+    _, numbered = _one(
+        """p1 send a ─ ok @5 sequence 3
+           p1 send b ─ ok @4 sequence 7"""
+    )
+    assert numbered.facts == {"later_offset": 4, "sequence": 3, "later_sequence": 7}
+    _, timed = _one(
+        """p1 send a ─ ok @5 [1..9]
+           p1 send b ─ ok @4 [2..3]"""
+    )
+    assert timed.facts == {"later_offset": 4, "invoked_ns": 1_000_000_000, "later_invoked_ns": 2_000_000_000}
+
+
+def _with_markers(transactions: int) -> str:
+    """Transactions of one message, each with its marker, and a reader of all."""
+    sends = [f"p1 send a ─ ok @{2 * number} in {chr(ord('A') + number)}" for number in range(transactions)]
+    return "\n".join([*sends, "c1 poll ─ " + " ".join(f"@{2 * number}:a" for number in range(transactions))])
+
+
+def test_markers_are_no_reason_to_look_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if there are more gaps than can be carried: it is enough to know how much is missing."""
+    monkeypatch.setattr(order, "CARRIED", 0)
+    monkeypatch.setattr(order, "AT_LEAST", 1)
+    monkeypatch.setattr(order.Order, "judge", lambda *_: pytest.fail("pieces were looked at again"))
+    rows = Rows()
+    write(rows, 0, _with_markers(20))
+    outcome = _check(rows, Size(64, 3, 1000), compact=())
+    assert not outcome.findings.counts
+    assert outcome.looked_at["gap"] == 19
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_gaps_that_are_too_many_are_counted(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first and the worst of them are kept, whoever was part of it."""
+    monkeypatch.setattr(order, "CARRIED", 0)
+    monkeypatch.setattr(order, "AT_LEAST", 0)
+    rows = Rows()
+    polls = " ".join(f"@{number * (number + 3)}:a" for number in range(20))
+    write(rows, 0, f"c1 poll ─ {polls}\nc2 poll ─ {polls}\nc3 poll ─ @0:a @4:a\np1 send b ─ ok 1@0 in T")
+    write(rows, 1, f"c4 poll ─ {polls}")
+    whole = _check(rows, compact=(), limit=limit, damaged=frozenset({104}))
+    cut = _check(rows, Size(16, 3, 7), compact=(), limit=limit, damaged=frozenset({104}))
+    assert cut.findings == whole.findings
+    assert cut.findings.counts == {("gap", (), False): 19, ("gap", (), True): 19}
+    assert len(cut.findings.rows["gap", (), False]) == min(limit, 19)
+
+
+TANGLED = """c1 poll ─ @0:a @1:b [1..20]
+             c1 poll ─ @2:c @3:d [2..10]
+             c1 poll ─ @3:d @4:e [3..15]"""
+
+
+def test_a_file_that_is_not_in_the_order_of_events() -> None:
+    """Then chunks of it do not follow each other, and steps are made of the runs in them."""
+    rows = Rows()
+    write(rows, 0, TANGLED)
+    for size in CUTS:
+        assert _told(rows, _check(rows, size, compact=()))["t0"] == ["nonmonotonic-poll 0@3"]
+
+
+def test_what_is_too_tangled_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left out in silence."""
+    monkeypatch.setattr(order, "RUNS", 0)
+    monkeypatch.setattr(order, "AT_LEAST", 0)
+    rows = Rows()
+    write(rows, 0, TANGLED)
+    assert "not in the order of its events" in _check(rows, Size(64, 1, 3), compact=()).cut
+    assert not _check(rows, compact=()).cut
+
+
+def test_a_history_without_events_of_its_kind() -> None:
+    """Nothing to look at is nothing found."""
     rows = Rows(topics={0: "t"})
-    common = {"topic": 0, "partition": 0, "invoked": -last, "time": last, "status": Status.GOOD}
-    for op, offset in enumerate((0, last, 0, -5, last - 1, last)):
+    for size in (WHOLE, CUTS[0]):
+        rows.add(Kind.COMPLETE, "c1", f=F.ASSIGN, type=Type.OK, topic=0, partition=0, invoked=1, time=2)
+        outcome = _check(rows, size, compact=())
+        assert (outcome.findings.counts, set(outcome.looked_at.values())) == ({}, {0})
+
+
+@pytest.mark.parametrize("size", [WHOLE, Size(1 << 16, 3, 2)], ids=["whole", "cut"])
+def test_absurd_numbers_break_nothing(size: Size) -> None:
+    """Offsets, numbers and times up to the limits, and rows without a place."""
+    rows = Rows(topics={0: "t"})
+    common = {"topic": 0, "partition": 0, "invoked": -LATEST_NS, "time": LATEST_NS, "status": Status.GOOD}
+    for op, offset in enumerate((0, FARTHEST, 0, -5, FARTHEST - 1, FARTHEST)):
         rows.add(Kind.RECORD, "c1", op=op, offset=offset, value=op, **common)
     rows.add(Kind.RECORD, "c1", op=9, offset=3, value=1, **(common | {"partition": None}))
-    for value, (offset, sequence) in enumerate(((last, -last), (0, last), (last, 0), (5, None), (6, None))):
+    for value, (offset, sequence) in enumerate(
+        ((FARTHEST, -LATEST_NS), (0, LATEST_NS), (FARTHEST, 0), (5, None), (6, None))
+    ):
         rows.add(
             Kind.COMPLETE, "p1", f=F.SEND, type=Type.OK, op=value, value=value, offset=offset, sequence=sequence,
-            topic=0, partition=0, invoked=last - value, time=last,
+            topic=0, partition=0, invoked=LATEST_NS - value, time=LATEST_NS,
         )  # fmt: skip
-    found = order.study(History(spark, rows.store(tmp_path)), 10).found
-    assert found == {"poll-skip": 2, "nonmonotonic-poll": 1, "nonmonotonic-send": 3}
+    assert _counts(_check(rows, size, compact=())) == {"poll-skip": 2, "nonmonotonic-poll": 1, "nonmonotonic-send": 3}
+
+
+def test_numbers_beyond_the_limits_are_cut() -> None:
+    """And nothing overflows."""
+    last = (1 << 63) - 1
+    rows = Rows(topics={0: "t"})
+    for op, offset in enumerate((0, last, 0, last)):
+        rows.add(
+            Kind.RECORD, "c1", op=op, offset=offset, value=op, topic=0, partition=0, invoked=-last, time=last,
+            status=Status.GOOD,
+        )  # fmt: skip
+    outcome = _check(rows, compact=())
+    assert _counts(outcome) == {"nonmonotonic-poll": 1, "gap": 1}
 
 
 KILL = PlannedFault("leader-kill", changes_leaders=True)

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kafka import errors
 
+from harness.error_codes import NAMES, NUMBERS, REFUSED_LOCALLY, UNNUMBERED, code_of, name_of
 from harness.history import F, Type
+from harness.outcomes import ANYTHING, TABLE, Row, is_classified, outcome
 from tests.support import REPOSITORY
-from workloads.error_codes import NAMES, NUMBERS, REFUSED_LOCALLY, UNNUMBERED, code_of, name_of
-from workloads.outcomes import ANYTHING, TABLE, Row, is_classified, outcome
 
 OLD_NAMES = {0, 2, 3, 4, 6, 10, 11, 17, 39, -1}  # what libraries call otherwise than Kafka does
 

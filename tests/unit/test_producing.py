@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.error_codes import REFUSED_LOCALLY
 from harness.history import COLUMNS, F, Kind, Type
 from tests.sessions import FakeProducer, rows, session, settings_of
 from workloads.clients.base import ClientError
-from workloads.error_codes import REFUSED_LOCALLY
 from workloads.producing import Sender, Sequences
 
 NOT_LEADER = 6

@@ -1,34 +1,32 @@
-"""What replicas hold, and how it is read: everything that checkers look at in one Spark job."""
+"""What replicas hold, and how it is read."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from checkers import replicas
-from checkers.coverage import Coverage, Fault, FaultCoverage, Span
-from checkers.frame import History
-from checkers.results import CheckResults, Finding, as_finding
+from checkers.core.family import Outcome
+from checkers.core.results import CheckResults, Finding
+from checkers.core.tables import tables_of
+from checkers.core.timeline import Fault
+from checkers.coverage import Coverage, FaultCoverage, Span
+from checkers.replicas import DIVERGENCE, FAMILIES
 from harness.history import COLUMNS, F, Kind, Status, Type
 from harness.observe import PartitionView
 from harness.policies import PlannedFault, RunFacts, judge
 from harness.wire import WireError
-from tests.histories import Rows, told, write
+from tests.histories import SECOND_NS, Rows, told, write
+from tests.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, frame_of
 from tests.sessions import rows, session, settings_of, target
-from tests.spark_sessions import spark_session
 from workloads.base import REPLICA
 from workloads.replica_read import FETCH, replica_read
 from workloads.session import Session
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 BOTH = """s1 assign ─ ok @0
           s2 assign ─ ok @0
@@ -95,44 +93,100 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all."""
-    with spark_session() as running:
-        yield running
+COMPACTED = [len(CASES) - 1]
 
 
 @pytest.fixture(scope="module")
-def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
+def history() -> Rows:
     """Every case in a topic of its own."""
     made = Rows()
     for topic, (text, _) in enumerate(CASES.values()):
         write(made, topic, text)
-    compacted = frozenset({len(CASES) - 1})
-    return History(spark, made.store(tmp_path_factory.mktemp("replicas")), compacted=compacted)
+    return made
+
+
+def _check(history: Rows, size: Size = WHOLE) -> tuple[Outcome, list[Finding]]:
+    outcomes, _ = check_rows(history, FAMILIES, size, compact=COMPACTED)
+    return outcomes["replicas"], findings_of(history, outcomes)
 
 
 @pytest.fixture(scope="module")
-def found(history: History) -> dict[str, list[str]]:
-    """By topic, what is found."""
-    names: dict[str, list[str]] = {name: [] for name in history.sealed.topics.values()}
-    findings: DataFrame = replicas.find_replica_divergences(history)
-    for row in findings.collect():
-        finding = as_finding(row.asDict(), history.sealed.topics)
-        nodes = ",".join(map(str, finding.nodes))
-        names[str(finding.topic)].append(" ".join([told(finding), nodes, *finding.tags]))
-    return names
+def found(history: Rows) -> list[Finding]:
+    """All findings."""
+    return _check(history)[1]
 
 
 @pytest.mark.parametrize("topic", range(len(CASES)), ids=list(CASES))
-def test_it_finds_what_is_there_and_nothing_else(topic: int, found: dict[str, list[str]]) -> None:
+def test_it_finds_what_is_there_and_nothing_else(topic: int, found: list[Finding]) -> None:
     """Below the watermark, where both were read."""
-    assert found[f"t{topic}"] == list(list(CASES.values())[topic][1])
+    here = [each for each in found if each.topic == f"t{topic}"]
+    names = [" ".join([told(each), ",".join(map(str, each.nodes)), *each.tags]) for each in here]
+    assert names == list(list(CASES.values())[topic][1])
 
 
-def test_no_client_was_handed_what_replicas_hold(history: History) -> None:
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_however_the_history_is_cut(history: Rows, found: list[Finding], size: Size) -> None:
+    """The same is found, in as many offsets."""
+    outcome, others = _check(history, size)
+    assert sorted(map(repr, others)) == sorted(map(repr, found))
+    assert outcome.looked_at == {DIVERGENCE: 19}
+
+
+def test_the_facts_are_who_has_it_and_who_has_not(found: list[Finding]) -> None:
+    """Of records that differ, only who has any."""
+    names = list(CASES)
+    facts = {names[int(str(each.topic)[1:])]: each.facts for each in found}
+    assert facts["three replicas, of which one is odd"] == {"holders": [1, 2, 3]}
+    assert facts["a record that one node lacks"] == {"holders": [1], "lacking": [2]}
+
+
+def test_the_events_are_those_that_differ(found: list[Finding]) -> None:
+    """The lowest value and the highest, each where it was handed out first."""
+    (odd,) = (each for each in found if each.nodes == (1, 2, 3))
+    assert odd.processes == (1201, 1203)
+    assert (odd.time_ns, odd.until_ns) == (65 * SECOND_NS, 85 * SECOND_NS)
+
+
+def _replica(history: Rows, reader: str, node: int, asked: range, *holes: int) -> None:
+    """A node that has all that was asked for, but for some."""
+    begin, stop = asked.start, asked.stop
+    common = {"topic": 0, "partition": 0, "invoked": 1, "time": 1}
+    history.topics[0] = "t0"
+    history.add(Kind.COMPLETE, reader, f=F.ASSIGN, type=Type.OK, offset=begin, **common)
+    for offset in set(asked) - set(holes):
+        history.add(Kind.RECORD, reader, offset=offset, value=offset, status=Status.GOOD, **common)
+    history.add(Kind.COMPLETE, reader, f=F.REPLICA, type=Type.OK, offset=stop, end=stop, **common)
+    history.processes[max(history.processes)] |= {"node": node}
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_as_many_nodes_as_a_number_has_bits(size: Size) -> None:
+    """The last of them lacks one, and one of the others is read by two processes."""
+    history = Rows()
+    for number in range(63):
+        _replica(history, f"s{number}", 100 + number, range(20), *[7] * (number == 62))
+    _replica(history, "s63", 100, range(5, 30))
+    outcome, (finding,) = _check(history, size)
+    assert finding.facts == {"holders": list(range(100, 162)), "lacking": [162]}
+    assert (finding.offset, finding.nodes) == (7, tuple(range(100, 163)))
+    assert outcome.looked_at == {DIVERGENCE: 20}
+
+
+def test_what_one_node_has_is_compared_with_nothing() -> None:
+    """And its records need not be looked at again."""
+    history = Rows()
+    _replica(history, "s1", 1, range(5), 3)
+    _replica(history, "s2", 1, range(2, 9))
+    outcome, found = _check(history)
+    assert (outcome.looked_at, found) == ({DIVERGENCE: 0}, [])
+
+
+def test_no_client_was_handed_what_replicas_hold(history: Rows) -> None:
     """Other checkers do not see their records."""
-    assert {row.process for row in history.records.select("process").distinct().collect()} == {101}
+    wanted = {"records": ("process",), "copies": ("process",)}
+    parts = tables_of(Kind.RECORD, frame_of(history, Kind.RECORD), wanted, context(history))
+    assert parts["records"]["process"].unique().to_list() == [101]
+    assert set(parts["copies"]["process"]) == {1201, 1202, 1203}
 
 
 KILLED = FaultCoverage(Fault(1, "leader-kill", injected_ns=10, undone_ns=20, bit=True), *[Span(3, 3)] * 4)
@@ -151,7 +205,7 @@ FACTS = RunFacts(acks="1", faults=(PlannedFault("leader-kill", changes_leaders=T
 )
 def test_what_is_allowed(tags: tuple[str, ...], facts: RunFacts, holes: bool, status: str) -> None:  # noqa: FBT001
     """Nothing but what an unclean election may do."""
-    finding = Finding("replica-divergence", "t", 0, 7, (), (1,), (1, 2), 15, 16, (1,), tags, "")
+    finding = Finding("replica-divergence", "t", 0, 7, (), (1,), (1, 2), 15, 16, (1,), tags)
     results = CheckResults(events=9, anomalies={}, coverage=Coverage(faults=[KILLED]), has_holes=holes)
     assert judge(finding, results, facts).status == status
 

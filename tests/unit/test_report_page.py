@@ -9,10 +9,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from checkers.families import FAMILIES, STUDIES
+from checkers.core.families import FAMILIES
 from harness.report.meanings import MEANINGS
+from harness.report.operations import Clock
 from harness.report.page import render
-from tests.reports import HOSTILE, facts, results, series
+from harness.report.story import Teller
+from tests.reports import HOSTILE, ILLEGAL, facts, results, series
 
 MOST_BYTES = 5_000_000
 PATH = "store/stream/2026-11-15T12-30-05"
@@ -145,7 +147,7 @@ def test_the_largest_report_is_small_enough() -> None:
     for name, anomaly in told["anomalies"].items():
         anomaly["findings"] = [{**kept, "anomaly": name, "detail": "x" * 300}] * 20
         anomaly["found"] = 10**9
-        told["seen"].append({"anomaly": name, "found": 10**9, "mark": "illegal", "marks": ["illegal"] * 20})
+        told["seen"].append({"anomaly": name, "found": 10**9, "mark": ILLEGAL, "marks": [ILLEGAL] * 20})
     names = list(told["anomalies"])[:13]
     drawn["around"] = {
         f"{name}/{number}": [{**row, "event": n, "detail": "x" * 300} for n, row in enumerate(operations)]
@@ -157,6 +159,25 @@ def test_the_largest_report_is_small_enough() -> None:
 
 def test_every_anomaly_has_a_meaning() -> None:
     """And nothing else has."""
-    known = {rule.anomaly for family in FAMILIES for rule in family.rules}
-    known |= {name for study in STUDIES for name in study.anomalies}
+    known = {name for family in FAMILIES for name in family.anomalies}
     assert set(MEANINGS) == known
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_first_counterexample_is_that_of_the_cause(number: int) -> None:
+    """By its events and its time, whatever the words; without a cause, the earliest."""
+    told = results()
+    kept = told["anomalies"]["realtime-order"]["findings"][0]
+    others = [{**kept, "time_ns": kept["time_ns"] - later, "events": [later], "detail": "x"} for later in range(3)]
+    told["anomalies"]["realtime-order"]["findings"] = others
+    told["seen"][0]["marks"] = [ILLEGAL] * 3
+    pointer = {"events": [number], "time_ns": kept["time_ns"] - number, "detail": "in other words"}
+    told["diagnosis"]["causes"][0]["first"] |= pointer
+    teller = Teller(told, None, Clock(0))
+    first = teller.first(teller.seen())
+    assert first is not None
+    assert first.key == f"realtime-order-{number}"
+    told["diagnosis"]["causes"] = []
+    first = teller.first(teller.seen())
+    assert first is not None
+    assert first.key == "realtime-order-2"

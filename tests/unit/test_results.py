@@ -2,14 +2,15 @@
 
 import json
 
-from checkers.coverage import Coverage, Fault, FaultCoverage, Span
+from checkers.core.results import Anomaly, CheckResults, Finding
+from checkers.core.timeline import Fault
+from checkers.coverage import Coverage, FaultCoverage, Span
 from checkers.figures import Figures, PartitionRow, Stall
-from checkers.results import Anomaly, CheckResults, Finding
 
 
 def everything() -> CheckResults:
     """Results in which every part says something."""
-    finding = Finding("stall", "t", 0, 5, (1, 2), (3,), (1,), 7, None, (9,), ("class 2",), "no record")
+    finding = Finding("stall", "t", 0, 5, (1, 2), (3,), (1,), 7, None, (9,), ("class 2",), "no record", {"shown": 8})
     fault = Fault(1, "leader-kill", 1, 2, healed_ns=3, topic="t", bit=True, detail="1 → 3", evidence="1 → 3")
     return CheckResults(
         events=10,
@@ -34,6 +35,7 @@ def everything() -> CheckResults:
         failures=["a"],
         damaged_processes=frozenset({3, 4}),
         has_holes=True,
+        first_ns=5,
         summaries={"latency": [{"p50_ms": 1.0}]},
     )
 
@@ -44,6 +46,14 @@ def test_results_come_back_as_they_were_kept() -> None:
     back = CheckResults.from_json(json.loads(json.dumps(kept.as_json())))
     assert back == kept
     assert back.as_json() == kept.as_json()
+
+
+def test_what_a_report_draws_is_kept_elsewhere() -> None:
+    """Beside the run, in series.json."""
+    kept = everything()
+    kept.drawn = {"version": 1}
+    assert "drawn" not in kept.as_json()
+    assert kept.as_json() == everything().as_json()
 
 
 def test_results_of_another_version_can_be_read() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from checkers.coverage import Coverage, Fault, FaultCoverage, Span
+from checkers.core.results import Anomaly, CheckResults, Finding
+from checkers.core.timeline import Fault
+from checkers.coverage import Coverage, FaultCoverage, Span
 from checkers.figures import Figures, PartitionRow, Stall
-from checkers.results import Anomaly, CheckResults, Finding
 from harness.checking import Checked
 from harness.diagnosis.cause import Cause, Diagnosis, Excluded, Measured
 from harness.policies import RunFacts
@@ -27,6 +28,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
+MARK = {"status": "allowed", "code": "weak-acks", "why": "acks=1"}
 KNOWN = {
     "type", "properties", "required", "items", "anyOf", "enum", "$ref", "additionalProperties", "description",
     "$schema", "$defs", "title", "uniqueItems",
@@ -64,12 +66,16 @@ def is_a(value: Any, type_: str) -> bool:
 
 def full() -> dict[str, Any]:
     """Results with something in every place."""
-    finding = Finding("lost-write", "t", 0, 3, (1,), (2,), (3,), 4, None, (5,), ("tag",), "gone")
+    finding = Finding(
+        "lost-write", "t", 0, 3, (1,), (2,), (3,), 4, None, (5,), ("tag",), "gone", {"acknowledged": 3, "at_ns": [1]}
+    )
     cut = Finding("stall", None, None, None, (), (), (), None, None, (), (), "")
     row = PartitionRow("t", 0, 10, 10, 0, 0, 8, 8, 1.0, 0, 9, None)
     fault = FaultCoverage(Fault(1, "kill", 1, 2, bit=True), Span(1, 1), None, Span(0, 0))
     results = CheckResults(
         events=10,
+        first_ns=4,
+        drawn={"version": 1},
         anomalies={
             "lost-write": Anomaly("lost-write", "about", 5, 2, [finding]),
             "stall": Anomaly("stall", "", 1, 1, [cut]),
@@ -104,9 +110,15 @@ def test_everything_that_is_written_is_described() -> None:
     [
         {"verdict": "perhaps"},
         {"exit_code": 3},
+        {"version": 2},
         {"reasons": "one"},
+        {"reasons": ["one"]},
+        {"reasons": [{"sentence": "one"}]},
         {"events": "10"},
         {"seen": [{"anomaly": "x"}]},
+        {"seen": [{"anomaly": "x", "found": 1, "mark": "illegal", "marks": []}]},
+        {"seen": [{"anomaly": "x", "found": 1, "mark": {**MARK, "status": "perhaps"}, "marks": []}]},
+        {"seen": [{"anomaly": "x", "found": 1, "mark": MARK, "marks": ["illegal"]}]},
         {"figures": {}},
         {"diagnosis": {"causes": []}},
     ],

@@ -16,6 +16,7 @@ from kafka.errors import (
 )
 
 from harness.config import parse
+from harness.error_codes import UNNUMBERED
 from harness.errors import UsageError
 from harness.history import F, Kind, Type
 from harness.security import Security
@@ -25,7 +26,6 @@ from workloads import consuming, keeping, producing, shifting_topics
 from workloads.base import CONSUMER, KEEPER, PRODUCER, TopicSpec
 from workloads.clients import confluent, kafka_python
 from workloads.consuming import Reader
-from workloads.error_codes import UNNUMBERED
 from workloads.keeping import Keeper
 from workloads.producing import Sender
 from workloads.session import Session

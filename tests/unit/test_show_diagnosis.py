@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from checkers.results import Finding
+from checkers.core.results import Finding
 from harness.diagnosis import Cause, Diagnosis, Excluded
 from harness.show_diagnosis import allowed_lines, diagnosis_lines, first_in_prose, wall_clock
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from checkers.coverage import Coverage, Fault, FaultCoverage, Span
+from checkers.core.results import Anomaly, CheckResults, Finding
+from checkers.core.timeline import Fault
+from checkers.coverage import Coverage, FaultCoverage, Span
 from checkers.figures import Figures, PartitionRow, Stall
-from checkers.results import Anomaly, CheckResults, Finding
 from harness import show_run
 from harness.checking import Checked
 from harness.errors import Exit
@@ -20,7 +21,7 @@ from harness.verdict import decide
 
 def row(partition: int, topic: str = "t", read: int = 100) -> PartitionRow:
     """A line of the table."""
-    return PartitionRow(topic, partition, 100, 100, 0, 0, read, read, 0.33, 0, 99, 100 - read)
+    return PartitionRow(topic, partition, 100, 100, 0, 0, read, read, 0.33, 0, 99, 100 - read, missing=100 - read)
 
 
 def finding(number: int) -> Finding:

@@ -18,10 +18,9 @@ from harness.class_archive import BASE, CLASSES, KEPT, MANIFEST, UNFINISHED_S, A
 from harness.errors import CannotHere, TidegaugeError, UsageError
 from harness.java import Java
 from harness.processes import TOKEN_VARIABLE
-from harness.spark import Session, Size
-from harness.spark_jvm import SMALL_ROWS, Jvm
+from harness.spark import Session
+from harness.spark_jvm import Jvm
 from harness.spark_place import NEEDED_BY_CONNECT, Place, place
-from harness.spark_standby import Borrowed
 from tests.support import eventually
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
@@ -78,43 +77,47 @@ def test_without_pyspark_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         spark_jvm.jars(HERE)
 
 
-def test_size_by_rows() -> None:
-    """Small histories are most of them."""
-    assert [Size.of(rows) for rows in (0, SMALL_ROWS - 1, SMALL_ROWS)] == [Size.SMALL, Size.SMALL, Size.LARGE]
-
-
-def test_options_by_size(tmp_path: Path) -> None:
-    """A small history wants a JVM that is up soon, a large one a JVM that is fast; no option asks for what may lack."""
-    small, large = (spark_jvm.options(size, tmp_path) for size in Size)
-    assert "-XX:TieredStopAtLevel=1" in small
-    assert "-XX:TieredStopAtLevel=1" not in large
-    assert set(spark_jvm.OPTIONS) <= set(small) & set(large)
-    assert f"-Djava.io.tmpdir={tmp_path}" in small
-    assert "incubator" not in " ".join([*small, *large])
+def test_options(tmp_path: Path) -> None:
+    """The JVM moves blobs: it is to be up soon; no option asks for what may lack."""
+    options = spark_jvm.options(tmp_path)
+    assert "-XX:TieredStopAtLevel=1" in options
+    assert set(spark_jvm.OPTIONS) <= set(options)
+    assert f"-Djava.io.tmpdir={tmp_path}" in options
+    assert "incubator" not in " ".join(options)
 
 
 def test_settings_keep_a_local_session_on_the_loopback_interface(tmp_path: Path) -> None:
     """Nobody else is to reach it, and nothing is written outside its directory."""
-    for size in Size:
-        settings = spark_jvm.settings(size, HERE, tmp_path)
-        assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"
-        assert settings["spark.ui.enabled"] == settings["spark.sql.adaptive.enabled"] == "false"
-        assert settings["spark.local.dir"] == str(tmp_path)
-        assert settings["spark.sql.warehouse.dir"].startswith(str(tmp_path))
-    assert spark_jvm.settings(Size.SMALL, HERE, tmp_path)["spark.sql.shuffle.partitions"] == "1"
+    settings = spark_jvm.settings(HERE, tmp_path)
+    assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"
+    assert settings["spark.ui.enabled"] == "false"
+    assert settings["spark.local.dir"] == str(tmp_path)
+    assert settings["spark.sql.warehouse.dir"].startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize("where", [HERE, NEIGHBOUR, CLUSTER])
+def test_kernels_leave_the_cores_to_the_tasks(tmp_path: Path, where: Place) -> None:
+    """Spark has a task for each core: on executors, and in what a JVM of ours starts."""
+    assert spark_jvm.settings(where, tmp_path)["spark.executorEnv.POLARS_MAX_THREADS"] == "1"
+    assert spark_jvm.environment(where, tmp_path, "")["POLARS_MAX_THREADS"] == "1"
 
 
 def test_settings_leave_a_cluster_its_own(tmp_path: Path) -> None:
     """Executors have to reach the driver, and Spark knows better than this machine how many tasks suit them."""
-    settings = spark_jvm.settings(Size.LARGE, CLUSTER, tmp_path)
+    settings = spark_jvm.settings(CLUSTER, tmp_path)
     assert settings["spark.master"] == CLUSTER.master
-    for_local = {"spark.driver.bindAddress", "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled"}
+    for_local = {
+        "spark.driver.bindAddress",
+        "spark.driver.host",
+        "spark.sql.shuffle.partitions",
+        "spark.sql.adaptive.enabled",
+    }
     assert not for_local & set(settings)
 
 
 def test_a_cluster_on_this_machine_reaches_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over the loopback interface, and with our Python; one elsewhere decides for itself, unless told."""
-    assert spark_jvm.settings(Size.SMALL, NEIGHBOUR, tmp_path)["spark.driver.host"] == "127.0.0.1"
+    assert spark_jvm.settings(NEIGHBOUR, tmp_path)["spark.driver.host"] == "127.0.0.1"
     assert spark_jvm.environment(NEIGHBOUR, tmp_path, "")["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert spark_jvm.python(HERE) == spark_jvm.python(NEIGHBOUR) == sys.executable
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
@@ -358,9 +361,8 @@ def test_a_container_with_little_memory_gets_a_small_heap(
         (tmp_path / "memory.max").write_text(limit)
     monkeypatch.setattr(spark_jvm, "CGROUP_LIMITS", (tmp_path / "memory.max",))
     machine = min(spark_jvm.HEAP_BYTES, psutil.virtual_memory().total // 2) >> 20
-    for size in Size:
-        (given,) = [each for each in spark_jvm.options(size, tmp_path) if each.startswith("-Xmx")]
-        assert given == (heap or f"-Xmx{machine}m")
+    (given,) = [each for each in spark_jvm.options(tmp_path) if each.startswith("-Xmx")]
+    assert given == (heap or f"-Xmx{machine}m")
 
 
 def test_a_jvm_that_works_beside_others_is_nice_to_them(tmp_path: Path) -> None:
@@ -375,22 +377,25 @@ def test_a_jvm_that_works_beside_others_is_nice_to_them(tmp_path: Path) -> None:
     assert jvm.has_ended()
 
 
-@pytest.mark.parametrize(("looks", "sentence"), [(3, "stood by has ended"), (None, "gone: not as a JVM goes")])
+@pytest.mark.parametrize(("looks", "sentence"), [(3, "JVM ended while it worked"), (None, "gone: not as a JVM goes")])
 def test_a_connection_that_was_dropped_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int | None, sentence: str
 ) -> None:
-    """A JVM that is being killed may listen a moment longer; one that goes on listening is not called ended."""
-    looked: list[Borrowed] = []
+    """A JVM that is being killed may live a moment longer; one that goes on living is not called ended."""
+    looked: list[Jvm] = []
 
-    def answers(borrowed: Borrowed) -> bool:
-        looked.append(borrowed)
-        return len(looked) != looks
+    def has_ended(jvm: Jvm) -> bool:
+        looked.append(jvm)
+        return len(looked) == looks
 
-    monkeypatch.setattr("harness.spark.END_TIMEOUT_S", 10.0 if looks else 0.0)
-    monkeypatch.setattr(Borrowed, "answers", answers)
-    session = Session(tmp_path, Size.SMALL, HERE, "")
-    session._borrowed = Borrowed(0, "", tmp_path / "log", -1)
-    error = Py4JNetworkError("gone: not as a JVM goes")
-    ended = session._ended(error)
+    session = Session(tmp_path, HERE, "")
+    session._jvm = jvm = Jvm(["sleep", "600"], tmp_path, tmp_path / "log", dict(os.environ))
+    try:
+        monkeypatch.setattr("harness.spark.END_TIMEOUT_S", 10.0 if looks else 0.0)
+        monkeypatch.setattr(Jvm, "has_ended", has_ended)
+        error = Py4JNetworkError("gone: not as a JVM goes")
+        ended = session._ended(error)
+    finally:
+        jvm.kill()
     assert sentence in str(ended or error)
     assert len(looked) == (looks or 1)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.error_codes import REFUSED_LOCALLY
 from harness.history import COLUMNS, F, Kind, Type
 from tests.sessions import FakeProducer, rows, session
 from workloads.base import TransactingSettings
 from workloads.clients.base import ClientError, Delivered, Place
 from workloads.clients.transactional import TransactionalProducer
-from workloads.error_codes import REFUSED_LOCALLY
 from workloads.session import Session
 from workloads.transacting import Transaction, Transactor
 

@@ -1,26 +1,24 @@
-"""What checkers find in transactions, and what they leave alone: all histories in one job, their cycles in another."""
+"""What checkers find in transactions, and what they leave alone: all histories together, their cycles in one graph."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
-from checkers import cycles, delivery, transactions
-from checkers.deletions import read_deletions
-from checkers.engine import SMALL
-from checkers.frame import History, Studied, together
-from checkers.results import CheckResults, Finding, as_finding
+from checkers import cycles, delivery, epochs, transactions, values
+from checkers.core.family import Outcome
+from checkers.core.results import CheckResults, Finding
 from harness.policies import RunFacts, judge
-from tests.histories import Case, Rows, told, write
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+from tests.histories import Case, Rows, op_of, told, write
+from tests.kernels import SIZES, WHOLE, Size, check_rows, findings_of
 
 _TIMES = re.compile(r"\[(\d+)\.\.(\d+)\]")
+FAMILIES = [*epochs.FAMILIES, *values.FAMILIES, *delivery.FAMILIES, *transactions.FAMILIES, *cycles.FAMILIES]
+OF_TRANSACTIONS = {name for family in transactions.FAMILIES for name in family.anomalies}
+NOBODY_SENT = "c9 poll ─ 7@0:z [0..1]"  # a record without a send: all values are judged from scratch
 
 
 CASES = [
@@ -472,105 +470,188 @@ CYCLES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def spark(spark: SparkSession) -> SparkSession:
-    """As a check of a small history has it."""
-    for name, value in SMALL.items():
-        spark.conf.set(name, value)
-    return spark
-
-
 def _later(seconds: int, times: re.Match[str]) -> str:
     return f"[{int(times[1]) + seconds}..{int(times[2]) + seconds}]"
 
 
-def _stored(spark: SparkSession, cases: list[Case], tmp_path_factory: pytest.TempPathFactory) -> History:
+def _rows(cases: Sequence[Case], *more: str) -> Rows:
     """Each in a topic of its own, and in a time of its own as far as lines have one: real time knows no topics."""
     rows = Rows()
-    for topic, case in enumerate(cases):
-        write(rows, topic, _TIMES.sub(partial(_later, 1000 * topic), case.text))
-    sealed = rows.store(tmp_path_factory.mktemp("batch"))
-    return History(spark, sealed, deletions=read_deletions(sealed))
+    for topic, text in enumerate([*(case.text for case in cases), *more]):
+        write(rows, topic, _TIMES.sub(partial(_later, 1000 * topic), text))
+    return rows
 
 
-@pytest.fixture(scope="module")
-def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """Every case in a topic of its own."""
-    return _stored(spark, CASES, tmp_path_factory)
+def _named(findings: Sequence[Finding], topic: int) -> list[str]:
+    return sorted(" ".join([told(each), *each.tags]) for each in findings if each.topic == f"t{topic}")
 
 
-@pytest.fixture(scope="module")
-def batch(history: History) -> list[Finding]:
-    """What there is, all of it asked for at once."""
-    late = len(CASES) - 10
-    assert CASES[late].name.startswith("a delayed end")
-    losses = [delivery.find_aborted_reads(history), delivery.find_lost_writes(history)]
-    found = [family.findings(history) for family in transactions.FAMILIES]
-    rows = together([*found, *(loss.where(f"topic = {late}") for loss in losses)]).collect()
-    return [as_finding(row.asDict(), history.sealed.topics) for row in rows]
+@pytest.fixture(
+    scope="module",
+    params=[(size, more) for size in SIZES for more in ((), (NOBODY_SENT,))],
+    ids=lambda param: f"{param[0].stretch}{' from scratch' if param[1] else ''}",
+)
+def batch(request: pytest.FixtureRequest) -> list[Finding]:
+    """What there is: at each size, of what is settled and what is loose, or from scratch."""
+    size, more = request.param
+    rows = _rows(CASES, *more)
+    outcomes, failures = check_rows(rows, FAMILIES, size)
+    assert not failures
+    late = f"t{len(CASES) - 10}"
+    assert CASES[len(CASES) - 10].name.startswith("a delayed end")
+    lost = {"aborted-read", "lost-write"}
+    return [
+        each
+        for each in findings_of(rows, outcomes)
+        if each.anomaly in OF_TRANSACTIONS or (each.anomaly in lost and each.topic == late)
+    ]
 
 
 @pytest.mark.parametrize("topic", range(len(CASES)), ids=[case.name for case in CASES])
 def test_it_finds_what_is_there_and_nothing_else(topic: int, batch: list[Finding]) -> None:
     """Planted and near miss: exactly the findings that the case names."""
-    found = [" ".join([told(each), *each.tags]) for each in batch if each.topic == f"t{topic}"]
-    assert sorted(found) == sorted(CASES[topic].expected)
-
-
-def test_a_large_history_is_asked_the_same(
-    history: History, batch: list[Finding], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There topics without transactions are left out early."""
-    names = {rule.anomaly for rule in transactions.TRANSACTIONS.rules}
-    monkeypatch.setattr(History, "small", property(lambda _: False))
-    rows = transactions.TRANSACTIONS.findings(history).collect()
-    large = [as_finding(row.asDict(), history.sealed.topics) for row in rows]
-    assert sorted(map(str, large)) == sorted(str(each) for each in batch if each.anomaly in names)
+    assert _named(batch, topic) == sorted(CASES[topic].expected)
 
 
 @pytest.fixture(scope="module")
-def studied(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[History, Studied]:
+def whole() -> dict[str, Outcome]:
+    """All cases as one piece."""
+    outcomes, failures = check_rows(_rows(CASES), FAMILIES)
+    assert not failures
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    ("case", "anomaly", "facts"),
+    [
+        ("a part is visible, and the rest", "torn", {"writes": 2, "visible": 1, "missing": 1}),
+        ("it was committed, and is aborted", "wrong-outcome", {"writes": 2, "aborted": 1}),
+        ("it was aborted, and is visible", "wrong-outcome", {"writes": 2, "visible": 1}),
+        ("an input has no output", "offsets-not-atomic", {"committed": 2}),
+        ("two outputs of one input", "offsets-not-atomic", {"outputs": 2}),
+        ("an output was committed, and the group", "offsets-not-atomic", {"answer": 1}),
+    ],
+)
+def test_what_proves_it(case: str, anomaly: str, facts: dict[str, int], batch: list[Finding]) -> None:
+    """As facts."""
+    topic = next(number for number, each in enumerate(CASES) if each.name.startswith(case))
+    found = [each for each in batch if each.topic == f"t{topic}" and each.anomaly == anomaly]
+    assert [each.facts for each in found] == [facts]
+
+
+def test_when_it_was_fenced(batch: list[Finding]) -> None:
+    """And when what came later was sent."""
+    (found,) = [each for each in batch if each.anomaly == "zombie-write"]
+    assert found.facts == {"fenced_ns": found.time_ns, "written_ns": found.until_ns}
+    assert (found.until_ns or 0) - (found.time_ns or 0) == 1_000_000_000
+
+
+def test_how_much_was_looked_at(whole: dict[str, Outcome]) -> None:
+    """Transactions that could be torn, ended otherwise, or fenced; inputs; and what was polled in transactions."""
+    looked_at = whole["transactions"].looked_at
+    ends = [line for case in CASES for line in case.text.splitlines() if " txn " in line]
+    assert 0 < looked_at["zombie-write"] < looked_at["torn"] <= looked_at["wrong-outcome"] <= len(ends)
+    assert looked_at["offsets-not-atomic"] > 0
+    assert whole["own writes"].looked_at == {"precommitted-read": 2 * 9 + 2}
+    assert not whole["transactions"].cut
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size.stretch))
+def test_of_too_many_inputs_some_are_looked_at(size: Size, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Always the same ones, with all their outputs; and that is said."""
+    rows = _rows(CASES)
+    sends = sum(event["f"] == 1 for events in rows.events.values() for event in events if "f" in event)
+    monkeypatch.setattr(transactions, "SENDS", sends // 3)
+    outcome = check_rows(rows, FAMILIES, size)[0]["transactions"]
+    monkeypatch.undo()
+    expected = check_rows(rows, FAMILIES)[0]["transactions"]
+    assert outcome.cut.startswith("the outputs of one in ")
+    assert 0 < outcome.looked_at["offsets-not-atomic"] < expected.looked_at["offsets-not-atomic"]
+    some, every = ({str(row) for kept in each.findings.rows.values() for row in kept} for each in (outcome, expected))
+    assert some < every
+
+
+def test_without_transactions_there_is_nothing_to_look_at() -> None:
+    """Nor where nobody wrote in them."""
+    outcomes, failures = check_rows(_rows([Case("", "p1 txn T ─ ok [0..20]")]), FAMILIES)
+    assert not failures
+    assert not outcomes["transactions"].findings.counts
+    assert set(outcomes["transactions"].looked_at.values()) == {0}
+    assert set(outcomes["cycles"].looked_at.values()) == {1}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(size, more) for size in SIZES for more in ((), (NOBODY_SENT,))],
+    ids=lambda param: f"{param[0].stretch}{' from scratch' if param[1] else ''}",
+)
+def studied(request: pytest.FixtureRequest) -> tuple[list[Finding], Outcome]:
     """Every cycle in a topic of its own, all of them in one graph."""
-    history = _stored(spark, CYCLES, tmp_path_factory)
-    return history, cycles.study(history, 1000)
+    size, more = request.param
+    rows = _rows(CYCLES, *more)
+    outcomes, failures = check_rows(rows, [*values.FAMILIES, *cycles.FAMILIES], size)
+    assert not failures
+    return findings_of(rows, outcomes), outcomes["cycles"]
 
 
 @pytest.mark.parametrize("topic", range(len(CYCLES)), ids=[case.name for case in CYCLES])
-def test_it_finds_cycles(topic: int, studied: tuple[History, Studied]) -> None:
+def test_it_finds_cycles(topic: int, studied: tuple[list[Finding], Outcome]) -> None:
     """Of the class that is meant, and no other."""
-    rows = [row for row in studied[1].findings if row["topic"] == topic]
-    assert sorted(" ".join([row["anomaly"], *row["tags"]]) for row in rows) == sorted(CYCLES[topic].expected)
+    found = [" ".join([each.anomaly, *each.tags]) for each in studied[0] if each.topic == f"t{topic}"]
+    assert sorted(found) == sorted(CYCLES[topic].expected)
 
 
-def test_a_cycle_is_told_edge_by_edge(studied: tuple[History, Studied]) -> None:
-    """With names for its transactions, and where."""
-    details = {CYCLES[row["topic"]].name: row["detail"] for row in studied[1].findings}
-    assert details["two read each other's writes"].startswith(
-        "T1 wrote t7-0@0 and T2 read it; T2 wrote t7-1@0 and T1 read it; T1 is transaction "
-    )
-    assert details["it read what was written after it had ended"].startswith(
-        "T1 wrote t13-0@0 and T2 read it; T2 had ended before T1 was invoked; "
-    )
-    assert not studied[1].cut
-    assert sum(studied[1].found.values()) == len(studied[1].findings)
+def test_a_cycle_is_told_edge_by_edge(studied: tuple[list[Finding], Outcome]) -> None:
+    """With numbers for its transactions, and where."""
+    names = {f"t{number}": case.name for number, case in enumerate(CYCLES)}
+    findings = {names[str(each.topic)]: each for each in studied[0]}
+    one = findings["two read each other's writes"]
+    assert one.facts == {
+        "kinds": ["wr", "wr"], "sources": [1, 2], "destinations": [2, 1], "topics": ["t7", "t7"],
+        "partitions": [0, 1], "offsets": [0, 0],
+        "operations": [op_of(7, "T"), op_of(7, "U")],
+    }  # fmt: skip
+    late = findings["it read what was written after it had ended"].facts
+    assert {name: late[name] for name in ("kinds", "sources", "destinations", "topics", "partitions", "offsets")} == {
+        "kinds": ["wr", "realtime"], "sources": [1, 2], "destinations": [2, 1], "topics": ["t13", None],
+        "partitions": [0, None], "offsets": [0, None],
+    }  # fmt: skip
 
 
-def test_too_many_dependencies_are_not_fetched(
-    studied: tuple[History, Studied], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are counted, and said."""
-    monkeypatch.setattr(cycles, "EDGES", 10)
-    result = cycles.study(studied[0], 1000)
-    assert not result.findings
-    assert "dependencies are too many" in result.cut
+def test_how_many_depend_on_each_other(studied: tuple[list[Finding], Outcome]) -> None:
+    """The summary says so, by kind."""
+    findings, outcome = studied
+    assert not outcome.cut
+    assert sum(outcome.findings.counts.values()) == len(findings)
+    assert set(outcome.looked_at.values()) == {outcome.summary["transactions"]}
+    assert outcome.summary["dependencies"] == {"ww": 12, "wr": 9, "rw": 4}
 
 
-def test_what_takes_too_long_is_left_out(studied: tuple[History, Studied], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_components_are_counted_than_told() -> None:
+    """Of each class as many as findings are kept of it."""
+    cycle = CYCLES[0].text
+    outcome = check_rows(_rows([Case("", cycle)] * 3), [*values.FAMILIES, *cycles.FAMILIES], limit=2)[0]["cycles"]
+    assert outcome.findings.count("G0") == 3
+    assert [len(kept) for kept in outcome.findings.rows.values()] == [2]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size.stretch))
+def test_too_many_dependencies_are_not_put_together(size: Size, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are counted, and said; pieces that have far more than their share keep theirs."""
+    monkeypatch.setattr(cycles, "STEPS", 10)
+    for of_a_piece in (1000, 0):
+        monkeypatch.setattr(cycles, "STEPS_OF_A_PIECE", of_a_piece)
+        outcome = check_rows(_rows(CYCLES), [*values.FAMILIES, *cycles.FAMILIES], size)[0]["cycles"]
+        assert not outcome.findings.counts
+        assert re.fullmatch(r"cycles of transactions were not looked for: \d+ dependencies are too many", outcome.cut)
+
+
+def test_what_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """And said."""
     monkeypatch.setattr(cycles, "SECONDS", -1.0)
-    result = cycles.study(studied[0], 1000)
-    assert not result.findings
-    assert result.cut.startswith("there was no time to look for all cycles of transactions: G1c wr, G0")
+    outcome = check_rows(_rows(CYCLES), [*values.FAMILIES, *cycles.FAMILIES], WHOLE)[0]["cycles"]
+    assert not outcome.findings.counts
+    assert outcome.cut.startswith("there was no time to look for all cycles of transactions: G1c wr, G0")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ import psutil
 import pytest
 from kafka.errors import CommitFailedError, ProducerFencedError
 
+from harness.error_codes import REFUSED_LOCALLY, UNNUMBERED
 from harness.history import F, Type
+from harness.outcomes import is_classified, outcome
 from harness.security import Security
 from tests.sessions import NOBODY, silent_broker
 from tests.support import eventually
@@ -19,8 +21,6 @@ from workloads.clients import confluent_transactional, make_transactional_produc
 from workloads.clients.base import ClientError
 from workloads.clients.kafka_python_transactional import KafkaPythonTransactionalProducer
 from workloads.clients.transactional import TransactionalProducer
-from workloads.error_codes import REFUSED_LOCALLY, UNNUMBERED
-from workloads.outcomes import is_classified, outcome
 
 SOON_S = 0.2
 CLIENTS = ("confluent-kafka", "kafka-python")

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from checkers.coverage import Coverage, Fault, FaultCoverage, Span
+from checkers.core.results import Anomaly, CheckResults, Finding
+from checkers.core.timeline import Fault
+from checkers.coverage import Coverage, FaultCoverage, Span
 from checkers.figures import Figures
-from checkers.results import Anomaly, CheckResults, Finding
 from harness.errors import Exit
 from harness.policies import PlannedFault, RunFacts
-from harness.verdict import decide
+from harness.reasons import RUN_FAILED, Reason
+from harness.verdict import Verdict, decide
 
 KILL = PlannedFault("leader-kill", changes_leaders=True)
 FACTS = RunFacts(acks="all", idempotence=True, client="kafka-python", faults=(KILL,), probes=True)
@@ -47,6 +49,11 @@ def results(*findings: Finding, **changes: Any) -> CheckResults:
     whole = CheckResults(events=100, anomalies=anomalies, coverage=covered)
     coverage_changes = changes.pop("coverage", {})
     return replace(whole, coverage=replace(covered, **coverage_changes), **changes)
+
+
+def said(verdict: Verdict) -> tuple[str, ...]:
+    """The sentences of its reasons."""
+    return tuple(reason.sentence for reason in verdict.reasons)
 
 
 def test_a_run_that_covered_everything_and_shows_nothing_is_valid() -> None:
@@ -102,7 +109,7 @@ def test_what_is_unproven_is_never_valid() -> None:
     whole.anomalies["gap"] = gap
     verdict = decide(whole, replace(FACTS, imported=True))
     assert (verdict.outcome, verdict.seen[0].mark.status) == ("unknown", "unproven")
-    assert verdict.reasons[0].startswith("gap was seen: ")
+    assert said(verdict)[0].startswith("gap was seen: ")
 
 
 def with_fault(fault: Fault, **spans: Any) -> dict[str, Any]:
@@ -221,7 +228,7 @@ def test_a_fault_that_blocks_need_let_nothing_through_while_it_lasts() -> None:
     blocked = Span(0, 0, short=True)
     assert decide(results(coverage=with_fault(fault, during=Span(0, 0), clear=blocked)), facts).outcome == "valid"
     nothing = with_fault(fault, before=Span(0, 0), after=Span(5, 0))
-    assert decide(results(coverage=nothing), facts).reasons == (
+    assert said(decide(results(coverage=nothing), facts)) == (
         "nothing was sent or read before fault 1 (recreate-topic)",
         "nothing was read after fault 1 (recreate-topic)",
     )
@@ -322,14 +329,14 @@ def test_one_illegal_finding_among_allowed_ones_decides() -> None:
     allowed = finding("watermark-regression", "epoch rose", "across nodes")
     verdict = decide(results(allowed, finding("watermark-regression", "one epoch", "same node"), allowed), FACTS)
     assert verdict.outcome == "invalid"
-    assert verdict.reasons == ("watermark-regression ×3",)
+    assert said(verdict) == ("watermark-regression ×3",)
 
 
 def test_a_finding_that_may_be_the_clients_leaves_the_verdict_open() -> None:
     """It is neither a broken promise nor nothing."""
     verdict = decide(results(finding("duplicate")), replace(FACTS, client="confluent-kafka"))
     assert verdict.outcome == "unknown"
-    assert "repeat the run with the other client" in verdict.reasons[0]
+    assert "repeat the run with the other client" in said(verdict)[0]
 
 
 def test_what_an_interrupted_run_did_not_get_to_read_is_not_stuck() -> None:
@@ -346,7 +353,7 @@ def test_absence_proves_nothing_in_a_history_with_holes(anomaly: str) -> None:
     verdict = decide(results(finding(anomaly), has_holes=True, damage=["0001.segment is torn"]), FACTS)
     assert verdict.outcome == "unknown"
     assert str(verdict.seen[0].mark).startswith("unproven")
-    assert "0001.segment is torn" in verdict.reasons
+    assert "0001.segment is torn" in said(verdict)
 
 
 @pytest.mark.parametrize("anomaly", ["duplicate", "inconsistent-offset", "shared-offset", "false-ack", "corrupt"])
@@ -371,7 +378,7 @@ def test_findings_without_evidence_decide_nothing() -> None:
     counted.anomalies["lost-write"].found = 3
     verdict = decide(counted, FACTS)
     assert verdict.outcome == "unknown"
-    assert verdict.reasons == ("the check of the evidence of values failed (no memory)",)
+    assert said(verdict) == ("the check of the evidence of values failed (no memory)",)
 
 
 def around(**changes: Any) -> dict[str, Any]:
@@ -417,7 +424,7 @@ def test_what_was_not_covered_makes_the_run_unknown(coverage: dict[str, Any], re
     """And the reason says what was missing."""
     verdict = decide(results(coverage=coverage), FACTS)
     assert (verdict.outcome, verdict.exit_code) == ("unknown", Exit.UNKNOWN)
-    assert verdict.reasons == (reason,)
+    assert said(verdict) == (reason,)
 
 
 def test_an_imported_history_without_a_final_read_is_unknown_for_one_reason() -> None:
@@ -425,11 +432,10 @@ def test_an_imported_history_without_a_final_read_is_unknown_for_one_reason() ->
     short = {"finals_incomplete_count": 1, "finals_incomplete": [
         {"topic": "t", "partition": 2, "final_offset": None, "final_end": None}]}  # fmt: skip
     facts = replace(FACTS, imported=True)
-    (reason,) = decide(results(coverage=short), facts).reasons
+    (reason,) = said(decide(results(coverage=short), facts))
     assert reason.startswith("there is no final read: ")
-    (reason,) = decide(
-        results(coverage=short | {"operations": {"send": {"ok": 1}, "final": {"info": 1}}}), facts
-    ).reasons
+    covered = short | {"operations": {"send": {"ok": 1}, "final": {"info": 1}}}
+    (reason,) = said(decide(results(coverage=covered), facts))
     assert reason == "t-2 was not read to its end"
 
 
@@ -449,7 +455,7 @@ def test_a_workload_that_reads_afterwards_needs_either_around_a_fault() -> None:
     facts = replace(FACTS, reads_beside_sends=False)
     covered = around(before=Span(5, 0), during=Span(0, 5), after=Span(0, 0))
     verdict = decide(results(coverage=covered), facts)
-    assert verdict.reasons == ("nothing was sent or read after fault 1 (leader-kill)",)
+    assert said(verdict) == ("nothing was sent or read after fault 1 (leader-kill)",)
 
 
 @pytest.mark.parametrize(
@@ -457,19 +463,19 @@ def test_a_workload_that_reads_afterwards_needs_either_around_a_fault() -> None:
     [
         ({"interrupted": True}, "the run was interrupted"),
         ({"dead_workers": ("producer 1 was killed",)}, "producer 1 was killed"),
-        ({"failures": ("the run did not come to its end",)}, "the run did not come to its end"),
+        ({"failures": (Reason(RUN_FAILED, "the run did not come to its end"),)}, "the run did not come to its end"),
         ({"damage": ("a file is missing",)}, "a file is missing"),
     ],
 )
 def test_a_run_that_did_not_go_as_planned_is_unknown(changes: dict[str, Any], reason: str) -> None:
     """However clean it looks."""
-    assert decide(results(), replace(FACTS, **changes)).reasons == (reason,)
+    assert said(decide(results(), replace(FACTS, **changes))) == (reason,)
 
 
 def test_an_empty_history_is_unknown() -> None:
     """Nothing was looked at, and that is all that is said."""
     verdict = decide(CheckResults(), RunFacts())
-    assert (verdict.outcome, verdict.reasons, verdict.looked_for) == ("unknown", ("the history is empty",), 0)
+    assert (verdict.outcome, said(verdict), verdict.looked_for) == ("unknown", ("the history is empty",), 0)
 
 
 def test_what_was_not_looked_at_is_named() -> None:
@@ -487,14 +493,19 @@ def test_reasons_are_bounded() -> None:
     """A thousand of them are told as twenty."""
     verdict = decide(results(damage=[f"file {n} is missing" for n in range(1000)]), FACTS)
     assert len(verdict.reasons) == 20
-    assert verdict.reasons[-1] == "and 981 reasons more"
+    assert said(verdict)[-1] == "and 981 reasons more"
 
 
 def test_it_can_be_stored() -> None:
     """As plain data."""
     plain = decide(results(finding("duplicate")), FACTS).as_json()
     assert plain["outcome"] == "invalid"
-    assert plain["seen"] == [{"anomaly": "duplicate", "found": 1, "mark": "illegal", "marks": ["illegal"]}]
+    assert plain["reasons"] == [{"code": "illegal", "sentence": "duplicate ×1"}]
+    mark = {"status": "illegal", "code": "", "why": ""}
+    assert plain["seen"] == [{"anomaly": "duplicate", "found": 1, "mark": mark, "marks": [mark]}]
+    weak = decide(results(finding("lost-write")), replace(FACTS, acks="1")).as_json()
+    mark = {"status": "allowed", "code": "weak-acks", "why": "acks=1, and a fault changes leaders"}
+    assert weak["seen"] == [{"anomaly": "lost-write", "found": 1, "mark": mark, "marks": [mark]}]
 
 
 def test_a_history_with_holes_excuses_what_a_leader_change_may_have_done() -> None:
@@ -503,10 +514,13 @@ def test_a_history_with_holes_excuses_what_a_leader_change_may_have_done() -> No
     assert decide(told, replace(FACTS, acks="1")).seen[0].mark.status == "allowed"
 
 
+NO_RUN = Reason(RUN_FAILED, "there is no run.json")
+
+
 @pytest.mark.parametrize("anomaly", ["lost-write", "duplicate", "end-offset-regression"])
 def test_nothing_is_illegal_by_a_configuration_that_nobody_knows(anomaly: str) -> None:
     """Without run.json the run is unknown, with what was seen."""
-    verdict = decide(results(finding(anomaly)), replace(FACTS, known=False, failures=("there is no run.json",)))
+    verdict = decide(results(finding(anomaly)), replace(FACTS, known=False, failures=(NO_RUN,)))
     assert (verdict.outcome, verdict.seen[0].mark.status) == ("unknown", "unproven")
 
 
@@ -517,7 +531,7 @@ def test_what_may_be_permitted_is_not_called_valid(facts: RunFacts) -> None:
     assert decide(results(coverage=covered), facts).outcome == "valid"
     verdict = decide(results(finding("lost-write"), coverage=covered), facts)
     assert (verdict.outcome, verdict.exit_code) == ("unknown", Exit.UNKNOWN)
-    assert verdict.reasons == ("lost-write was seen: how the run was set up is unknown, and that may permit it",)
+    assert said(verdict) == ("lost-write was seen: how the run was set up is unknown, and that may permit it",)
 
 
 def test_a_duplicate_without_retries_is_the_brokers() -> None:
@@ -530,7 +544,7 @@ def test_every_node_has_to_answer_probes() -> None:
     """One that never did was not looked at."""
     probes = [{"api": 3, "node": 1, "asked": 9, "answered": 9}, {"api": 3, "node": 2, "asked": 9, "answered": 0}]
     verdict = decide(results(coverage={"probes": probes}), replace(FACTS, probes=True))
-    assert (verdict.outcome, verdict.reasons) == ("unknown", ("node 2 answered no probe",))
+    assert (verdict.outcome, said(verdict)) == ("unknown", ("node 2 answered no probe",))
 
 
 def test_probes_that_show_no_watermark_are_no_look_at_watermarks() -> None:
@@ -538,7 +552,7 @@ def test_probes_that_show_no_watermark_are_no_look_at_watermarks() -> None:
     told = results()
     told.anomalies["watermark-regression"].looked_at = 0
     verdict = decide(told, replace(FACTS, probes=True))
-    assert verdict.reasons == ("nothing was there to look at for watermark-regression",)
+    assert said(verdict) == ("nothing was there to look at for watermark-regression",)
 
 
 @pytest.mark.parametrize(

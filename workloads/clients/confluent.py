@@ -12,6 +12,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from harness.error_codes import REFUSED_LOCALLY
 from harness.security import Security
 from workloads.clients.base import (
     BEGINNING,
@@ -25,7 +26,6 @@ from workloads.clients.base import (
     Polled,
     Producer,
 )
-from workloads.error_codes import REFUSED_LOCALLY
 
 PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - its public name
 LOG = logging.getLogger("librdkafka")

@@ -11,11 +11,11 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from harness.error_codes import code_of
 from harness.security import Security
 from workloads.clients.base import ClientError, Place, Polled
 from workloads.clients.confluent import FULL_QUEUE_BACKOFF_MS, LOG, _connection, _error, _given
 from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, GroupSettings, Joining
-from workloads.error_codes import code_of
 
 NO_OFFSET = KafkaError._NO_OFFSET  # noqa: SLF001 - its public name
 WRONG_STATE = KafkaError._STATE  # noqa: SLF001 - its public name

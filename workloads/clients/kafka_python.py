@@ -12,6 +12,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 from kafka.producer.future import RecordMetadata
 
+from harness.error_codes import NUMBERS, REFUSED_LOCALLY, code_of
 from harness.security import Security
 from workloads.clients.base import (
     BEGINNING,
@@ -25,7 +26,6 @@ from workloads.clients.base import (
     Polled,
     Producer,
 )
-from workloads.error_codes import NUMBERS, REFUSED_LOCALLY, code_of
 
 BOOTSTRAP_S = 5.0  # a consumer is made by connecting; the library's own 30 s outlast any patience at the end
 NOT_CONNECTED = ClientError(NUMBERS["IllegalStateError"], "the library is not set up")

@@ -16,11 +16,11 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 
+from harness.error_codes import REFUSED_LOCALLY
 from harness.security import Security
 from workloads.clients.base import ClientError, Place
 from workloads.clients.kafka_python import KafkaPythonProducer, _error
 from workloads.clients.transactional import FENCED, TransactionalProducer, TransactionalSettings
-from workloads.error_codes import REFUSED_LOCALLY
 
 # the first request of a transaction is mostly told that the one before is not through yet; the library's own 100 ms,
 # twice, would be most of the time of a transaction

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.error_codes import NUMBERS, UNNUMBERED, name_of
 from harness.history import F, Type
-from workloads.error_codes import NUMBERS, UNNUMBERED, name_of
 
 ANYTHING = frozenset(F)
 QUESTIONS = frozenset({F.POLL, F.COMMITTED, F.FINAL, F.RAW})

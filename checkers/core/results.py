@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from checkers.coverage import Coverage, Fault, FaultCoverage, Span
+from checkers.core.timeline import Fault
+from checkers.coverage import Coverage, FaultCoverage, Span
 from checkers.figures import Figures, PartitionRow, Stall
 
 
@@ -25,7 +26,8 @@ class Finding:
     until_ns: int | None  # of two events that contradict each other, the later one
     events: tuple[int, ...]
     tags: tuple[str, ...]
-    detail: str
+    detail: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def place(self) -> str:
@@ -63,7 +65,9 @@ class CheckResults:
     verified: bool = True  # whether the checksums of the history's files were compared
     only: list[str] = field(default_factory=list)  # checkers and anomalies that were asked for; nothing: all
     seconds: float = 0.0
-    summaries: dict[str, Any] = field(default_factory=dict)  # by family or study, what it tells beside its findings
+    summaries: dict[str, Any] = field(default_factory=dict)  # by family, what it says beside its findings
+    first_ns: int = 0  # when the history began
+    drawn: dict[str, Any] | None = None  # what the report draws; not a part of results.json
 
     @property
     def found(self) -> list[Anomaly]:
@@ -77,7 +81,8 @@ class CheckResults:
 
     def as_json(self) -> dict[str, Any]:
         """For results.json."""
-        plain: dict[str, Any] = asdict(self)
+        plain: dict[str, Any] = asdict(replace(self, drawn=None))
+        plain.pop("drawn")
         plain["damaged_processes"] = sorted(self.damaged_processes)
         plain["figures"] |= {
             "produce_rate": self.figures.produce_rate,
@@ -107,6 +112,7 @@ def as_finding(row: Mapping[str, Any], topics: Mapping[int, str]) -> Finding:
     """From a row of `frame.FINDING`."""
     topic = row["topic"]
     return Finding(
+        facts=row.get("facts", {}),
         anomaly=row["anomaly"],
         topic=None if topic is None else topics.get(topic, str(topic)),
         partition=row["partition"],
@@ -118,7 +124,7 @@ def as_finding(row: Mapping[str, Any], topics: Mapping[int, str]) -> Finding:
         until_ns=row["until"],
         events=tuple(row["events"]),
         tags=tuple(row["tags"]),
-        detail=row["detail"] or "",
+        detail=row.get("detail") or "",
     )
 
 

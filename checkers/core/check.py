@@ -1,0 +1,205 @@
+"""The check of a history: what is known of the run, the job or two that Spark makes, and what comes of it.
+
+A check never raises for what a checker meets: `failures` says what could not be checked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from checkers.core.answer import answer_of, around_wanted, concluded
+from checkers.core.budget import BUDGET_S, Budget
+from checkers.core.deletions import Deletions, deletions
+from checkers.core.engine import failure
+from checkers.core.families import FAMILIES
+from checkers.core.few import few_rows
+from checkers.core.results import Anomaly, CheckResults
+from checkers.core.run import LIMIT, RunContext
+from checkers.core.selection import NOT_ASKED, asked_for, written
+from checkers.core.spark import ONE_TASK_EVENTS, Work, around_in_many, events, in_many_tasks, in_one_task
+from checkers.core.timeline import Timeline, timeline
+from harness.history import F, Kind
+from harness.limits import DEFAULTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from checkers.broker_logs import Logs
+    from harness.seal import Sealed
+
+NO_ACKNOWLEDGEMENTS = "acks=0: nothing is acknowledged"
+FAILED = "its check failed"
+HELPERS = frozenset({"epochs", "fates", "coverage", "values", "figures"})  # families that others need to have asked
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a check has to know of a run beside its history."""
+
+    acks: str = "all"
+    blocking: Collection[str] = ()  # names of faults that may keep everything from getting through
+    compacted: Collection[str] = ()  # names of topics
+    foreign: bool = False  # the history of somebody else's clients
+    limits: Mapping[str, float] = field(default_factory=dict)  # seconds, by name
+    logs: Logs | None = None  # of the brokers
+    only: Collection[str] = ()  # names of families and anomalies; all unless some are given
+    budget_s: float = BUDGET_S  # of each checker
+
+
+Ask = Callable[["Sealed", Work], dict[str, Any]]
+
+
+def check(
+    spark: SparkSession | None,
+    sealed: Sealed,
+    setting: Setting | None = None,
+    *,
+    limit: int = LIMIT,
+    ask: Ask | None = None,
+) -> CheckResults:
+    """Ask everything: Spark, unless `ask` makes the steps of the check itself."""
+    began = time.monotonic()
+    setting = setting or Setting()
+    results = CheckResults(
+        events=sealed.events,
+        first_ns=sealed.first_time_ns,
+        anomalies=_anomalies(setting),
+        damage=list(sealed.damage),
+        damaged_processes=sealed.damaged_processes,
+        has_holes=sealed.has_holes,
+        verified=sealed.verified,
+        only=list(setting.only),
+    )
+    if sealed.events:
+        run = _context(spark, sealed, setting, results, limit)
+        names = tuple(family.name for family in FAMILIES if _wanted(family, results, setting) and family.needs(run))
+        work = Work(run, names, setting.budget_s)
+        try:
+            _fill(results, ask(sealed, work) if ask else _asked_of_spark(spark, sealed, work))
+        except Exception as error:
+            if _is_gone(error):
+                raise
+            results.failures.append(failure("the history", _said(error)))
+            for anomaly in results.anomalies.values():
+                anomaly.unchecked = anomaly.unchecked or FAILED
+    results.seconds = time.monotonic() - began
+    return results
+
+
+def _asked_of_spark(spark: SparkSession | None, sealed: Sealed, work: Work) -> dict[str, Any]:
+    assert spark is not None, "somebody has to make the check"
+    budget = Budget(spark, work.budget_s * max(1, len(work.families)))
+    if events(sealed) <= ONE_TASK_EVENTS:
+        told: dict[str, Any] = budget.run(lambda: in_one_task(spark, sealed, work, answer_of))
+        return told
+    steps = budget.run(lambda: in_many_tasks(spark, sealed, work))
+    told = concluded(steps)
+    chosen = around_wanted(told, steps.run)
+    told["around"] = budget.run(lambda: around_in_many(spark, sealed, work, chosen))
+    return told
+
+
+def _fill(results: CheckResults, told: Mapping[str, Any]) -> None:
+    """Results as everybody knows them."""
+    for name, mine in told["anomalies"].items():
+        anomaly = results.anomalies[name]
+        anomaly.found, anomaly.looked_at, anomaly.findings = mine.found, mine.looked_at, mine.findings
+    summaries = dict(told["summaries"])
+    if (covered := summaries.pop("coverage", None)) is not None:
+        results.coverage = covered
+    if (figures := summaries.pop("figures", None)) is not None:
+        results.figures = figures
+    results.summaries = summaries
+    results.failures += [*told["cut"], *told["failures"].values()]
+    for family in FAMILIES:
+        if family.name in told["failures"]:
+            for name in family.anomalies:
+                results.anomalies[name].unchecked = FAILED
+    results.drawn = None if told["series"] is None else {**told["series"], **told["around"]}
+
+
+def _anomalies(setting: Setting) -> dict[str, Anomaly]:
+    """Everything that is looked for, in the order of the families."""
+    anomalies: dict[str, Anomaly] = {}
+    asked = asked_for(setting.only)
+    for family in FAMILIES:
+        for name, about in family.anomalies.items():
+            anomaly = anomalies.setdefault(name, Anomaly(name, about))
+            if name not in asked:
+                anomaly.not_applicable = NOT_ASKED
+            elif setting.acks == "0" and name in family.needs_acknowledgements:
+                anomaly.not_applicable = NO_ACKNOWLEDGEMENTS
+    return anomalies
+
+
+def _wanted(family: Any, results: CheckResults, setting: Setting) -> bool:
+    """Whether anybody asked for what it finds; what finds nothing by itself is asked whenever all is."""
+    if not setting.only:
+        return True
+    return (
+        family.name in HELPERS
+        or written(family.name) in setting.only
+        or any(not results.anomalies[name].not_applicable for name in family.anomalies)
+    )
+
+
+def _context(
+    spark: SparkSession | None, sealed: Sealed, setting: Setting, results: CheckResults, limit: int
+) -> RunContext:
+    compacted = frozenset(number for number, name in sealed.topics.items() if name in setting.compacted)
+    return RunContext(
+        first_time_ns=sealed.first_time_ns,
+        last_time_ns=sealed.last_time_ns,
+        processes=sealed.processes,
+        topics=sealed.topics,
+        rows=dict(sealed.rows),
+        contents=sealed.contents,
+        damaged=sealed.damaged_processes,
+        acks=setting.acks,
+        foreign=setting.foreign,
+        compacted=compacted,
+        deletions=_deletions(spark, sealed, results),
+        line=_timeline(spark, sealed, results),
+        limits={**DEFAULTS, **setting.limits},
+        unasked=frozenset(name for name, anomaly in results.anomalies.items() if anomaly.not_applicable),
+        limit=limit,
+        blocking=frozenset(setting.blocking),
+        logs=setting.logs,
+    )
+
+
+def _deletions(spark: SparkSession | None, sealed: Sealed, results: CheckResults) -> Deletions:
+    try:
+        columns = ("topic", "f", "type", "invoked", "time")
+        return deletions(few_rows(sealed, spark, Kind.COMPLETE, columns, (F.DELETE, F.CREATE)))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
+        results.failures.append(failure("deleted topics", _said(error)))
+        return Deletions()
+
+
+def _timeline(spark: SparkSession | None, sealed: Sealed, results: CheckResults) -> Timeline:
+    try:
+        rows: list[dict[str, Any]] = []
+        for kind, columns in ((Kind.FAULT, ("fault", "stage", "topic")), (Kind.PHASE, ())):
+            rows += few_rows(sealed, spark, kind, ["time", "name", "detail", *columns])
+        return timeline(rows, sealed.first_time_ns, sealed.last_time_ns, sealed.topics)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
+        results.failures.append(failure("the timeline", _said(error)))
+        return Timeline((sealed.first_time_ns, sealed.last_time_ns))
+
+
+def _said(error: Exception) -> str:
+    try:
+        return str(error).strip() or type(error).__name__
+    except Exception:  # noqa: BLE001 - PySpark asks the JVM for the text, which may be gone
+        return type(error).__name__
+
+
+def _is_gone(error: Exception) -> bool:
+    """Whether there is no JVM any more: then nobody can go on."""
+    from py4j.protocol import Py4JNetworkError
+
+    return isinstance(error, Py4JNetworkError | ConnectionError | EOFError)

@@ -1,0 +1,160 @@
+"""The steps of a check, wherever they are made: in one task, in many, or in a test without Spark.
+
+A kernel that fails, or takes longer than its budget, is named; the others still report.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkers.core.family import Family, Outcome
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext
+
+ERROR_CHARACTERS = 300
+
+
+class OverBudgetError(Exception):
+    """It took longer than it was given."""
+
+
+@dataclass
+class Steps:
+    """What came of each family so far; `failures` has the first sentence about each that failed."""
+
+    run: RunContext
+    families: Sequence[Family]
+    budget_s: float = 600.0
+    surveys: dict[str, list[Any]] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)
+    judged: dict[str, list[Any]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, Exception] = field(default_factory=dict)
+    spent_s: dict[str, float] = field(default_factory=dict)
+
+    def survey(self, piece: Piece) -> None:
+        """Every family, of one piece."""
+        for family in self._whole():
+            with self._failing(family):
+                self.surveys.setdefault(family.name, []).append(family.survey(piece, self.run))
+
+    def gather(self) -> None:
+        """When all pieces were surveyed."""
+        for family in self._whole():
+            with self._failing(family):
+                self.known[family.name] = family.gather(self.surveys.pop(family.name, []), self.run, self.known)
+
+    def by_value(self) -> list[Family]:
+        """Those that want pieces of whole values; none if what no piece settled is little: then that is judged here."""
+        families = [family for family in self._whole() if family.by_value]
+        fates = self.known.get("fates")
+        if not self.run.many or fates is None or fates.by_value:
+            return families
+        self.judge(Piece({"sends": fates.sends, "records": fates.records}, self.run), families)
+        self.resume(families)
+        return []
+
+    def again(self) -> list[Family]:
+        """Those that want to look at their pieces once more."""
+        wanting = []
+        for family in self._whole():
+            with self._failing(family):
+                if not family.by_value and family.look_again(self.known[family.name], self.run, self.known):
+                    wanting.append(family)
+        return wanting
+
+    def judge(self, piece: Piece, families: Sequence[Family]) -> None:
+        """These families, of one piece."""
+        for family in families:
+            if family.name not in self.failures:
+                with self._failing(family):
+                    judged = family.judge(piece, self.known[family.name], self.run, self.known)
+                    self.judged.setdefault(family.name, []).append(judged)
+
+    def resume(self, families: Sequence[Family]) -> None:
+        """When these judged all pieces by value."""
+        for family in families:
+            if family.name not in self.failures:
+                with self._failing(family):
+                    mine, judged = self.known[family.name], self.judged.get(family.name, [])
+                    self.known[family.name] = family.resume(mine, judged, self.run, self.known)
+
+    def conclude(self) -> dict[str, Outcome]:
+        """What each has to say, by its name."""
+        outcomes = {}
+        for family in self._whole():
+            with self._failing(family):
+                mine, judged = self.known[family.name], self.judged.get(family.name, [])
+                outcomes[family.name] = family.conclude(mine, judged, self.run, self.known)
+        return outcomes
+
+    def _whole(self) -> list[Family]:
+        return [family for family in self.families if family.name not in self.failures]
+
+    @contextmanager
+    def _failing(self, family: Family) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            with _at_most(self.budget_s - self.spent_s.get(family.name, 0.0)):
+                yield
+        except OverBudgetError:
+            self.failures[family.name] = failure(family.name, f"it took longer than its budget of {self.budget_s:g} s")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
+            self.failures[family.name] = failure(family.name, str(error) or type(error).__name__)
+            self.errors[family.name] = error
+        finally:
+            self.spent_s[family.name] = self.spent_s.get(family.name, 0.0) + time.monotonic() - began
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raise when it takes longer; in threads nobody can be interrupted, and there it takes as long as it does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def over(*_: object) -> None:
+        raise OverBudgetError
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def failure(name: str, said: str) -> str:
+    """A sentence about a check that could not be made."""
+    first_line = (said.strip().splitlines() or ["nothing was said"])[0]
+    return f"the check of {name} failed ({first_line[:ERROR_CHARACTERS]})"
+
+
+def look(piece: Piece, run: RunContext, families: Sequence[Family], budget_s: float = 600.0) -> Steps:
+    """All steps of a history that is one piece."""
+    steps = Steps(run, families, budget_s)
+    steps.survey(piece)
+    steps.gather()
+    by_value = steps.by_value()
+    steps.judge(piece, by_value)
+    steps.resume(by_value)
+    steps.judge(piece, steps.again())
+    return steps
+
+
+def wanted_columns(
+    families: Sequence[Family], more: Mapping[str, Sequence[str]] | None = None
+) -> Mapping[str, tuple[str, ...]]:
+    """What has to be read for these, and for whoever else looks at the same pieces."""
+    wanted: dict[str, dict[str, None]] = {}
+    for reads in (*(family.reads for family in families), more or {}):
+        for table, names in reads.items():
+            wanted.setdefault(table, {}).update(dict.fromkeys(names))
+    return {table: tuple(names) for table, names in wanted.items()}

@@ -1,0 +1,163 @@
+"""Findings: what proves an anomaly. How many there are is counted; the first and the worst of them are kept.
+
+A kernel hands over a table of rows that are findings, and says which columns are what. Everything that it names as
+`facts` stays with a finding as typed fields; sentences are made of them elsewhere (`harness.sentences`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from checkers.core.run import RunContext
+from harness.history import ID_BITS
+
+WORST = 5  # of the findings that are kept of each anomaly and set of tags; the others are the first
+Row = dict[str, Any]
+Group = tuple[str, tuple[str, ...], bool]  # an anomaly, tags, and whether a process with a damaged history is involved
+Names = str | Sequence[str]
+
+
+@dataclass
+class Findings:
+    """What was found so far; two of them can be put together."""
+
+    counts: dict[Group, int] = field(default_factory=dict)
+    rows: dict[Group, list[Row]] = field(default_factory=dict)
+
+    def add(self, others: Findings, limit: int) -> None:
+        """Take in what somebody else found."""
+        for group, count in others.counts.items():
+            self.counts[group] = self.counts.get(group, 0) + count
+            self.rows[group] = _kept([*self.rows.get(group, []), *others.rows[group]], limit)
+
+    def count(self, anomaly: str) -> int:
+        """How often an anomaly was found."""
+        return sum(count for group, count in self.counts.items() if group[0] == anomaly)
+
+
+def together(parts: Iterable[Findings], limit: int) -> Findings:
+    """All of them."""
+    whole = Findings()
+    for part in parts:
+        whole.add(part, limit)
+    return whole
+
+
+def found(  # noqa: PLR0913 - a finding has that many parts
+    anomaly: str,
+    frame: pl.DataFrame,
+    run: RunContext,
+    *,
+    offset: str | None = None,
+    values: Names = (),
+    processes: Names | None = None,
+    nodes: Names = (),
+    time: str | None = None,
+    until: str | None = None,
+    events: Names = (),
+    tags: Names = (),
+    severity: str | None = None,
+    facts: Sequence[str] = (),
+) -> Findings:
+    """Rows of a table as findings; every argument names columns of it.
+
+    `values`, `processes`, `nodes` and `events` name one column with a list, or several that make one (without nulls).
+    `tags` name columns of texts, null where the tag is not there. Unless `processes` is given, they are those that
+    wrote the events. `topic` and `partition` are taken from the columns of that name, if there are any.
+    """
+    if frame.is_empty() or not run.wants(anomaly):
+        return Findings()
+    tag_names = [tags] if isinstance(tags, str) else list(tags)
+    lists = {"values": values, "processes": processes, "nodes": nodes, "events": events}
+    place = [name for name in ("topic", "partition") if name in frame.columns]
+    order = [name for name in (time, *place, offset) if name]
+    result = Findings()
+    split = frame.partition_by(tag_names, as_dict=True, maintain_order=True) if tag_names else {(): frame}
+    for key, part in split.items():
+        of_tags = tuple(tag for tag in _flat(key) if tag)
+        for damaged, mine in _by_damage(part, run, processes, events):
+            group = (anomaly, of_tags, damaged)
+            first = (
+                mine.sort(order, nulls_last=False, maintain_order=True).head(run.limit)
+                if order
+                else mine.head(run.limit)
+            )
+            worst = mine.drop_nulls(severity).top_k(WORST, by=severity) if severity else mine.head(0)
+            kept = [_row(each, anomaly, of_tags, lists, (offset, time, until, severity), facts)
+                    for each in pl.concat([first, worst]).to_dicts()]  # fmt: skip
+            part_of = Findings({group: len(mine)}, {group: _kept(kept, run.limit)})
+            result.add(part_of, run.limit)
+    return result
+
+
+def _flat(key: Any) -> Sequence[Any]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _by_damage(
+    frame: pl.DataFrame, run: RunContext, processes: Names | None, events: Names
+) -> list[tuple[bool, pl.DataFrame]]:
+    """Those that a process with a damaged history is part of, and the others."""
+    if not run.damaged:
+        return [(False, frame)]
+    names = [processes] if isinstance(processes, str) else list(processes) if processes is not None else None
+    shift = names is None
+    columns = ([events] if isinstance(events, str) else list(events)) if names is None else names
+    damaged = pl.lit(value=False)
+    for name in columns:
+        is_list = isinstance(frame.schema[name], pl.List)
+        of = pl.element() if is_list else pl.col(name)
+        inside = (of.cast(pl.Int64) // (1 << ID_BITS) if shift else of).is_in(sorted(run.damaged))
+        damaged |= (pl.col(name).list.eval(inside).list.any() if is_list else inside).fill_null(value=False)
+    of_damaged = frame.filter(damaged)
+    return [(flag, part) for flag, part in ((True, of_damaged), (False, frame.filter(~damaged))) if len(part)]
+
+
+def _row(  # noqa: PLR0913, PLR0917 - what a finding is made of
+    each: Mapping[str, Any],
+    anomaly: str,
+    tags: tuple[str, ...],
+    lists: Mapping[str, Names | None],
+    single: tuple[str | None, ...],
+    facts: Sequence[str],
+) -> Row:
+    offset, time, until, severity = (None if name is None else each[name] for name in single)
+    of = {name: _list(each, names) for name, names in lists.items() if names is not None}
+    of.setdefault("processes", tuple(dict.fromkeys(event >> ID_BITS for event in of["events"])))
+    return {
+        "anomaly": anomaly,
+        "topic": each.get("topic"),
+        "partition": each.get("partition"),
+        "offset": offset,
+        "time": time,
+        "until": until,
+        "tags": tags,
+        "severity": severity,
+        "facts": {name: each[name] for name in facts if each[name] is not None},
+        **of,
+    }
+
+
+def _list(each: Mapping[str, Any], names: Names) -> tuple[int, ...]:
+    found = each[names] or () if isinstance(names, str) else [each[name] for name in names]
+    return tuple(dict.fromkeys(value for value in found if value is not None))
+
+
+def _kept(rows: list[Row], limit: int) -> list[Row]:
+    """The first and the worst."""
+    different = list({repr(row): row for row in rows}.values())
+    if len(different) <= limit:
+        return sorted(different, key=_order)
+    worst = sorted(different, key=lambda row: (-(row["severity"] or 0), _order(row)))[: min(WORST, limit)]
+    first = [row for row in sorted(different, key=_order) if row not in worst][: limit - len(worst)]
+    return sorted([*first, *worst], key=_order)
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    """In time, then by place."""
+    known = ("time", "topic", "partition", "offset")
+    return (*((row[name] is not None, row[name] or 0) for name in known), row["values"], row["events"])

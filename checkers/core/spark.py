@@ -1,0 +1,299 @@
+"""The Spark jobs around the kernels: Spark reads files, moves blobs and starts tasks; it never sees a row.
+
+A history of up to ONE_TASK_EVENTS is one task: it reads the files, and makes all steps of the check. A larger one is
+cut: tasks decode files row group by row group and cut rows into tables of buckets, each of them a blob of Arrow's
+format; Spark brings the blobs of a bucket together; and tasks survey pieces. What they say is put together here, and if
+something may be wrong, the files are cut once more, and pieces are judged with what is known by then.
+
+Where our code is not installed, it travels with the job as an archive; executors need numpy, Polars and pyarrow only.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import re
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkers.core.run import STRETCH, RunContext
+from harness.history import Kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from checkers.core.engine import Steps
+    from checkers.core.family import Family
+    from harness.seal import Sealed
+
+ONE_TASK_EVENTS = 1_500_000
+EVENTS_OF_A_BUCKET = 500_000
+LEAST_BUCKETS = 4
+READ = (Kind.COMPLETE, Kind.RECORD, Kind.PROBE, Kind.EXCHANGE, Kind.BROKER)
+BLOB = "blob binary"
+PART = "bucket int, kind string, blob binary"
+SHIPPED = (
+    "checkers",
+    *(f"harness/{name}.py" for name in ("__init__", "error_codes", "history", "outcomes", "segments")),
+)
+SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "16", "spark.sql.adaptive.enabled": "false"}
+_KIND = re.compile(r"kind=(\w+)/[^/]*$")
+
+Batches = Iterable["pa.RecordBatch"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What tasks have to know; it travels with the job."""
+
+    run: RunContext
+    families: tuple[str, ...]  # by name: what is made of code stays with the code
+    budget_s: float
+    buckets: int = 1
+    known: dict[str, Any] = field(default_factory=dict)
+    by_value: bool = False
+
+
+def events(sealed: Sealed) -> int:
+    """How many events tasks have to read."""
+    return sum(sealed.rows.get(kind, 0) for kind in READ)
+
+
+def files(spark: SparkSession, sealed: Sealed) -> DataFrame | None:
+    """The whole files of a history, each a row; None if there are none with anything in them."""
+    urls = [url for kind in READ if sealed.rows.get(kind) for url in sealed.urls(kind)]
+    if not urls:
+        return None
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    return spark.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load(urls).select("path", "content")
+
+
+def in_one_task(spark: SparkSession, sealed: Sealed, work: Work, answer: Callable[[Steps, Any], Any]) -> Any:
+    """All steps in one task; what `answer` makes of them."""
+    found = files(spark, sealed)
+    if found is None:
+        from checkers.core.engine import look
+        from checkers.core.piece import Piece
+
+        piece = Piece({}, work.run)
+        return answer(look(piece, work.run, _families(work), work.budget_s), piece)
+
+    def make(batches: Batches) -> Iterator[pa.RecordBatch]:
+        yield _packed(_look(batches, work, answer))
+
+    (row,) = found.coalesce(1).mapInArrow(make, BLOB).collect()
+    return pickle.loads(row["blob"])  # noqa: S301 - made by our own tasks
+
+
+def _look(batches: Batches, work: Work, answer: Callable[[Steps, Any], Any]) -> Any:
+    """The task of a small history."""
+    import polars as pl
+
+    from checkers.around import READS
+    from checkers.core.engine import look, wanted_columns
+    from checkers.core.piece import Piece
+    from checkers.core.tables import columns_of, tables_of
+
+    families = _families(work)
+    wanted = wanted_columns(families, READS)
+    parts: dict[str, list[pl.DataFrame]] = {}
+    for kind, content in _contents(batches):
+        for rows in _row_groups(content, columns_of(kind, wanted)):
+            for table, frame in tables_of(kind, rows, wanted, work.run).items():
+                parts.setdefault(table, []).append(frame)
+    piece = Piece({table: pl.concat(frames) for table, frames in parts.items()}, work.run)
+    return answer(look(piece, work.run, families, work.budget_s), piece)
+
+
+def in_many_tasks(spark: SparkSession, sealed: Sealed, work: Work) -> Steps:
+    """All steps but the last, of a large history."""
+    from checkers.core.engine import Steps
+
+    buckets = max(LEAST_BUCKETS, events(sealed) // EVENTS_OF_A_BUCKET)
+    run = replace(work.run, many=True, stretch=STRETCH)
+    work = replace(work, run=run, buckets=buckets)
+    steps = Steps(run, _families(work), work.budget_s)
+    for surveys, failures in _asked(spark, sealed, work, _survey):
+        steps.failures.update(failures)
+        for name, survey in surveys.items():
+            steps.surveys.setdefault(name, []).append(survey)
+    steps.gather()
+    _judge_all(spark, sealed, replace(work, by_value=True), steps, steps.by_value())
+    _judge_all(spark, sealed, work, steps, steps.again())
+    return steps
+
+
+def _judge_all(spark: SparkSession, sealed: Sealed, work: Work, steps: Steps, families: Sequence[Family]) -> None:
+    if not families:
+        return
+    chosen = replace(work, families=tuple(family.name for family in families), known=steps.known)
+    for judged, failures in _asked(spark, sealed, chosen, _judge):
+        steps.failures.update(failures)
+        for name, each in judged.items():
+            steps.judged.setdefault(name, []).append(each)
+    if work.by_value:
+        steps.resume(families)
+
+
+Part = tuple[dict[str, Any], dict[str, str]]  # by family: what it says, and what failed
+
+
+def around_in_many(spark: SparkSession, sealed: Sealed, work: Work, chosen: Any) -> dict[str, Any]:
+    """The operations around findings of a large history: every file is looked through once more."""
+    from checkers import around
+
+    found = files(spark, sealed)
+    if found is None or not chosen:
+        return around.told([], chosen, work.run)
+
+    def look(batches: Batches) -> Iterator[pa.RecordBatch]:
+        from checkers.core.piece import Piece
+        from checkers.core.tables import columns_of, tables_of
+
+        for kind, content in _contents(batches):
+            for rows in _row_groups(content, columns_of(kind, around.READS)):
+                piece = Piece(tables_of(kind, rows, around.READS, work.run), work.run)
+                yield _packed(around.look(piece, chosen, work.run))
+
+    parts = [pickle.loads(row["blob"]) for row in found.mapInArrow(look, BLOB).collect()]  # noqa: S301 - made by our own tasks
+    return around.told(parts, chosen, work.run)
+
+
+def _asked(spark: SparkSession, sealed: Sealed, work: Work, ask: Callable[[Any, Work], Part]) -> Iterator[Part]:
+    """What pieces say."""
+    found = files(spark, sealed)
+    if found is None:
+        return
+
+    def cut(batches: Batches) -> Iterator[pa.RecordBatch]:
+        yield from _cut(batches, work)
+
+    def say(batches: Batches) -> Iterator[pa.RecordBatch]:
+        if (piece := _piece(batches, work)) is not None:
+            yield _packed(ask(piece, work))
+
+    from pyspark.sql import functions as sql
+
+    parts = found.mapInArrow(cut, PART).repartitionById(work.buckets, sql.col("bucket"))
+    for row in parts.mapInArrow(say, BLOB).collect():
+        yield pickle.loads(row["blob"])  # noqa: S301 - made by our own tasks
+
+
+def _cut(batches: Batches, work: Work) -> Iterator[pa.RecordBatch]:
+    """Files as parts of tables, each with its bucket."""
+    import pyarrow as pa
+
+    from checkers.core.cut import cut
+    from checkers.core.engine import wanted_columns
+    from checkers.core.tables import columns_of
+
+    wanted = wanted_columns(_families(work))
+    for kind, content in _contents(batches):
+        for rows in _row_groups(content, columns_of(kind, wanted)):
+            for bucket, table, part in cut(kind, rows, wanted, work.run, work.buckets, by_value=work.by_value):
+                blob = io.BytesIO()
+                part.write_ipc_stream(blob)
+                yield pa.record_batch(
+                    {"bucket": pa.array([bucket], pa.int32()), "kind": pa.array([table], pa.string()),
+                     "blob": pa.array([blob.getvalue()], pa.binary())}
+                )  # fmt: skip
+
+
+def _piece(batches: Batches, work: Work) -> Any:
+    """What came for one bucket."""
+    import polars as pl
+
+    from checkers.core.cut import put_together
+    from checkers.core.piece import Piece
+
+    parts: dict[str, list[pl.DataFrame]] = {}
+    for batch in batches:
+        for table, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
+            parts.setdefault(table, []).append(pl.read_ipc_stream(blob.as_buffer().to_pybytes()))
+    return Piece(put_together(parts), work.run) if parts else None
+
+
+def _survey(piece: Any, work: Work) -> Part:
+    from checkers.core.engine import Steps
+
+    steps = Steps(work.run, _families(work), work.budget_s)
+    steps.survey(piece)
+    return {name: surveys[0] for name, surveys in steps.surveys.items()}, steps.failures
+
+
+def _judge(piece: Any, work: Work) -> Part:
+    from checkers.core.engine import Steps
+
+    families = _families(work)
+    steps = Steps(work.run, families, work.budget_s, known=work.known)
+    steps.judge(piece, families)
+    return {name: judged[0] for name, judged in steps.judged.items()}, steps.failures
+
+
+def _families(work: Work) -> list[Family]:
+    from checkers.core.families import FAMILIES
+
+    return [family for family in FAMILIES if family.name in work.families]
+
+
+def _contents(batches: Batches) -> Iterator[tuple[Kind, Any]]:
+    """The files of a task, with what kind of events each holds."""
+    for batch in batches:
+        for path, content in zip(batch.column("path").to_pylist(), batch.column("content"), strict=True):
+            match = _KIND.search(path)
+            assert match, path
+            yield Kind[match[1].upper()], content.as_buffer()
+
+
+def _row_groups(content: Any, columns: Sequence[str]) -> Iterator[Any]:
+    """The rows of a file, some at a time: a whole file would need too much memory."""
+    import polars as pl
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if not columns:
+        return
+    file = parquet.ParquetFile(pa.BufferReader(content))
+    for number in range(file.num_row_groups):
+        table = file.read_row_group(number, columns=list(columns), use_threads=False)
+        if table.num_rows:
+            yield pl.from_arrow(table)
+
+
+def _packed(answer: Any) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.record_batch({"blob": pa.array([pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)], pa.binary())})
+
+
+def ship(spark: SparkSession, directory: Path | None = None) -> None:
+    """Send our code to where tasks run: from a directory that lasts as long as the session, or by Spark Connect."""
+    root = Path(__file__).resolve().parents[2]
+    with tempfile.TemporaryDirectory(prefix="tidegauge-code-") as passing:
+        archive = (directory or Path(passing)) / "tidegauge_kernels.zip"
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+            for name in SHIPPED:
+                for path in [root / name] if name.endswith(".py") else sorted((root / name).rglob("*.py")):
+                    target.write(path, path.relative_to(root).as_posix())
+        if directory is None:
+            spark.addArtifacts(str(archive), pyfile=True)
+        else:
+            spark.sparkContext.addPyFile(str(archive))
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Start the process that kernels run in, with all that it loads: a first check then takes as long as any other."""
+
+    def load(batches: Batches) -> Iterator[pa.RecordBatch]:
+        from checkers.core.families import FAMILIES
+
+        for _ in batches:
+            yield _packed(len(FAMILIES))
+
+    spark.range(1).coalesce(1).mapInArrow(load, BLOB).collect()

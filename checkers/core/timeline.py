@@ -1,0 +1,102 @@
+"""The timeline of a run: its phases and its faults, from a handful of rows that are read before anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.history import FaultStage
+
+Rows = Iterable[Mapping[str, Any]]
+
+
+@dataclass
+class Fault:
+    """One fault of the run; times are None where the history does not say."""
+
+    number: int
+    name: str
+    injected_ns: int | None = None
+    undone_ns: int | None = None
+    healed_ns: int | None = None  # when the cluster was whole again
+    topic: str | None = None  # that it was aimed at, or proven by; None: no single one
+    bit: bool = False
+    failed: bool = False
+    detail: str = ""
+    evidence: str = ""  # that it bit
+
+
+@dataclass
+class Timeline:
+    """When the load and the faults of a run began and ended."""
+
+    load_ns: tuple[int, int]
+    phases: list[tuple[str, int]] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def window_ns(self, fault: Fault) -> tuple[int, int] | None:
+        """From injection to undoing; one that was never undone lasts until the end of the load."""
+        if fault.injected_ns is None:
+            return None
+        end = self.load_ns[1] if fault.undone_ns is None else fault.undone_ns
+        return fault.injected_ns, max(end, fault.injected_ns)
+
+    def bounds_ns(self) -> list[int]:
+        """Every instant at which something begins or ends."""
+        windows = [window for fault in self.faults if (window := self.window_ns(fault))]
+        return sorted({*self.load_ns, *(instant for window in windows for instant in window)})
+
+    def before_ns(self, fault: Fault) -> tuple[int, int] | None:
+        """What lies between the fault and what was before it."""
+        return self._beside(fault, after=False)
+
+    def after_ns(self, fault: Fault) -> tuple[int, int] | None:
+        """What lies between the fault and what came after it."""
+        return self._beside(fault, after=True)
+
+    def _beside(self, fault: Fault, *, after: bool) -> tuple[int, int] | None:
+        own = self.window_ns(fault)
+        if own is None:
+            return None
+        edge = own[after]
+        others = [w for other in self.faults if other is not fault and (w := self.window_ns(other))]
+        if any(start <= edge <= end for start, end in others):
+            return None
+        if after:
+            return edge, max(edge, min((start for start, _ in others if start > edge), default=self.load_ns[1]))
+        return min(edge, max((end for _, end in others if end < edge), default=self.load_ns[0])), edge
+
+
+def timeline(rows: Rows, first_ns: int, last_ns: int, topics: Mapping[int, str] | None = None) -> Timeline:
+    """From the rows of faults and phases; topics by their numbers."""
+    ordered = sorted(rows, key=lambda row: row["time"])
+    phases = [(str(row["name"]), int(row["time"])) for row in ordered if row.get("fault") is None]
+    start = next((time for name, time in phases if name == "load"), first_ns)
+    end = next(
+        (time for name, time in phases if time >= start and name in {"heal", "recover", "final", "seal"}), last_ns
+    )
+    faults: dict[int, Fault] = {}
+    for row in ordered:
+        if row.get("fault") is not None:
+            fault = faults.setdefault(row["fault"], Fault(row["fault"], str(row["name"])))
+            _apply(fault, row)
+            if row.get("topic") is not None:
+                fault.topic = (topics or {}).get(row["topic"])
+    return Timeline((start, end), phases, list(faults.values()))
+
+
+def _apply(fault: Fault, row: Mapping[str, Any]) -> None:
+    stage = row["stage"]
+    if stage == FaultStage.INJECTED:
+        fault.injected_ns = row["time"]
+    elif stage == FaultStage.UNDONE:
+        fault.undone_ns = row["time"]
+    elif stage == FaultStage.HEALED:
+        fault.healed_ns = row["time"]
+    elif stage == FaultStage.BIT:
+        fault.bit, fault.evidence = True, row["detail"] or ""
+    elif stage == FaultStage.FAILED:
+        fault.failed = True
+    if stage in {FaultStage.BIT, FaultStage.MISSED, FaultStage.FAILED}:
+        fault.detail = row["detail"] or ""

@@ -1,0 +1,61 @@
+"""Why a finding is marked as it is: a code for programs, and the words for people, all in one place."""
+
+from __future__ import annotations
+
+WORDS: dict[str, str] = {
+    "weak-acks": "acks={acks}, and a fault changes leaders",
+    "weak-acks-visibility": "acks={acks}: acknowledged before it is replicated",
+    "weak-acks-end": "acks={acks}: acknowledged before it was replicated, end() is held to monotonic reads only",
+    "weak-acks-followers": "acks={acks}: followers that a fault holds up keep it from rising while they are in sync",
+    "perhaps-not-sent": "perhaps it was not sent: {death}",
+    "own-deletion": "the workload deleted the topic",
+    "deleted-by-fault": "a fault deleted the topic",
+    "setup-unknown": "how the run was set up is unknown, and that may permit it",
+    "election-unknown": "whether a fault brought an unclean election about is not known",
+    "rebalance": "its group was being shared out anew",
+    "markers-unknown": "the history knows of no transactions there, whose markers would leave such gaps",
+    "late-retry": "without idempotence a client's retry may come after what was sent later",
+    "requests-sent-twice": "a fault sends requests twice, and without idempotence both are appended",
+    "client-resends": "confluent-kafka may resend across a leader change",
+    "offsets-settle": "a transaction's end is acknowledged before its offsets are seen everywhere",
+    "unclean-election": "unclean leader election is on, and a fault changes leaders",
+    "deposed-coordinator": "a coordinator that a fault had deposed may answer before it knows of its successor",
+    "member-thrown-out": "a fault was there: a member may have been thrown out without knowing it",
+    "killed-in-poll": "a member was killed in a poll, and may have had them in its hands",
+    "new-leader-mark": "a fault changes leaders, and a new one does not know the high watermark at once",
+    "deposed-leader": "a leader that a fault had deposed answered before it knew of its successor",
+    "near-fault": "a fault was there, or had been there not long before",
+    "run-stood-still": "the whole run stood still, and not the broker alone",
+    "within-limit": "it was over before the limit of the scenario",
+    "blocked-by-fault": "a fault was there that may keep everything from getting through",
+    "holes": "the history has holes, and what is missing may be there",
+    "no-write-isolation": "Kafka does not isolate writes: those of transactions interleave",
+    "readers-behind": "a poll need not return all that is there: readers may be behind, partition by partition",
+    "retry-appended": "without idempotence a client's retry may be appended again",
+    "renumbered": "its producer began to number anew, and may have written again",
+    "interrupted": "the run was interrupted, and with it the final read",
+    "client-assumed": "no broker said so: the client took it for written because a later batch was",
+    "client-may-assume": "confluent-kafka may take a batch for written because a later one was",
+    "new-leader": "a new leader does not know the high watermark before it has heard from its followers",
+    "other-node-epoch-unknown": "another node, and a fault changes leaders; no leader epoch is known",
+    "two-reads": "a broker reads the two one after the other, and the high watermark may rise between",
+    "epoch-unknown": "a fault changes leaders, and no leader epoch is known",
+    "new-leader-unknown": "a fault changes leaders, and what the new one knows is not known",
+    "brief": "it was over within the time that nodes need to hear of a new leader",
+    "stale-metadata-fault": "a fault gave old answers to Metadata",
+    "deposed-unaware": "a leader that a fault had deposed did not know it yet",
+    "coordinator-moved": "coordinators move with their leaders, and a fault changes leaders",
+    "cut-off": "a node that a fault cuts off, or that has just come back, does not know of new leaders",
+    "producer-damaged": "the history of its producer is damaged",
+    "no-evidence": "its evidence could not be brought",
+}
+
+
+def words(code: str, about: dict[str, str]) -> str:
+    """The sentence of a code."""
+    return WORDS[code].format(**about) if code else ""
+
+
+def mark_of(kept: dict[str, str]) -> str:
+    """A mark as results.json has it, in words."""
+    return f"{kept['status']}: {kept['why']}" if kept["why"] else kept["status"]
