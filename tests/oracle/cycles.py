@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 import networkx as nx
-from checkers.core.run import STRETCH as CHUNK
 
 from checkers.core.results import Finding
+from checkers.core.run import STRETCH as CHUNK
 from harness.history import F, Kind, Status, Type
 from tests.histories import Rows
 from tests.oracle import Event, Told, who
