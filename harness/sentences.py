@@ -734,12 +734,6 @@ def _phantom(finding: Finding, say: Say) -> str:
     return (_foreign_record if "foreign" in finding.tags else phantom)(finding, say)
 
 
-def _false_ack(finding: Finding, say: Say) -> str:
-    if "count" in finding.facts:
-        return f"offset {finding.offset} was acknowledged to {say.count(finding.facts['count'], 'send')}"
-    return false_ack(finding, say)
-
-
 SENTENCES: dict[str, Sentence] = {
     "lost-write": _lost_write,
     "lost-tail": lost_tail,
@@ -747,7 +741,7 @@ SENTENCES: dict[str, Sentence] = {
     "phantom": _phantom,
     "aborted-read": aborted_read,
     "duplicate": duplicate,
-    "false-ack": _false_ack,
+    "false-ack": false_ack,
     "corrupt": corrupt,
     "misrouted": misrouted,
     "poll-skip": poll_skip,

@@ -165,9 +165,10 @@ def chosen(*names: str) -> list[Family]:
 
 
 def findings_of(rows: Rows, outcomes: dict[str, Outcome]) -> list[Finding]:
-    """All findings, in no order."""
+    """All findings, by anomaly and in the order of time."""
     found = [row for outcome in outcomes.values() for kept in outcome.findings.rows.values() for row in kept]
-    return [as_finding(row, rows.topics) for row in found]
+    findings = [as_finding(row, rows.topics) for row in found]
+    return sorted(findings, key=lambda each: (each.anomaly, each.time_ns or 0, each.place, each.values, each.events))
 
 
 def compare(

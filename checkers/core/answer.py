@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from checkers import around, series
-from checkers.core.engine import Steps
+from checkers.core.engine import Steps, failure
 from checkers.core.piece import Piece
 from checkers.core.results import Anomaly, Finding, as_finding
 from checkers.core.run import RunContext
 
+Looked = Callable[[around.Wanted], Sequence[Any]]
+
 
 def answer_of(steps: Steps, piece: Piece) -> dict[str, Any]:
     """What a check says, of a history that is one piece."""
-    told = concluded(steps)
-    chosen = around_wanted(told, steps.run)
-    told["around"] = around.told([around.look(piece, chosen, steps.run)], chosen, steps.run)
-    return told
+    return with_drawings(concluded(steps), steps.run, lambda chosen: [around.look(piece, chosen, steps.run)])
 
 
-def around_wanted(told: Mapping[str, Any], run: RunContext) -> Any:
-    """What is shown around findings."""
-    return around.wanted(told["anomalies"], run, told["witnesses"])
+def with_drawings(told: dict[str, Any], run: RunContext, look: Looked) -> dict[str, Any]:
+    """And what the report draws; that it cannot be made changes nothing else, and is said in `undrawn`."""
+    tables, why = told.pop("series"), told["failures"].pop("series", "")
+    findings = [finding for anomaly in told["anomalies"].values() for finding in anomaly.findings]
+    if tables is None:
+        return {**told, "drawn": None, "undrawn": why}
+    try:
+        chosen = around.wanted(told["anomalies"], run, series.witnesses(tables, findings, run))
+        drawn = {**series.drawn(tables, findings, run), **around.told(look(chosen), chosen, run)}
+    except Exception as error:  # noqa: BLE001 - the verdict has to be there whatever this meets
+        return {**told, "drawn": None, "undrawn": failure("series", str(error) or type(error).__name__)}
+    return {**told, "drawn": drawn, "undrawn": ""}
 
 
 def concluded(steps: Steps) -> dict[str, Any]:
-    """What families have to say: plain data, and what the report draws."""
+    """What families have to say, and the tables of what the report draws."""
     outcomes = steps.conclude()
     anomalies: dict[str, Anomaly] = {}
     for family in steps.families:
@@ -42,15 +50,12 @@ def concluded(steps: Steps) -> dict[str, Any]:
     for anomaly in anomalies.values():
         anomaly.findings.sort(key=_order)
     summaries = {name: outcome.summary for name, outcome in outcomes.items() if outcome.summary is not None}
-    tables = summaries.pop("series", None)
-    findings = [finding for anomaly in anomalies.values() for finding in anomaly.findings]
     return {
         "anomalies": anomalies,
+        "series": summaries.pop("series", None),
         "summaries": summaries,
         "cut": [outcome.cut for outcome in outcomes.values() if outcome.cut],
         "failures": dict(steps.failures),
-        "series": None if tables is None else series.drawn(tables, findings, steps.run),
-        "witnesses": {} if tables is None else series.witnesses(tables, findings, steps.run),
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from checkers.core.answer import answer_of, around_wanted, concluded
+from checkers.core.answer import answer_of, concluded, with_drawings
 from checkers.core.budget import BUDGET_S, Budget
 from checkers.core.deletions import Deletions, deletions
 from checkers.core.engine import failure
@@ -96,10 +96,9 @@ def _asked_of_spark(spark: SparkSession | None, sealed: Sealed, work: Work) -> d
         told: dict[str, Any] = budget.run(lambda: in_one_task(spark, sealed, work, answer_of))
         return told
     steps = budget.run(lambda: in_many_tasks(spark, sealed, work))
-    told = concluded(steps)
-    chosen = around_wanted(told, steps.run)
-    told["around"] = budget.run(lambda: around_in_many(spark, sealed, work, chosen))
-    return told
+    return with_drawings(
+        concluded(steps), steps.run, lambda chosen: budget.run(lambda: around_in_many(spark, sealed, work, chosen))
+    )
 
 
 def _fill(results: CheckResults, told: Mapping[str, Any]) -> None:
@@ -118,7 +117,7 @@ def _fill(results: CheckResults, told: Mapping[str, Any]) -> None:
         if family.name in told["failures"]:
             for name in family.anomalies:
                 results.anomalies[name].unchecked = FAILED
-    results.drawn = None if told["series"] is None else {**told["series"], **told["around"]}
+    results.drawn, results.undrawn = told["drawn"], told["undrawn"]
 
 
 def _anomalies(setting: Setting) -> dict[str, Anomaly]:

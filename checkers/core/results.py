@@ -68,6 +68,7 @@ class CheckResults:
     summaries: dict[str, Any] = field(default_factory=dict)  # by family, what it says beside its findings
     first_ns: int = 0  # when the history began
     drawn: dict[str, Any] | None = None  # what the report draws; not a part of results.json
+    undrawn: str = ""  # why it draws nothing; the same
 
     @property
     def found(self) -> list[Anomaly]:
@@ -82,7 +83,7 @@ class CheckResults:
     def as_json(self) -> dict[str, Any]:
         """For results.json."""
         plain: dict[str, Any] = asdict(replace(self, drawn=None))
-        plain.pop("drawn")
+        del plain["drawn"], plain["undrawn"]
         plain["damaged_processes"] = sorted(self.damaged_processes)
         plain["figures"] |= {
             "produce_rate": self.figures.produce_rate,

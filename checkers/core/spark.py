@@ -144,13 +144,13 @@ def _judge_all(spark: SparkSession, sealed: Sealed, work: Work, steps: Steps, fa
 Part = tuple[dict[str, Any], dict[str, str]]  # by family: what it says, and what failed
 
 
-def around_in_many(spark: SparkSession, sealed: Sealed, work: Work, chosen: Any) -> dict[str, Any]:
-    """The operations around findings of a large history: every file is looked through once more."""
+def around_in_many(spark: SparkSession, sealed: Sealed, work: Work, chosen: Any) -> list[Any]:
+    """What is around findings of a large history: every file is looked through once more."""
     from checkers import around
 
     found = files(spark, sealed)
     if found is None or not chosen:
-        return around.told([], chosen, work.run)
+        return []
 
     def look(batches: Batches) -> Iterator[pa.RecordBatch]:
         from checkers.core.piece import Piece
@@ -161,8 +161,7 @@ def around_in_many(spark: SparkSession, sealed: Sealed, work: Work, chosen: Any)
                 piece = Piece(tables_of(kind, rows, around.READS, work.run), work.run)
                 yield _packed(around.look(piece, chosen, work.run))
 
-    parts = [pickle.loads(row["blob"]) for row in found.mapInArrow(look, BLOB).collect()]  # noqa: S301 - made by our own tasks
-    return around.told(parts, chosen, work.run)
+    return [pickle.loads(row["blob"]) for row in found.mapInArrow(look, BLOB).collect()]  # noqa: S301 - of our own tasks
 
 
 def _asked(spark: SparkSession, sealed: Sealed, work: Work, ask: Callable[[Any, Work], Part]) -> Iterator[Part]:

@@ -81,6 +81,8 @@ def _asked(run: Run, view: View, place: Place) -> Checked | None:
 
 def keep_series(run: Run, checked: Checked, view: View) -> dict[str, Any] | None:
     """What a check brought to be drawn, written beside the run with whose findings it shows."""
+    if checked.results.undrawn:
+        view.happened(f"nothing is drawn: {checked.results.undrawn}")
     if checked.results.drawn is None:
         return None
     series = {**checked.results.drawn, "of": fingerprint(checked.as_json())}

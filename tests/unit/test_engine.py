@@ -305,3 +305,22 @@ def test_what_was_done_is_counted(tmp_path: Path) -> None:
     ]
     told = results.as_json()
     assert (told["unclassified"], told["errors"]) == (1, results.coverage.errors)
+
+
+def test_a_drawing_that_fails_costs_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its tables nor what is around findings; it is said why nothing is drawn."""
+    rows = Rows()
+    write(rows, 0, "p1 send a ─ ok @0\np1 send b ─ ok @1\nc1 poll ─ @1:b\nn1 fetch ─ @2")
+    sealed = rows.store(tmp_path)
+    assert check_here(sealed).drawn
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("no ink")
+
+    for what in ("checkers.series.Drawing.survey", "checkers.series.drawn", "checkers.around.look"):
+        with monkeypatch.context() as patch:
+            patch.setattr(what, broken)
+            results = check_here(sealed)
+        assert (results.failures, results.drawn) == ([], None), what
+        assert "no ink" in results.undrawn, what
+        assert results.anomalies["lost-write"].found == 1, what

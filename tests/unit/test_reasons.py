@@ -76,7 +76,7 @@ def test_a_reason_is_kept_and_read_again() -> None:
 def test_whose_doing_it_may_be_is_told_by_the_code() -> None:
     """A cluster that is not whole, and a load that does not end, may be the broker's; so may whatever was seen."""
     known = {value for name, value in vars(reasons).items() if name.isupper() and isinstance(value, str)}
-    assert known - OF_THE_HARNESS == {ILLEGAL, NOT_WHOLE, LOAD_NOT_OVER}
+    assert known - OF_THE_HARNESS == {ILLEGAL, NOT_WHOLE, LOAD_NOT_OVER, RUN_FAILED}
     assert known > OF_THE_HARNESS
     said = "the cluster was not whole"
     assert [Reason(code, said).is_ours for code in (NOTED, DAMAGE, NOT_WHOLE, "no-acknowledgement")] == [
