@@ -33,7 +33,7 @@ from harness.sources import BLOCK_ROWS, SEGMENTS, Rows, Source, in_time_order, s
 HISTORY = "history"
 MANIFEST = "manifest.json"
 ROW_GROUP_ROWS = 8 * BLOCK_ROWS
-FILE_ROWS = 4_000_000
+FILE_ROWS = 1_000_000
 OPEN = "still open when its process ended"
 _GLOB = re.compile(r"([\[\]{}*?\\])")  # Hadoop takes these in a path for a pattern
 COUNTED = {Kind.COMPLETE: "f", Kind.PROBE: "api", Kind.EXCHANGE: "api"}  # so that nobody looks for what is not there
