@@ -168,7 +168,9 @@ def findings_of(rows: Rows, outcomes: dict[str, Outcome]) -> list[Finding]:
     """All findings, by anomaly and in the order of time."""
     found = [row for outcome in outcomes.values() for kept in outcome.findings.rows.values() for row in kept]
     findings = [as_finding(row, rows.topics) for row in found]
-    return sorted(findings, key=lambda each: (each.anomaly, each.time_ns or 0, each.place, each.values, each.events))
+    return sorted(
+        findings, key=lambda each: (each.anomaly, each.time_ns or 0, each.place, each.values, each.tags, each.events)
+    )
 
 
 def compare(
