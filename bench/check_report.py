@@ -149,14 +149,18 @@ def cells(results: Results, row: Measured) -> tuple[str, ...]:
         f"{asked.events:,}",
         asked.history,
         asked.what,
-        f"{row.wall_s:.1f}",
-        f"{row.cpu_s:.1f}",
+        _seconds(row.wall_s),
+        _seconds(row.cpu_s),
         f"{against[0]:.1f} × {against[1]}" if against else "",
         f"{row.jvm_mb:,}" if row.jvm_mb else "",
         f"{row.python_mb:,}" if row.python_mb else "",
         "" if growth is None else f"n^{growth:.2f}",
         _told(list(results.targets(row))),
     )
+
+
+def _seconds(number: float) -> str:
+    return f"{number:.1f}" if number >= 1 else f"{number:.2f}"
 
 
 def _told(targets: Sequence[Target]) -> str:
