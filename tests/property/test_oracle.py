@@ -26,7 +26,7 @@ from tests.oracle import Oracle, Told, compacted, oracles
 
 HISTORIES = 1_000  # of a batch
 ALONE = 60  # histories that are checked by themselves
-BATCHES = 12  # of the nightly test
+BATCHES = 16  # of the nightly test
 AT_LEAST = 50  # findings of each anomaly in them
 ONLY = os.environ.get("TIDEGAUGE_ORACLE", "")
 # how often a family makes up a history, against others: some of their anomalies are rare
