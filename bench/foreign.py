@@ -2,6 +2,7 @@
 
     make bench-import                            # both sizes
     make bench-import ARGS="--operations 50000"  # another one
+    make bench-import ARGS="--format jsonl"      # the same events as they are exported
 
 The history is made here: processes that send and poll in transactions of one to five micro-operations over keys that
 rotate, and a nemesis. Each import is a process of its own, so that its memory is known; so are its helpers, whose CPU
@@ -26,6 +27,7 @@ KEY_WRITES = 1000  # before a key gives way to a new one
 KEYS = 10
 SIZES = (100_000, 1_000_000)
 GOAL_S = 60.0
+SUFFIXES = {"jepsen": "edn", "jsonl": "jsonl", "parquet": "parquet"}
 IMPORT = """
 import json, resource, sys, time
 from pathlib import Path
@@ -45,6 +47,19 @@ print(json.dumps({
     "events": sum(taken.events.values()),
 }))
 """
+EXPORT = """
+import sys
+from pathlib import Path
+from harness.foreign.exporting import export_run
+from harness.foreign.importing import import_history
+from harness.live import PlainView
+from harness.store import find
+from rich.console import Console
+file, store, given = map(Path, sys.argv[1:])
+view = PlainView(Console(quiet=True))
+run = find(store, "latest") if store.exists() else import_history(file, store, view).run
+export_run(run, given, None, view)
+"""  # a process of its own as well: what it holds would count as its successors' memory
 
 
 class Log:
@@ -106,30 +121,43 @@ def history(operations: int, seed: int = 7) -> Iterator[str]:
             index += 1
 
 
+def exported(file: Path, form: str) -> Path:
+    """What a Jepsen history becomes here, given out in another format."""
+    given = file.with_suffix(f".{SUFFIXES[form]}")
+    subprocess.run([sys.executable, "-c", EXPORT, str(file), str(file.with_suffix(".store")), str(given)], check=True)
+    return given
+
+
 def main() -> None:
     """Each size, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--operations", type=int, action="append")
+    parser.add_argument("--format", choices=SUFFIXES, action="append")
+    given = parser.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as place:
-        for operations in parser.parse_args().operations or SIZES:
-            file = Path(place, f"{operations}.edn")
-            with file.open("w") as lines:
+        for operations in given.operations or SIZES:
+            history_file = Path(place, f"{operations}.edn")
+            with history_file.open("w") as lines:
                 lines.writelines(history(operations))
-            ran = subprocess.run(
-                [sys.executable, "-c", IMPORT, str(file), str(Path(place, "store"))],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            done = json.loads(ran.stdout)
-            console.print(
-                f"{operations:,} operations ({file.stat().st_size / 1e6:,.0f} MB), {done['events']:,} events: "
-                f"{done['took_s']:.1f} s ({done['cpu_s']:.1f} + {done['helpers_cpu_s']:.1f} s of CPU), "
-                f"{done['peak_mib']:.0f} MiB at most, each helper {done['helper_mib']:.0f} MiB",
-                highlight=False,
-            )
-    console.print(f"at most {GOAL_S:.0f} s for a million", highlight=False)
+            for form in given.format or ["jepsen"]:
+                file = history_file if form == "jepsen" else exported(history_file, form)
+                measure(console, f"{operations:,} operations as {form}", file, Path(place, "store"))
+    console.print(f"at most {GOAL_S:.0f} s for a million of Jepsen's", highlight=False)
+
+
+def measure(console: Console, what: str, file: Path, store: Path) -> None:
+    """Import a file in a process of its own, and say what that took."""
+    ran = subprocess.run(
+        [sys.executable, "-c", IMPORT, str(file), str(store)], capture_output=True, text=True, check=True
+    )
+    done = json.loads(ran.stdout)
+    console.print(
+        f"{what} ({file.stat().st_size / 1e6:,.0f} MB), {done['events']:,} events: "
+        f"{done['took_s']:.1f} s ({done['cpu_s']:.1f} + {done['helpers_cpu_s']:.1f} s of CPU), "
+        f"{done['peak_mib']:.0f} MiB at most, each helper {done['helper_mib']:.0f} MiB",
+        highlight=False,
+    )
 
 
 if __name__ == "__main__":

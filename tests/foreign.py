@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 from rich.console import Console
 
 from harness.foreign.exporting import Exported, export_run
 from harness.foreign.importing import Imported, import_history
+from harness.foreign.passage import OPERATION, Passage
 from harness.history import SCHEMA_VERSION, F, FaultStage, Kind, Recorder, Status, Type, View
 from harness.live import PlainView
 from harness.seal import open_history, seal
@@ -118,6 +120,23 @@ def edn(path: Path, lines: Sequence[str]) -> Path:
     ]
     path.write_text("".join(f"{line}\n" for line in whole))
     return path
+
+
+def passages_are_equal(one: Passage, other: Passage) -> bool:
+    """Whether two passages say the same, whatever the numbers of their texts."""
+    return _plain(one) == _plain(other)
+
+
+def _plain(passage: Passage) -> dict[str, Any]:
+    at = OPERATION.index("detail")
+    details = [None if number < 0 else passage.texts[number] for number in passage.operations[at].tolist()]
+    return vars(passage) | {
+        "operations": np.delete(passage.operations, at, axis=0).tolist(),
+        "details": details,
+        "records": passage.records.tolist(),
+        "texts": sorted(passage.texts),
+        "wrong": str(passage.wrong),
+    }
 
 
 # Process 0 sends 1 and 2 to key 5 in a transaction; 1 is never read although 2 is. Process 1's transaction with 3

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.foreign.columns import grouped, joined, runs_of, taken
 from harness.foreign.form import WORDS, Wrong, is_text, limits
 from harness.foreign.spill import Lines
 from harness.history import COLUMNS, ID_BITS, Kind, row_type
@@ -56,20 +58,20 @@ class EventNumbers:
 
     def new(self, processes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """The next ones, for rows in their order."""
-        found, places, counts = np.unique(processes, return_inverse=True, return_counts=True)
+        found, places = grouped(processes)
+        counts = np.bincount(places, minlength=len(found))
         starts = [self._next.get(process, process << ID_BITS) for process in found.tolist()]
         for process, start, count in zip(found.tolist(), starts, counts.tolist(), strict=True):
             self._next[process] = start + count
-        order = np.argsort(places, kind="stable")
-        ranks = np.empty(len(places), np.int64)
-        ranks[order] = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return np.array(starts, np.int64)[places] + ranks
+        numbers = np.empty(len(places), np.int64)
+        numbers[np.argsort(places, kind="stable")] = runs_of(np.array(starts, np.int64), counts)
+        return numbers
 
-    def note(self, rows: Rows) -> None:
+    def note(self, processes: npt.NDArray[Any], events: npt.NDArray[Any]) -> None:
         """Take note of those that a file gave out."""
-        found, places = np.unique(rows["process"], return_inverse=True)
+        found, places = grouped(processes)
         highest = np.full(len(found), -1, np.int64)
-        np.maximum.at(highest, places, rows["event"])
+        np.maximum.at(highest, places, events)
         for process, event in zip(found.tolist(), highest.tolist(), strict=True):
             self._next[process] = max(self._next.get(process, 0), event + 1)
 
@@ -94,26 +96,33 @@ class Batch:
 def batch_of(parts: Sequence[Part], wrongs: Sequence[Wrong]) -> Batch:
     """Put together what was made of some lines."""
     first = min(wrongs, key=lambda wrong: wrong.line, default=None)
-    joined: dict[Kind, Part] = {}
+    by_kind: dict[Kind, Part] = {}
     for kind in Kind:
         mine = [part for part in parts if part.kind is kind]
         if not mine:
             continue
         lines = np.concatenate([part.lines for part in mine])
-        rows = np.concatenate([part.rows for part in mine])
-        order = np.argsort(lines, kind="stable")
-        if first is not None:
-            order = order[lines[order] < first.line]
-        joined[kind] = Part(kind, lines[order], rows[order])
-    return Batch(joined, first)
+        rows = joined([part.rows for part in mine])
+        if len(mine) > 1 or first is not None:
+            order = np.argsort(lines, kind="stable")
+            if first is not None:
+                order = order[lines[order] < first.line]
+            lines, rows = lines[order], taken(rows, order)
+        by_kind[kind] = Part(kind, lines, rows)
+    return Batch(by_kind, first)
 
 
 def blank(kind: Kind, count: int) -> Rows:
     """Rows of nulls."""
+    return np.repeat(_blank_row(kind), count)
+
+
+@cache
+def _blank_row(kind: Kind) -> Rows:
     row = np.empty(1, row_type(kind))
-    for name in row_type(kind).names or ():
+    for name in row.dtype.names or ():
         row[name] = COLUMNS[name].null
-    return np.repeat(row, count)
+    return row
 
 
 def numbers_of(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -199,7 +199,7 @@ def _decline(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def parse_quickly(lines: list[str]) -> list[Any]:
+def parse_quickly(lines: Sequence[str]) -> list[Any]:
     """The value of each line, or None for one that `parse` has to look at."""
     kept: list[Any] = []
 
@@ -208,6 +208,9 @@ def parse_quickly(lines: list[str]) -> list[Any]:
             return kept[found["q"]]
         if "m" in found and len(found["m"]) % 2:
             raise ValueError("a key without a value")
+        if "l" in found:  # the items of a list are one level deeper, so that no other bracket closes it
+            (items,) = found["l"]
+            return {"l": items}
         return found
 
     scan = json.JSONDecoder(parse_constant=_decline, object_hook=collection).scan_once  # type: ignore[attr-defined]
@@ -218,11 +221,11 @@ def parse_quickly(lines: list[str]) -> list[Any]:
     for keyword, quoted in (*_LONGER, *_KEYWORDS):
         text = text.replace(keyword, quoted)
     text = text.replace("null", "~").replace("nil", "null")
-    text = text.replace("{", '{"m":[').replace("}", "]}").replace("(", '{"l":[').replace(")", "]}")
+    text = text.replace("{", '{"m":[').replace("}", "]}").replace("(", '{"l":[[').replace(")", "]]}")
     text = text.replace(", ", ",").replace(" ", ",")
     if kept:
         text = text.replace("@", '{"q":').replace("$", "}")
-    return [_scanned(scan, line) for line in text.split("\n")]
+    return [_scanned(scan, line) for line in text.split("\n")] if lines else []
 
 
 def _prepared(line: str, kept: list[Any]) -> str:

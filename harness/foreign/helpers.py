@@ -18,7 +18,8 @@ from typing import IO, Any, cast
 
 from harness.errors import TidegaugeError
 from harness.foreign.lines import Chunk
-from harness.foreign.passage import Passage, read
+from harness.foreign.passage import Passage
+from harness.foreign.quick import PassageMaker
 
 HELPERS_AT_MOST = 4
 _SIZE_BYTES = 8
@@ -30,7 +31,7 @@ def read_all(chunks: Iterable[Chunk]) -> Generator[tuple[Chunk, Passage], None, 
     first = next(remaining, None)
     if first is None:
         return
-    passage = read(first)
+    passage = PassageMaker().read(first)
     yield first, passage
     wrapped = passage.wrapped
     second = next(remaining, None)
@@ -106,8 +107,9 @@ def main() -> None:
     """Answer until nobody asks."""
     gc.disable()  # millions of objects, and no cycle among them
     answers = os.fdopen(os.dup(1), "wb")
+    maker = PassageMaker()
     while (asked := _receive(sys.stdin.buffer)) is not None:
-        _send(answers, read(*asked))
+        _send(answers, maker.read(*asked))
 
 
 if __name__ == "__main__":

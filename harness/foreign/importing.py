@@ -20,6 +20,7 @@ import harness
 from harness.config import Model, parse
 from harness.errors import UsageError, from_os_error
 from harness.foreign import jsonl, parquet
+from harness.foreign.alike import LinesReader
 from harness.foreign.batch import Names
 from harness.foreign.form import DEFAULT_ROLE, Header, Wrong, facts_from
 from harness.foreign.helpers import read_all
@@ -239,6 +240,7 @@ def _lines(file: Path, raw: Hashed, view: View) -> Iterator[Chunk]:
 
 def _take_lines(lines: Iterator[Chunk], scratch: Path, names: Names) -> Taken:
     header: Header | None = None
+    reader = LinesReader(names)
     count = 0
     for chunk in lines:
         rest = chunk
@@ -248,7 +250,7 @@ def _take_lines(lines: Iterator[Chunk], scratch: Path, names: Names) -> Taken:
             header = jsonl.header_of(chunk.lines[0])
             intake = _intake(scratch, header, names)
             rest = replace(chunk, number=chunk.number + 1, lines=chunk.lines[1:])
-        intake.take(jsonl.read(rest, names))
+        intake.take(reader.read(rest))
         count += len(chunk.lines)
     assert header is not None, "there is a line"
     intake.finish()

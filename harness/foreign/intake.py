@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.foreign.batch import Batch, EventNumbers, Names, Part, blank
+from harness.foreign.columns import absent, joined, taken
 from harness.foreign.form import SEND_NEEDS, Wrong
 from harness.foreign.spill import Ledger, Lines, Runs
 from harness.history import COLUMNS, ID_BITS, KINDS, F, Kind, Status, Type, row_type
@@ -97,8 +98,11 @@ class Intake:
                         "leave 'event' out everywhere: it is given out then",
                     )
                 known = part.rows["event"] != NULL
-                self._ledgers["event"].add(part.rows["event"][known], part.lines[known])
-                self._events.note(part.rows[known])
+                events, processes, lines = part.rows["event"], part.rows["process"], part.lines
+                if not known.all():
+                    events, processes, lines = events[known], processes[known], lines[known]
+                self._ledgers["event"].add(events, lines)
+                self._events.note(processes, events)
             return
         lines = np.concatenate([part.lines for part in parts])
         processes = np.concatenate([part.rows["process"] for part in parts])
@@ -118,12 +122,12 @@ class Intake:
                 yield from _incomplete_sends(part)
         if records:
             yield from _unsure_records(records)
-            self._ledgers["read"].add(records.rows["op"], records.lines)
+            self._ledgers["read"].add_once(records.rows["op"], records.lines)
         for part in (invoked, completed, records):
             for name in REFERENCES if part else ():
                 if part and name in (part.rows.dtype.names or ()):
                     refers = part.rows[name] != NULL
-                    self._ledgers[name].add(part.rows[name][refers], part.lines[refers])
+                    self._ledgers[name].add_once(part.rows[name][refers], part.lines[refers])
         if invoked:
             self._ledgers["operation"].add(invoked.rows["op"], invoked.lines, invoked.rows["f"].astype(np.int32))
             sends = invoked.rows["f"] == F.SEND
@@ -133,10 +137,10 @@ class Intake:
             yield from self._closed(completed)
 
     def _opened(self, invoked: Part) -> Iterator[Wrong]:
-        rows = np.concatenate([self._open, invoked.rows])
+        rows = joined([self._open, invoked.rows])
         lines = np.concatenate([self._open_lines, invoked.lines])
         order = np.lexsort((lines, rows["op"]))
-        self._open, self._open_lines = rows[order], lines[order]
+        self._open, self._open_lines = taken(rows, order), lines[order]
         again = np.flatnonzero(self._open["op"][1:] == self._open["op"][:-1])
         if len(again):
             place = int(again[np.argmin(self._open_lines[again + 1])])
@@ -152,7 +156,7 @@ class Intake:
                 yield self._without_invocation(int(rows["op"][0]), int(lines[0]))
             return
         places = np.minimum(np.searchsorted(self._open["op"], rows["op"]), len(self._open) - 1)
-        opened, opened_lines = self._open[places], self._open_lines[places]
+        opened, opened_lines = taken(self._open, places), self._open_lines[places]
         known = (opened["op"] == rows["op"]) & (opened_lines < lines)
         if not known.all():
             first = int(np.argmin(known))
@@ -167,7 +171,7 @@ class Intake:
         rows["invoked"][missing] = opened["time"][missing]
         stays = np.ones(len(self._open), np.bool_)
         stays[places[known]] = False
-        self._open, self._open_lines = self._open[stays], self._open_lines[stays]
+        self._open, self._open_lines = taken(self._open, stays), self._open_lines[stays]
 
     def _without_invocation(self, op: int, line: int) -> Wrong:
         before = [earlier for earlier in self._ledgers["operation"].lines_of(op) if earlier < line]
@@ -194,8 +198,9 @@ class Intake:
         for operations, *references in buckets:
             for name, refers in zip(wanted, references, strict=True):
                 right = operations["id"][np.isin(operations["tag"], [int(f) for f in wanted[name]])]
-                wrong = refers[~np.isin(refers["id"], right)]
-                if len(wrong):
+                missing = absent(refers["id"], right)
+                if len(missing):
+                    wrong = refers[np.isin(refers["id"], missing)]
                     first = wrong[np.argmin(wrong["line"])]
                     found[name] = min(found.get(name, (1 << 62, 0)), (int(first["line"]), int(first["id"])))
         for name, (line, number) in found.items():

@@ -147,22 +147,22 @@ class JepsenReader:
         return Wrong(line, told, "Jepsen's values are unique for each key")
 
     def _note_values(self, operations: Numbers) -> None:
-        sends = operations[operations[:, _VALUE] != NULL]
-        self._values.add(sends[:, _VALUE], sends[:, _LINE])
+        sends = operations[_VALUE] != NULL
+        self._values.add(operations[_VALUE][sends], operations[_LINE][sends])
 
     def _write(self, *passages: Passage) -> None:
         """Hand over rows."""
         for passage in passages:
             self._number(passage)
-        operations = np.concatenate([passage.operations for passage in passages])
-        records = np.concatenate([passage.records for passage in passages])
+        operations = np.concatenate([passage.operations for passage in passages], axis=1)
+        records = np.concatenate([passage.records for passage in passages], axis=1)
         told = [each for passage in passages for each in passage.told]
-        if len(operations):
+        if operations.size:
             self._note_values(operations)
-            self._write_operations(dict(zip(OPERATION, operations.T, strict=True)))
-        if len(records):
-            rows = blank(Kind.RECORD, len(records))
-            for name, values in zip(RECORD, records.T, strict=True):
+            self._write_operations(dict(zip(OPERATION, operations, strict=True)))
+        if records.size:
+            rows = blank(Kind.RECORD, records.shape[1])
+            for name, values in zip(RECORD, records, strict=True):
                 rows[name] = values
             rows["topic"], rows["status"] = self._topic, Status.GOOD
             rows["event"] = self._events.new(rows["process"])
@@ -180,20 +180,21 @@ class JepsenReader:
         """Go on with the numbers of operations and texts where the passage before ended."""
         processes = sorted(passage.taken)
         starts = [self._next_op.get(process, 0) for process in processes]
-        for rows, process, op, txn in (
+        for table, process, op, txn in (
             (passage.operations, _PROCESS, _OP, _TXN),
             (passage.records, RECORD.index("process"), RECORD.index("op"), RECORD.index("txn")),
         ):
-            if len(rows):
-                added = np.array(starts, np.int64)[np.searchsorted(processes, rows[:, process])]
-                rows[:, op] += added
-                rows[:, txn] += np.where(rows[:, txn] == NULL, 0, added)
+            if table.size:
+                added = np.array(starts, np.int64)[np.searchsorted(processes, table[process])]
+                table[op] += added
+                table[txn] += np.where(table[txn] == NULL, 0, added)
         for process, start in zip(processes, starts, strict=True):
             self._next_op[process] = start + passage.taken[process]
         if passage.texts:
             texts = np.array([self._names.text(text) for text in passage.texts], np.int64)
-            told = passage.operations[:, _DETAIL] != NULL
-            passage.operations[told, _DETAIL] = texts[passage.operations[told, _DETAIL]]
+            details = passage.operations[_DETAIL]
+            told = details != NULL
+            details[told] = texts[details[told]]
 
     def _write_operations(self, columns: dict[str, Any]) -> None:
         sends = columns["f"] == F.SEND

@@ -16,6 +16,7 @@ from harness.foreign.lines import TORN, Chunk
 from harness.history import Kind
 
 Pairs = list[tuple[str, Any]]
+Groups = dict[tuple[Kind, tuple[str, ...]], list[tuple[Any, ...]]]  # number of the line and values of each event
 DEPTH_AT_MOST = 50
 
 
@@ -55,14 +56,12 @@ def header_of(line: str) -> Header:
 
 
 def read(chunk: Chunk, names: Names) -> Batch:
-    """What lines after the header say."""
-    groups: dict[tuple[Kind, tuple[str, ...]], list[tuple[Any, ...]]] = {}
+    """What lines after the header say, one at a time."""
+    groups: Groups = {}
     wrongs = [chunk.wrong] if chunk.wrong else []
     for number, line in enumerate(chunk.lines, chunk.number):
         try:
-            pairs = _parsed(number, line)
-            keys, values = zip(*pairs, strict=True) if pairs else ((), ())
-            groups.setdefault((_kind(number, keys, values), keys), []).append((number, *values))
+            add_to(groups, number, line)
         except Wrong as wrong:
             last = number == chunk.number + len(chunk.lines) - 1
             torn = chunk.torn and last and isinstance(wrong, _NoJson)
@@ -70,13 +69,20 @@ def read(chunk: Chunk, names: Names) -> Batch:
             break
     parts: list[Part] = []
     for (kind, keys), rows in groups.items():
-        made = _part(kind, keys, rows, names)
+        made = part_of(kind, keys, rows, names)
         parts += made[0]
         wrongs += made[1]
     return batch_of(parts, wrongs)
 
 
-def _part(
+def add_to(groups: Groups, number: int, line: str) -> None:
+    """Put the event of a line to those of its kind that have the same keys."""
+    pairs = _parsed(number, line)
+    keys, values = zip(*pairs, strict=True) if pairs else ((), ())
+    groups.setdefault((_kind(number, keys, values), keys), []).append((number, *values))
+
+
+def part_of(
     kind: Kind, keys: tuple[str, ...], rows: list[tuple[Any, ...]], names: Names
 ) -> tuple[list[Part], list[Wrong]]:
     """Events of one kind that have the same keys, and what is wrong with them."""
@@ -90,7 +96,7 @@ def _part(
         numbers = numbers_of(kind, name, values, lines, names)
         if isinstance(numbers, Wrong):  # what comes before it may be wrong in another way
             before = [row for row in rows if row[0] < numbers.line]
-            parts, wrongs = _part(kind, keys, before, names) if before else ([], [])
+            parts, wrongs = part_of(kind, keys, before, names) if before else ([], [])
             return parts, [numbers, *wrongs]
         packed[name] = numbers
     return [Part(kind, np.array(lines, np.int64), packed)], []

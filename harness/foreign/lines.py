@@ -6,11 +6,11 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, cast, overload
 
 from harness.errors import UsageError
 from harness.foreign.form import Wrong
@@ -24,12 +24,44 @@ class CannotUnpack(Exception):
     """What is packed in a file is damaged."""
 
 
+class Text(Sequence[str]):
+    """Lines of UTF-8 as they are in the file; they become strings when somebody asks for one."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self._count = raw.count(b"\n") + 1
+        self._strings: list[str] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if self._strings is None:
+            self._strings = self.raw.decode().split("\n")
+        return self._strings[place]
+
+    def __reduce__(self) -> tuple[type[Text], tuple[bytes]]:
+        """It travels to helpers, who may need no strings."""
+        return Text, (self.raw,)
+
+
+def raw_of(lines: Sequence[str]) -> bytes:
+    """Lines as UTF-8."""
+    return lines.raw if isinstance(lines, Text) else "\n".join(lines).encode()
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Some whole lines; `number` is that of the first. `torn` says that the last one has no line end."""
 
     number: int
-    lines: list[str]
+    lines: Sequence[str]
     torn: bool = False
     wrong: Wrong | None = None  # with the line after these
 
@@ -91,7 +123,7 @@ def chunks(stream: IO[bytes]) -> Iterator[Chunk]:
     while block := _block(stream):
         whole, end, rest = (rest + block).rpartition(b"\n")
         if end:
-            chunk = _decoded(number, whole.split(b"\n"))
+            chunk = _decoded(number, whole)
             yield chunk
             number += len(chunk.lines)
         if len(rest) > LINE_BYTES:
@@ -99,7 +131,7 @@ def chunks(stream: IO[bytes]) -> Iterator[Chunk]:
             yield Chunk(number, [], wrong=Wrong(number, said, "write one event on each line"))
             return
     if rest:
-        chunk = _decoded(number, [rest])
+        chunk = _decoded(number, rest)
         yield Chunk(number, chunk.lines, torn=True, wrong=chunk.wrong)
 
 
@@ -112,15 +144,11 @@ def _block(stream: IO[bytes]) -> bytes:
         raise CannotUnpack(str(error)) from error  # which is how zstd says so
 
 
-def _decoded(number: int, lines: list[bytes]) -> Chunk:
-    too_long = next((place for place, line in enumerate(lines) if len(line) > LINE_BYTES), None)
-    try:
-        if too_long is None:
-            return Chunk(number, b"\n".join(lines).decode().split("\n"))
-    except UnicodeDecodeError:
-        pass
+def _decoded(number: int, raw: bytes) -> Chunk:
+    if len(raw) <= LINE_BYTES and (raw.isascii() or _is_utf8(raw)):
+        return Chunk(number, Text(raw))
     good: list[str] = []
-    for place, line in enumerate(lines):
+    for place, line in enumerate(raw.split(b"\n")):
         if len(line) > LINE_BYTES:
             said = f"the line is longer than {LINE_BYTES // 1_000_000} MB"
             return Chunk(number, good, wrong=Wrong(number + place, said, "write one event on each line"))
@@ -130,4 +158,12 @@ def _decoded(number: int, lines: list[bytes]) -> Chunk:
             return Chunk(
                 number, good, wrong=Wrong(number + place, f"byte {error.start + 1} is no UTF-8", "write UTF-8")
             )
-    raise AssertionError("one of the lines was wrong")
+    return Chunk(number, good)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

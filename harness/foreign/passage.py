@@ -98,8 +98,8 @@ def left_out(keys: Keys) -> list[str]:
 class Passage:
     """What came of some lines; all is from before the line that is wrong."""
 
-    operations: npt.NDArray[np.int64]
-    records: npt.NDArray[np.int64]
+    operations: npt.NDArray[np.int64]  # the columns of OPERATION
+    records: npt.NDArray[np.int64]  # those of RECORD
     taken: dict[int, int]  # operations of each process of ours
     told: list[tuple[int, int, str, str | None]]
     texts: list[str]
@@ -150,7 +150,7 @@ class PassageReader:
             for number, (line, value) in enumerate(
                 zip(chunk.lines, parse_quickly(chunk.lines), strict=True), chunk.number
             ):
-                self._line(number, line, value)
+                self.say(number, line, value)
         except EdnError as error:
             last = chunk.torn and number == chunk.number + len(chunk.lines) - 1
             wrong = Wrong(number, f"this is no EDN ({error})" if not last else f"{TORN} ({error})")
@@ -181,7 +181,13 @@ class PassageReader:
             wrong=wrong,
         )
 
-    def _line(self, number: int, line: str, value: Any) -> None:
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many operations and records were written down."""
+        return len(self._operations) // len(OPERATION), len(self._records) // len(RECORD)
+
+    def say(self, number: int, line: str, value: Any) -> None:
+        """Take what a line says; `value` is what it is, or None if that is not known."""
         if value is None or self._closed:
             value = self._slowly(number, line.strip())
             if value is None:
@@ -410,8 +416,8 @@ class PassageReader:
 
 
 def _table(flat: list[int], width: int) -> npt.NDArray[np.int64]:
-    """Rows of numbers; by way of an array, because numpy looks at each number twice."""
-    return np.array(array("q", flat), np.int64).reshape(-1, width)
+    """Columns of numbers; by way of an array, because numpy looks at each number twice."""
+    return np.array(array("q", flat), np.int64).reshape(-1, width).T
 
 
 def still_open(line: int, process: int, opened: Open) -> Wrong:
