@@ -2,6 +2,7 @@
 
     make detection                                     # every run of bench/detection_matrix.py, an hour or two
     make detection ARGS="--jobs 2 --only 'broken-*'"   # some of it, two at a time
+    make detection ARGS=--starved                      # correct brokers while eight processes keep the machine busy
     make detection ARGS=--again                        # no runs: check the stored ones anew
 
 Runs that are in the store are not repeated unless `--fresh` is given, so an interrupted matrix goes on where it was.
@@ -17,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
-from bench.detection_matrix import MATRIX, Case
+from bench.detection_matrix import MATRIX, SPINNING, STARVED, Case
 from bench.detection_report import Row, page, row_of
 from harness import store as stored
 from harness.checking import check_again
@@ -69,12 +71,30 @@ def record_all(cases: Iterable[Case], store: Path, jobs: int, console: Console) 
             console.print(said, highlight=False, markup=False)
 
 
-def chosen(patterns: Sequence[str]) -> list[Case]:
+def chosen(matrix: Sequence[Case], patterns: Sequence[str]) -> list[Case]:
     """The cases whose names match one of the patterns; all without any."""
-    cases = [case for case in MATRIX if not patterns or any(fnmatch.fnmatch(case.name, each) for each in patterns)]
+    cases = [case for case in matrix if not patterns or any(fnmatch.fnmatch(case.name, each) for each in patterns)]
     if not cases:
-        raise UsageError(f"no run of the matrix is called {' or '.join(patterns)}", f"one is {MATRIX[0].name}")
+        raise UsageError(f"no run of the matrix is called {' or '.join(patterns)}", f"one is {matrix[0].name}")
     return cases
+
+
+@contextmanager
+def spinning(count: int) -> Iterator[None]:
+    """Processes that use all the CPU they get, as long as this lasts."""
+    busy = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(1_000_000))"
+    spinners = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for each in spinners:
+            each.kill()
+            each.wait()
+
+
+def rows_of(store: Path, cases: Iterable[Case]) -> list[Row]:
+    """What came of the newest run of each."""
+    return [row_of(case, newest(store, case)) for case in cases]
 
 
 def tell(rows: Sequence[Row], console: Console) -> None:
@@ -100,22 +120,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--store", type=Path, help="where the runs are kept")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="runs with such names")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; each wants two cores")
+    parser.add_argument("--starved", action="store_true", help="correct brokers on a busy machine")
     parser.add_argument("--again", action="store_true", help="run nothing, check the stored runs anew")
     parser.add_argument("--fresh", action="store_true", help="repeat runs that are in the store")
-    parser.add_argument("--page", type=Path, help="where to write the page, also of a part of the matrix")
+    parser.add_argument("--page", type=Path, help="where to write the page, of all runs in the store")
     given = parser.parse_args(arguments)
     console, store = Console(stderr=True), store_dir(given.store)
-    cases = chosen(given.only)
+    cases = chosen(STARVED if given.starved else MATRIX, given.only)
     if given.again:
         runs = [run for case in cases if (run := newest(store, case))]
         check_again(runs, PlainView(console))
     else:
         missing = [case for case in cases if given.fresh or row_of(case, newest(store, case)).run is None]
-        record_all(missing, store, max(1, given.jobs), console)
-    rows = [row_of(case, newest(store, case)) for case in cases]
+        with spinning(SPINNING if given.starved else 0):
+            record_all(missing, store, max(1, given.jobs), console)
+    rows = rows_of(store, cases)
     tell(rows, console)
     if given.page or not given.only:
-        (given.page or PAGE).write_text(page(rows), encoding="utf-8")
+        usual = [row for row in rows_of(store, MATRIX) if row.run or not given.only]
+        starved = [row for row in rows_of(store, STARVED) if row.run]
+        (given.page or PAGE).write_text(page(usual, starved), encoding="utf-8")
     return 0 if all(row.fine for row in rows) else 1
 
 

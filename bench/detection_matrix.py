@@ -1,7 +1,8 @@
 """What `make detection` runs: each broken broker before each client, and correct brokers with everything else.
 
 A broken broker names the anomalies it is *meant* for, of which at least one has to be found, and those that follow from
-them. Whatever else is found is unexplained. On correct brokers nothing illegal may be found.
+them. Whatever else is found is unexplained. On correct brokers nothing illegal may be found, and nothing either while
+other processes keep the machine busy (STARVED).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Case:
     settings: dict[str, Any]
     time_s: int
     broken: str = ""
-    nemesis: str = ""  # a fault, or fault:role
+    nemesis: str = ""  # faults, each as fault or fault:role
     meant: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
 
@@ -47,10 +48,15 @@ class Case:
         if self.broken:
             data["tap"] = {"broken": [self.broken]}
         if self.nemesis:
-            fault, _, role = self.nemesis.partition(":")
-            aimed = {"target": role} if role else {}
-            data["nemesis"] = [{"fault": fault, **aimed, "after": "4s", "every": "60s", "for": "6s", "times": 1}]
+            data["nemesis"] = [_step(fault, place) for place, fault in enumerate(self.nemesis.split(", "))]
         return data
+
+
+def _step(nemesis: str, place: int) -> dict[str, Any]:
+    """A fault of a scenario file, some time after the ones before it."""
+    fault, _, role = nemesis.partition(":")
+    aimed = {"target": role} if role else {}
+    return {"fault": fault, **aimed, "after": f"{4 + 20 * place}s", "every": "120s", "for": "6s", "times": 1}
 
 
 @dataclass(frozen=True)
@@ -285,3 +291,23 @@ CLEAN = (
     *(clean("stream", CONFLUENT, fault, 45) for fault in SEQUENCES),
 )
 MATRIX: tuple[Case, ...] = (*(case for bug in BUGS for case in bug.cases()), *CLEAN)
+
+
+def starved(workload: str, client: str, *faults: str) -> Case:
+    """A run of correct brokers while eight other processes keep the machine busy."""
+    settings = STREAM if workload == "stream" else MODEST | RATES.get(workload, {})
+    name = "-".join(("starved", "+".join((workload, *faults)).replace(":", "-"), SHORT[client]))
+    return Case(name, client, workload, settings, 14 + 20 * len(faults), nemesis=", ".join(faults))
+
+
+SPINNING = 8
+_EARLY = ("leader-kill", "client-kill", *ON_STREAM[::2])
+_LATE = (*ON_STREAM[1::2], "duplicate-requests")
+STARVED = (
+    *(starved("stream", CLIENTS[place % 2], *both) for place, both in enumerate(zip(_EARLY, _LATE, strict=False))),
+    *(starved("stream", CONFLUENT, fault) for fault in SEQUENCES),
+    starved("stream", KAFKA_PYTHON, *_EARLY[len(_LATE) :]),
+    starved("transactions", CONFLUENT, "hold-end-txn", "pause:transaction-coordinator"),
+    starved("groups", KAFKA_PYTHON, "pause:group-coordinator", "client-kill"),
+    starved("exactly-once", CONFLUENT, "leader-kill", "isolate"),
+)  # every fault that clusters of processes have, at least once

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.detection_matrix import Case
+from bench.detection_matrix import SPINNING, Case
 from harness import facts
 from harness.store import Run
 
@@ -81,11 +81,12 @@ def found_in(results: dict[str, Any]) -> tuple[Found, ...]:
     return tuple(sorted(found, key=lambda each: (each.status != "illegal", each.anomaly)))
 
 
-def page(rows: Sequence[Row]) -> str:
+def page(rows: Sequence[Row], starved: Sequence[Row] = ()) -> str:
     """docs/detection.md."""
     broken = [row for row in rows if row.case.broken]
     sound = [row for row in rows if not row.case.broken]
-    return "\n".join([*_head(rows, broken, sound), *_broken(broken), *_sound(sound), *_versions(rows), ""])
+    parts = (_head(rows, broken, sound), _broken(broken), _sound(sound), _starved(starved), _versions(rows))
+    return "\n".join([*(line for part in parts for line in part), ""])
 
 
 def _head(rows: Sequence[Row], broken: Sequence[Row], sound: Sequence[Row]) -> Iterable[str]:
@@ -135,9 +136,27 @@ def _sound(rows: Sequence[Row]) -> Iterable[str]:
         "",
         "Nothing illegal may be found. What is allowed is shown; a verdict of `unknown` has its reason beside it.",
         "",
-        "| workload | client | fault | events | verdict | found |",
-        "| --- | --- | --- | ---: | --- | --- |",
+        *_of_sound(rows),
     )
+
+
+def _starved(rows: Sequence[Row]) -> Iterable[str]:
+    """The same where the machine was busy with other things."""
+    if rows:
+        clean = f"{sum(row.fine for row in rows)} of {len(rows)} runs"
+        yield from (
+            "",
+            "## Correct brokers on a busy machine",
+            "",
+            f"Every fault that a cluster of processes can have, while {SPINNING} other processes use all the CPU they",
+            f"get (`{COMMAND} ARGS=--starved`): nothing illegal was found in {clean}.",
+            "",
+            *_of_sound(rows),
+        )
+
+
+def _of_sound(rows: Sequence[Row]) -> Iterable[str]:
+    yield from ("| workload | client | faults | events | verdict | found |", "| --- | --- | --- | ---: | --- | --- |")
     for row in rows:
         why = f" ({row.reasons[0]})" if row.verdict == "unknown" and row.reasons else ""
         yield _line(

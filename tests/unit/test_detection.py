@@ -10,7 +10,7 @@ import pytest
 
 from bench import detection
 from bench.detection import chosen, newest
-from bench.detection_matrix import CLIENTS, MATRIX, WORKLOADS, Case
+from bench.detection_matrix import CLIENTS, MATRIX, STARVED, WORKLOADS, Case
 from bench.detection_report import Found, Row, found_in, page, row_of
 from checkers.core.families import FAMILIES
 from harness.errors import UsageError
@@ -64,9 +64,15 @@ def test_correct_brokers_go_through_everything() -> None:
     assert {case.nemesis.partition(":")[0] for case in sound if case.nemesis} == set(FAULTS)
 
 
+def test_a_busy_machine_goes_through_every_fault() -> None:
+    """In thirty runs or more."""
+    assert {fault.partition(":")[0] for case in STARVED for fault in case.nemesis.split(", ")} == set(FAULTS)
+    assert len(STARVED) >= 30
+
+
 def test_names_are_unique() -> None:
     """They are directories of the store."""
-    assert len({case.name for case in MATRIX}) == len(MATRIX)
+    assert len({case.name for case in (*MATRIX, *STARVED)}) == len(MATRIX) + len(STARVED)
 
 
 def test_each_bug_is_meant_for_something_that_is_looked_for() -> None:
@@ -76,7 +82,7 @@ def test_each_bug_is_meant_for_something_that_is_looked_for() -> None:
     assert all(case.meant for case in MATRIX if case.broken)
 
 
-@pytest.mark.parametrize("case", MATRIX, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*MATRIX, *STARVED], ids=lambda case: case.name)
 def test_each_scenario_is_right(case: Case, tmp_path: Path) -> None:
     """The harness takes it as it is written."""
     file = tmp_path / "case.toml"
@@ -85,7 +91,7 @@ def test_each_scenario_is_right(case: Case, tmp_path: Path) -> None:
     assert (scenario.name, scenario.time, scenario.workload) == (case.name, case.time_s, case.workload)
     assert scenario.settings.client == case.client
     assert scenario.tap.broken == ((case.broken,) if case.broken else ())
-    assert len(scenario.nemesis) == bool(case.nemesis)
+    assert len(scenario.nemesis) == len(list(filter(None, case.nemesis.split(", "))))
 
 
 def test_a_bug_that_is_found(tmp_path: Path) -> None:
@@ -146,10 +152,10 @@ def test_the_page(tmp_path: Path) -> None:
 
 def test_patterns(tmp_path: Path) -> None:
     """As a shell has them; one that matches nothing is an error."""
-    assert {case.broken for case in chosen(["broken-flips*"])} == {"flips-bits"}
-    assert chosen([]) == list(MATRIX)
+    assert {case.broken for case in chosen(MATRIX, ["broken-flips*"])} == {"flips-bits"}
+    assert chosen(MATRIX, []) == list(MATRIX)
     with pytest.raises(UsageError):
-        chosen(["nothing"])
+        chosen(MATRIX, ["nothing"])
 
 
 def test_what_is_stored_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +175,7 @@ def test_what_is_stored_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(asked) == 2
     assert detection.main([*given, "--fresh"]) == 0
     assert len(asked) == 4
-    run = newest(tmp_path, chosen(["broken-misroutes-ck"])[0])
+    run = newest(tmp_path, chosen(MATRIX, ["broken-misroutes-ck"])[0])
     assert run is not None
     run.write_results(json.loads((run.path / "results.json").read_text()) | {"seen": []})
     assert detection.main(given) == 1
