@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import time
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import psutil
 
 import harness
 from harness import doctor
+from workloads.clients.stack import version_of
+from workloads.clients.stacks import STACKS
 
-PACKAGES = ("kafka-python", "confluent-kafka", "pyspark", "pyarrow", "numpy", "docker")
+PACKAGES = ("pyspark", "pyarrow", "numpy", "docker")
 
 
 def anchor() -> dict[str, int]:
@@ -24,15 +25,9 @@ def anchor() -> dict[str, int]:
 def versions() -> dict[str, str]:
     """What takes part on our side."""
     found = {"tidegauge": harness.__version__, "python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "missing"
-    import confluent_kafka
-
-    found["librdkafka"] = confluent_kafka.libversion()[0]
-    return found
+    for stack in STACKS.values():
+        found |= stack.versions()
+    return found | {package: version_of(package) for package in PACKAGES}
 
 
 def machine() -> dict[str, Any]:

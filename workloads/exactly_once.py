@@ -247,7 +247,7 @@ class Transformer:
         self._member: Member | None = None
         self._batch: Batch | None = None
         self._behind = False  # the member read what was not committed
-        self._keeps_positions = settings.client == "kafka-python"
+        self._keeps_positions = settings.stack.quirks.keeps_positions
         self._asked_in_vain = 0
         self._chances = Chances(settings, config.seed)
 
@@ -320,7 +320,7 @@ class Transformer:
             self._batch.taken.update(places)
 
     def _given(self, places: Sequence[Place]) -> None:  # noqa: ARG002 - all are looked at
-        """kafka-python goes on where it was in a partition that it gets again, although that was not committed."""
+        """Some libraries go on where they were in a partition they get again, although that was not committed."""
         self._behind |= self._keeps_positions
 
     def _went_back(self) -> bool:

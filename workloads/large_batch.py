@@ -17,6 +17,7 @@ from pydantic import Field, PositiveInt
 
 from workloads.base import CONSUMER, PRODUCER, Role, Settings, TopicSpec, Workload
 from workloads.clients.base import Acks
+from workloads.clients.stacks import ClientName
 
 if TYPE_CHECKING:
     from workloads.session import Session
@@ -29,9 +30,7 @@ ASK_S = 5.0
 class LargeBatchSettings(Settings):
     """The notes' own as defaults."""
 
-    client: Literal["kafka-python", "confluent-kafka"] = Field(
-        default="kafka-python", description=Settings.model_fields["client"].description
-    )
+    client: ClientName = Field(default="kafka-python", description=Settings.model_fields["client"].description)
     acks: Acks = Field(default="1", description=Settings.model_fields["acks"].description)
     messages: PositiveInt = Field(default=5000, description="messages to send, in all")
     consume: Literal["after", "beside"] | None = Field(

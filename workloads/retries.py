@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 OF_PRODUCERS = "tidegauge-producer-*"  # by their client ids
 DROPPED, LATE = "dropped answers", "late answers"  # what exchanges in the history were bent by
 LATER_THAN_PATIENCE = 1.5
-LIBRARY_PATIENCE_MS = 30_000  # the time-out of both libraries, for who leaves it to them
 STREAM = Stream()
 
 
@@ -83,7 +82,7 @@ class Retries(Workload[RetriesSettings]):
         """Answers to producers are dropped, and held back for longer than they wait."""
         from harness.tap.rules import Rule
 
-        by_s = LATER_THAN_PATIENCE * (settings.request_timeout_ms or LIBRARY_PATIENCE_MS) / 1000
+        by_s = LATER_THAN_PATIENCE * (settings.request_timeout_ms or settings.stack.request_timeout_ms) / 1000
         whose: dict[str, Any] = {"api": "Produce", "client": OF_PRODUCERS}
         rules = []
         if settings.drop:

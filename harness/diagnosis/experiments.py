@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from harness.scenario import Scenario, derived_seed
 from workloads.base import Settings
+from workloads.clients.stacks import STACKS
 
 BASELINE = "baseline"
 IMPATIENT = {
@@ -84,6 +85,20 @@ def _idempotence(now: Settings) -> dict[str, Any]:
     return {"idempotence": False} if now.idempotence else {"acks": "all", "idempotence": True}
 
 
+def _other_client(now: Settings) -> dict[str, Any]:
+    """The first one that takes the settings; of those that do not, the first, which says why."""
+    others = [name for name in STACKS if name != now.client]
+    return {"client": next((name for name in others if _takes(now, name)), others[0])}
+
+
+def _takes(settings: Settings, client: str) -> bool:
+    try:
+        _with(settings, {"client": client})
+    except ValidationError:
+        return False
+    return True
+
+
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         "bootstrap",
@@ -132,7 +147,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "client",
         "does it happen with the other client library?",
         "the client library",
-        lambda now: {"client": "confluent-kafka" if now.client == "kafka-python" else "kafka-python"},
+        _other_client,
         "one client library meets it and the other does not: it may be the client's, or what only one of them asks for",
     ),
     # the last one: an idempotent producer may not give up for a long time

@@ -44,6 +44,7 @@ from nemesis import FAMILIES, FAULTS, check_sense, fault_named, resolve, schedul
 from nemesis.base import Fault, refuse_unless_possible
 from nemesis.schedule import RANDOM, Plan
 from workloads import WORKLOADS, find_workload
+from workloads.clients.stacks import STACKS
 
 STREAM = "stream"
 STREAM_SHARE = 4
@@ -68,7 +69,7 @@ PLAIN: Mapping[str, Any] = {
     "probe_rate": 2,
 }
 OTHERS: Mapping[str, tuple[Any, ...]] = {
-    "client": ("kafka-python", "confluent-kafka"),
+    "client": tuple(STACKS),
     "idempotence": (True, False),
     "max_in_flight": (1, 5),
     "min_insync_replicas": (1, 3),

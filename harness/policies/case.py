@@ -11,6 +11,8 @@ from checkers.core.timeline import Fault
 from harness.history import NEMESIS_PROCESS
 from harness.policies.marks import words
 from harness.reasons import Reason
+from workloads.clients.stack import Quirks
+from workloads.clients.stacks import quirks_of
 
 Trait = Literal["changes_leaders", "deletes", "unclean"]
 Status = Literal["illegal", "allowed", "possibly the client", "unproven"]
@@ -56,6 +58,11 @@ class RunFacts:
     def changes_leaders(self) -> bool:
         """Whether a fault was to move a leader."""
         return any(fault.changes_leaders for fault in self.faults)
+
+    @property
+    def quirks(self) -> Quirks:
+        """What the client library may do wrong by itself."""
+        return quirks_of(self.client)
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,10 @@ class Case:
     def by_acks(self, code: str) -> Mark:
         """Allowed by what the producers asked for."""
         return Mark("allowed", code, (("acks", self.facts.acks),))
+
+    def by_client(self, code: str) -> Mark:
+        """Possibly the doing of the client library."""
+        return Mark("possibly the client", code, (("client", self.facts.client),))
 
     @property
     def leaders_changed(self) -> bool:

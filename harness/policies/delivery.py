@@ -23,8 +23,8 @@ def _judge_duplicate(case: Case) -> Mark:
         return Mark("illegal")
     if "numbered anew" in finding.tags:
         return Mark("possibly the client", "renumbered")
-    if facts.client == "confluent-kafka" and facts.changes_leaders:
-        return Mark("possibly the client", "client-resends")
+    if facts.quirks.resends_across_leaders and facts.changes_leaders:
+        return case.by_client("client-resends")
     return Mark("illegal")
 
 
@@ -35,14 +35,14 @@ def _judge_unseen(case: Case) -> Mark:
 
 
 def _judge_false_ack(case: Case) -> Mark:
-    """By what brokers said: librdkafka takes a batch without an answer for written when a later one was."""
-    if "no offset" not in case.finding.tags or case.facts.client != "confluent-kafka":
+    """By what brokers said: some libraries take a batch without an answer for written when a later one was."""
+    if "no offset" not in case.finding.tags or not case.facts.quirks.assumes_acks:
         return Mark("illegal")
     offsetless = case.results.figures.offsetless
     if offsetless == 0 and case.taps_saw_all:
         return Mark("allowed", "client-assumed")
     if not offsetless and case.came({fault.name for fault in case.facts.faults}):
-        return Mark("possibly the client", "client-may-assume")
+        return case.by_client("client-may-assume")
     return Mark("illegal")
 
 

@@ -28,8 +28,8 @@ def _judge_send(case: Case) -> Mark:
         return Mark("allowed", "late-retry")
     if not numbered and case.came({fault.name for fault in facts.faults} & {DUPLICATES_REQUESTS}):
         return Mark("allowed", "requests-sent-twice")
-    if "transactional" not in finding.tags and facts.client == "confluent-kafka" and case.leaders_changed:
-        return Mark("possibly the client", "client-resends")
+    if "transactional" not in finding.tags and facts.quirks.resends_across_leaders and case.leaders_changed:
+        return case.by_client("client-resends")
     return Mark("illegal")
 
 

@@ -15,6 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from harness.config import Model
+from workloads.clients.stack import COMPRESSIONS, ClientStack
+from workloads.clients.stacks import STACKS, ClientName, find_stack, those_with, with_groups
 
 Place = tuple[str, int]  # a topic's name and a partition
 BEGINNING = -2  # in place of an offset
@@ -30,6 +32,15 @@ def _acks(value: Any) -> Any:
 Acks = Annotated[Literal["0", "1", "all"], BeforeValidator(_acks)]
 
 
+def _cannot_do_all() -> str:
+    """Which libraries cannot compress in every way."""
+    return "".join(
+        f"; {stack.name} can do {' and '.join(stack.compressions)} here"
+        for stack in STACKS.values()
+        if stack.compressions != COMPRESSIONS
+    )
+
+
 class ClientSettings(Model):
     """How clients are set up; None leaves a setting to the client library's own default."""
 
@@ -37,7 +48,7 @@ class ClientSettings(Model):
     block_at_most_s: ClassVar[float] = BLOCK_AT_MOST_S
     metadata_age_ms: ClassVar[int | None] = None  # how old may be what a library knows of topics
 
-    client: Literal["kafka-python", "confluent-kafka"] = Field(
+    client: ClientName = Field(
         default="confluent-kafka", description="the client library that producers and consumers use"
     )
     acks: Acks = Field(default="all", description="how many replicas acknowledge a send: 0 none, 1 the leader, all")
@@ -59,7 +70,7 @@ class ClientSettings(Model):
     )
     batch_size: PositiveInt | None = Field(default=None, description="largest batch, in bytes")
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None = Field(
-        default=None, description="how batches are compressed; kafka-python can do none and gzip here"
+        default=None, description=f"how batches are compressed{_cannot_do_all()}"
     )
     isolation_level: Literal["read_uncommitted", "read_committed"] | None = Field(
         default=None, description="whether consumers see records of transactions that are still open or were aborted"
@@ -89,22 +100,31 @@ class ClientSettings(Model):
                 raise ValueError(f"idempotence allows max_in_flight up to {IN_FLIGHT_WITH_IDEMPOTENCE}")
             if self.retries == 0:
                 raise ValueError("idempotence needs retries above 0")
-        if self.client == "kafka-python" and self.compression not in {None, "none", "gzip"}:
+        if self.compression is not None and self.compression not in self.stack.compressions:
+            taken = " or ".join(each for each in self.stack.compressions if each != "none")
+            others = those_with(lambda stack: self.compression in stack.compressions)
             raise ValueError(
-                f"kafka-python cannot compress with {self.compression} here: take gzip, or client=confluent-kafka"
+                f"{self.client} cannot compress with {self.compression} here: take {taken}, or client={others}"
             )
+        if self.consume_by == "subscribe" and not self.stack.group_protocols:
+            raise ValueError(f"{self.client} cannot join groups: take consume_by=assign, or client={with_groups()}")
         if self.bootstrap == ():
             raise ValueError("bootstrap needs at least one address: give 'first', 'all' or a list of host:port")
         return self
+
+    @property
+    def stack(self) -> ClientStack:
+        """The client library that they are for."""
+        return find_stack(self.client)
 
     @property
     def idempotent(self) -> bool:
         """Whether the producer numbers its batches: as given, or as the library does by itself."""
         if self.idempotence is not None:
             return self.idempotence
-        in_flight = self.max_in_flight or IN_FLIGHT_WITH_IDEMPOTENCE
+        in_flight = self.max_in_flight or self.stack.in_flight
         possible = self.acks == "all" and in_flight <= IN_FLIGHT_WITH_IDEMPOTENCE and self.retries != 0
-        return self.client == "kafka-python" and possible
+        return self.stack.idempotent_by_default and possible
 
     def servers(self, addresses: Sequence[str]) -> list[str]:
         """Where clients start, given the addresses of all nodes."""

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 from pydantic import Field, PositiveInt, model_validator
 
 from workloads.clients.base import ClientError, ClientSettings, Place, Polled
+from workloads.clients.stacks import those_with, with_groups
 
 ASK_S = 5.0  # for what a group committed: the longest that a member stands still for it
 COMMIT_S = 5.0  # and for the answer to a commit
@@ -24,7 +25,8 @@ class GroupSettings(ClientSettings):
 
     group_protocol: Literal["classic", "consumer"] = Field(
         default="classic",
-        description="how members and brokers agree: classic, or consumer (KIP-848, confluent-kafka alone)",
+        description="how members and brokers agree: classic, or consumer"
+        f" (KIP-848, {those_with(lambda stack: 'consumer' in stack.group_protocols)} alone)",
     )
     assignor: Literal["range", "roundrobin", "cooperative-sticky", "uniform"] | None = Field(
         default=None,
@@ -48,8 +50,12 @@ class GroupSettings(ClientSettings):
     @model_validator(mode="after")
     def _protocol(self) -> GroupSettings:
         """Refuse what the protocol or the client library does not know."""
-        if self.group_protocol == "consumer" and self.client == "kafka-python":
-            raise ValueError("kafka-python knows the classic protocol alone: take client=confluent-kafka or classic")
+        if not self.stack.group_protocols:
+            raise ValueError(f"{self.client} has no members of groups: take client={with_groups()}")
+        if self.group_protocol not in self.stack.group_protocols:
+            others = those_with(lambda stack: self.group_protocol in stack.group_protocols)
+            (own,) = self.stack.group_protocols
+            raise ValueError(f"{self.client} knows the {own} protocol alone: take client={others} or {own}")
         known = {"classic": ("range", "roundrobin", "cooperative-sticky"), "consumer": ("range", "uniform")}
         if self.assignor is not None and self.assignor not in known[self.group_protocol]:
             raise ValueError(

@@ -14,6 +14,7 @@ from typing import Any, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from workloads.clients.base import ClientError, ClientSettings, Place, Producer
+from workloads.clients.stacks import those_with
 
 # Kafka's codes that say so, and librdkafka's own: INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, _FENCED
 FENCED = frozenset({47, 90, -144})
@@ -34,7 +35,10 @@ class TransactionalSettings(ClientSettings):
 
     @model_validator(mode="after")
     def _numbered(self) -> Self:
-        """Refuse what both libraries would refuse."""
+        """Refuse what the libraries would refuse."""
+        if not self.stack.transactions:
+            others = those_with(lambda stack: stack.transactions)
+            raise ValueError(f"{self.client} has no transactional producers: take client={others}")
         if not self.idempotence:
             raise ValueError("transactions need idempotence: leave it out, or set it to true")
         if self.delivery_timeout_ms is not None and self.delivery_timeout_ms > self.transaction_timeout_ms:
