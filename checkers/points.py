@@ -16,11 +16,11 @@ and the maxima over all rows below, or up to and including this one. Answers wit
 left out. Rows of an era that is UNSURE are there and prove nothing.
 
 Answers are told apart by the leader epoch that they told, or else the highest that Metadata had shown when they were
-invoked: of a *deposed* leader, for a higher one was shown SETTLING_NS after their invocation at the latest
-(`old_ended`, `old_led`); of a *new* one, for that epoch, which Metadata had shown and which is not the lowest that it
-ever showed of the partition, was first shown at most SETTLING_NS before (`new_led`); or neither: with an epoch that was
-new once (`own_led`), one that never was (`first_led`) or none (`unknown_led`). Of two events at one moment that with
-the higher number is later.
+invoked: of a *deposed* leader, for a higher one may have begun (`since`, `checkers.core.answers`) SETTLING_NS after
+their invocation at the latest (`old_ended`, `old_led`); of a *new* one, for that epoch is above the lowest that
+Metadata ever showed of the partition, and SETTLING_NS before nobody had been shown it or a higher one (`new_led`); or
+neither: with an epoch that was new once (`own_led`), one that never was (`first_led`) or none (`unknown_led`). Of two
+events at one moment that with the higher number is later.
 
 `Points` has moments as times, which is enough to see whether anything contradicts anything. `Proofs` has them as ranks
 among all moments, by time and then event, so that each leads back to what happened then.
@@ -134,7 +134,7 @@ FIRST_LED, UNKNOWN_LED, OWN_LED, NEW_LED, OLD_LED, NOT_LED = 0, 1, 2, 3, 4, 5
 def sorted_marks(marks: pl.DataFrame, epochs: Epochs) -> pl.DataFrame:
     """Answers with their `epoch`, whether it was `old`, until when it was `fresh`, and the sort of their leader."""
     marks = marks.with_columns(epoch=pl.coalesce("told", epochs.highest(marks, pl.col("invoked"))).cast(pl.Int32))
-    soon = epochs.highest(marks, pl.col("invoked") + SETTLING_NS)
+    soon = epochs.possible(marks, pl.col("invoked") + SETTLING_NS)
     marks = marks.with_columns(epochs.fresh_until(marks, "epoch").alias("fresh"), soon=soon)
     old = (pl.col("soon") > pl.col("epoch")).fill_null(value=False)
     new = (pl.col("invoked") <= pl.col("fresh")).fill_null(value=False)

@@ -8,7 +8,7 @@ watermark-frozen       one leader, in one epoch, shows one mark for FROZEN_NS or
                        its led answers that shows it to the invocation of the last one (a *standstill*; answers of a
                        deposed leader are none of its own). An offset proves that it was frozen which was acknowledged
                        after that leader's standstill began, FROZEN_NS or more before its end, at or above the mark,
-                       and SETTLING_NS or more before any higher epoch was shown: by that leader, then. Of the
+                       and SETTLING_NS or more before any higher epoch may have begun: by that leader, then. Of the
                        standstills at the highest mark at or below the offset that counts which began last before the
                        acknowledgement.
 watermark-ahead        an answer shows a mark m, and what had been below it was not there: a send that was invoked after
@@ -22,7 +22,7 @@ A finding of watermark-behind-ack is tagged by the answer that was invoked last,
 one which contradicts the acknowledgement:
 
 one epoch        neither of the last two, and the acknowledgement came after the answer's leader epoch had been known
-                 for SETTLING_NS, or that epoch was never new: Metadata did not show it, or it is the partition's lowest
+                 for SETTLING_NS, or that epoch was never new: Metadata did not show any, or it is the lowest
 epoch unknown    nobody named the answer's leader epoch
 epoch rose       neither of the two below, but the acknowledgement had come before that epoch had been known for so
                  long: the leader may have changed between them
@@ -171,7 +171,7 @@ def _frozen(proofs: Proofs, epochs: Epochs, standing: pl.DataFrame) -> pl.DataFr
         allow_exact_matches=False, check_sortedness=False,
     )  # fmt: skip
     proven = joined.filter(pl.col("over") - pl.col("x_at") >= FROZEN_NS)
-    soon = epochs.highest(proven, pl.col("x_at") + SETTLING_NS)
+    soon = epochs.possible(proven, pl.col("x_at") + SETTLING_NS)
     proven = proven.filter(~(soon > proven["epoch"]).fill_null(value=False)).with_columns(
         tag=pl.when(pl.col("epoch").is_null()).then(pl.lit("epoch unknown")).otherwise(pl.lit("one epoch")),
         y_at="over", y_event="over_event", y_other="ended", y_value=pl.lit(None, pl.Int64), y_node="node",

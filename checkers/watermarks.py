@@ -13,13 +13,14 @@ lso-above-hw            an answer shows a high watermark (of ListOffsets: an end
 lso-stuck               one node shows one last stable offset under one told leader epoch (none is one, too), with a
                         higher high watermark beside it, in answers to Fetch; and from the end of the first of them to
                         the invocation of the last at least `lso_stuck_s` seconds pass (a limit of the scenario), those
-                        left out in which faults lasted, from injection to undoing: more than any transaction is given,
-                        for it ends when its coordinator and the leaders of its partitions can be reached. Only where
-                        there are transactions.
+                        left out in which faults lasted, from injection until the cluster was whole again (without that,
+                        to undoing): more than any transaction is given, for it ends when its coordinator and the
+                        leaders of its partitions can be reached. Only where there are transactions.
 
 Followers answer Fetch too, from version 11 on, with a watermark that lags by design, and an exchange does not say who
-led. So exchanges are compared node by node (those without one among themselves); only those of an older Fetch, which
-followers refuse, that named its leader epoch are compared with answers of all nodes, as probes are.
+led. So exchanges are compared node by node (those without one among themselves, if they are led, else with nothing);
+only those of an older Fetch, which followers refuse, that named its leader epoch are compared with answers of all
+nodes, as probes are.
 
 The question is a running maximum: the highest mark shown by answers that ended before this one was invoked. Answers
 that are compared with each other are a *lane*: in the order of their ends their marks have a running maximum, and an
@@ -29,17 +30,24 @@ lane; who had shown more, and under which leader, only of those in which somethi
 
 Whether a fall is a broken promise depends on the leader. Answers of one *era* were given under one leader epoch. An
 answer to Fetch tells its epoch for certain where the request could name it, and one to ListOffsets, from version 4 on,
-names the epoch of whoever gave it. Otherwise Metadata answers have to do: they show each leader epoch for the first
-time at some moment; a rise is the first sight of any epoch but the partition's lowest; an era lies between two rises,
-and no rise is within SETTLING_NS of its answers, for nodes do not learn of a leader at one instant and are asked only
-every so often. (An answer that tells its epoch and one that does not are of different eras.) A finding is, for one node
-that answered too low, tagged
+names the epoch of whoever gave it. Otherwise Metadata answers have to do. They show each leader epoch for the first
+time at some moment, and it began between the last answer before that which showed none so high, from its invocation
+on, and that moment; if nothing was shown before it, at any time until then. That span is a *rise*, but for epoch 0; for
+it nobody saw change. An era lies between two rises, and no rise is within SETTLING_NS of its answers, for nodes do not
+learn of a leader at one instant and are asked only every so often. In a partition of which Metadata showed more than
+one epoch, an era of answers that do not tell theirs is of one node: another that answers meanwhile may be deposed, and
+need not know. (An answer that tells its epoch and one that does not are of different eras.) Where Metadata tells no
+epochs, a rise is a change of the leader that it names. A finding is, for one node that answered too low, tagged
 
 one epoch        an answer of the same era had shown more: no leader change lies between
 older epoch      it told an older epoch than the answer that had shown more: a leader that did not know its successor;
-                 of lso-stuck: a higher epoch was shown SETTLING_NS after the last answer at the latest
-epoch rose       only answers beyond a rise, or close to one, had shown more
-epoch unknown    no metadata answer told an epoch of the partition
+                 of lso-stuck: a higher epoch may have begun SETTLING_NS after the last answer at the latest
+epoch rose       only answers beyond a rise, or close to one, or of another node, had shown more
+epoch unknown    the same as `one epoch`, but no metadata answer told an epoch of the partition: the leader may have
+                 changed and come back
+restarted        the same as `one epoch`, but the answer is not led, Metadata did not show that node as the leader of
+                 its epoch, and it had shown more before a fault was over that began before it was answered: a follower
+                 that restarts knows an older watermark until it hears from its leader
 
 and `same node` or `across nodes` (or nobody said which), by the answer that had shown more: of those of the same era,
 if there are any, the one that had shown most (then that ended last, then that of the highest node). Answers of one sort
@@ -60,14 +68,14 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.answers import EXCHANGES, FETCH, LIST_OFFSETS, PROBES, SETTLING_NS, Epochs
+from checkers.core.answers import ALWAYS, EXCHANGES, FETCH, LIST_OFFSETS, METADATA, PROBES, SETTLING_NS, Epochs, moves
 from checkers.core.arrays import NONE, Bools, Groups, Ints, Lanes, ints
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found, together
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from harness.history import F, Kind
+from harness.history import F, Kind, Type
 
 ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 26, 28
 
@@ -83,8 +91,8 @@ SIDES: Mapping[str, tuple[str, str]] = {
     "log-start-regression": ("start", "start"),
     ABOVE: ("stable", "shown"),
 }
-ONE_EPOCH, OLDER, ROSE, UNKNOWN, ONE_ANSWER = range(5)
-CHANGES = ("one epoch", "older epoch", "epoch rose", "epoch unknown", "one answer")
+ONE_EPOCH, OLDER, ROSE, UNKNOWN, ONE_ANSWER, RESTARTED = range(6)
+CHANGES = ("one epoch", "older epoch", "epoch rose", "epoch unknown", "one answer", "restarted")
 FACTS = ("shown_before", "before_node", "before_ns", "before_epoch", "shown", "node", "at_ns", "epoch", "answers")
 LIFE = ("topic", "partition", "era")
 _DENSE = 1 << 31
@@ -154,8 +162,8 @@ class Watermarks(OfPartitions):
             return Seen(looked_at=looked_at)
         in_lane = np.zeros(int(shown.lane.max()) + 1, np.bool_)
         in_lane[shown.lane[fell]] = True
-        rows = piece.answers.filter(in_lane[shown.lane])
-        return Seen(_fallen(rows, Epochs(piece.epochs), wanted, run), looked_at)
+        rows = piece.answers.filter(in_lane[shown.lane]).filter(pl.col("led") | pl.col("node").is_not_null())
+        return Seen(_fallen(rows, piece, wanted, run), looked_at)
 
 
 def _looked_at(anomaly: str, shown: Shown, highest: Mapping[str, Ints]) -> Bools:
@@ -298,9 +306,9 @@ class Before:
         return np.where((self._last >= 0) & (running[self._last] != NONE), self._order[latest[self._last]], -1)
 
 
-def _fallen(rows: pl.DataFrame, epochs: Epochs, wanted: Sequence[str], run: RunContext) -> Findings:
+def _fallen(rows: pl.DataFrame, piece: Piece, wanted: Sequence[str], run: RunContext) -> Findings:
     """Of lanes in which something fell: a finding per partition, node and set of tags."""
-    falls = Falls(rows, epochs, {SIDES[anomaly][0] for anomaly in wanted})
+    falls = Falls(rows, piece, {SIDES[anomaly][0] for anomaly in wanted}, run)
     return together((part for anomaly in wanted for part in falls.findings(anomaly, run)), run.limit)
 
 
@@ -311,39 +319,58 @@ class Leaders:
     era: Ints
     settled: Bools  # whether no rise is near
     known: Bools  # whether any epoch was told
+    alone: Bools  # whether an era is of one node
 
     @classmethod
-    def of(cls, rows: pl.DataFrame, shown: Shown, epochs: Epochs) -> Leaders:
+    def of(cls, rows: pl.DataFrame, shown: Shown, epochs: Epochs, piece: Piece) -> Leaders:
         """By the epochs that answers tell, and the rises that Metadata showed."""
         era, settled, known = shown.told.copy(), np.ones(len(rows), np.bool_), np.ones(len(rows), np.bool_)
+        alone = np.zeros(len(rows), np.bool_)
         untold = np.flatnonzero(shown.told == NONE)
         if not len(untold):
-            return cls(era, settled, known)
-        table, count = epochs.table, len(untold)
+            return cls(era, settled, known, alone)
+        table = _with_moves(rows[untold], epochs, piece)
+        count = len(untold)
         columns = (np.concatenate([ints(rows, name)[untold], ints(table, name)]) for name in LIFE)
         life = numbered(*columns)
         mine, theirs = life[:count], life[count:]
-        is_rise = table["is_rise"].to_numpy()
-        rises = Moments(theirs[is_rise], ints(table, "seen")[is_rise])
+        seen, since = ints(table, "seen"), ints(table, "since", ALWAYS)
+        is_rise, is_told = table["is_rise"].to_numpy(), table["is_told"].to_numpy()
+        changes = is_rise | (table["leader_epoch"].fill_null(0) > 0).to_numpy()
         invoked, time = shown.invoked[untold], shown.time[untold]
-        era[untold] = -1 - rises.before(mine, invoked + 1)
-        near = rises.before(mine, time + SETTLING_NS + 1) > rises.before(mine, invoked - SETTLING_NS)
-        settled[untold] = ~near
-        known[untold] = np.isin(mine, theirs)
-        return cls(era, settled, known)
+        era[untold] = -1 - Moments(theirs[is_rise], seen[is_rise]).before(mine, invoked + 1)
+        begun = Moments(theirs[changes], since[changes]).before(mine, time + SETTLING_NS + 1)
+        over = Moments(theirs[changes], seen[changes]).before(mine, invoked - SETTLING_NS)
+        settled[untold] = begun == over
+        known[untold] = np.isin(mine, theirs[is_told])
+        alone[untold] = np.isin(mine, theirs[is_rise])
+        return cls(era, settled, known, alone)
+
+
+def _with_moves(rows: pl.DataFrame, epochs: Epochs, piece: Piece) -> pl.DataFrame:
+    """Leader epochs, and where there are none what Metadata says of leaders."""
+    told = epochs.table.with_columns(is_told=pl.lit(value=True))
+    without = rows.select(LIFE).unique().join(told, on=LIFE, how="anti")
+    if without.is_empty():
+        return told
+    moved = moves(piece.probes, piece.exchanges).join(without, on=LIFE, how="semi")
+    changes = moved.with_columns(is_rise=pl.lit(value=True), is_told=pl.lit(value=False))
+    return pl.concat([told, changes], how="diagonal")
 
 
 class Falls:
     """Who showed too little, and who had shown more."""
 
-    def __init__(self, rows: pl.DataFrame, epochs: Epochs, marks: Collection[str]) -> None:
-        self._rows, self._epochs, self._shown = rows, epochs, Shown.of(rows)
+    def __init__(self, rows: pl.DataFrame, piece: Piece, marks: Collection[str], run: RunContext) -> None:
+        self._rows, self._epochs, self._shown = rows, Epochs(piece.epochs), Shown.of(rows)
+        self._piece, self._run = piece, run
         shown = self._shown
-        self._leaders = Leaders.of(rows, shown, epochs)
+        self._leaders = Leaders.of(rows, shown, self._epochs, piece)
         times_and_ties = (shown.invoked, shown.time, shown.node, shown.event)
         before = Before(shown.lane, *times_and_ties)
         self._anybody = {mark: before.who(shown.marks[mark]) for mark in marks}
-        before = Before(numbered(shown.lane, self._leaders.era), *times_and_ties)
+        whose = np.where(self._leaders.alone, shown.node, NONE)
+        before = Before(numbered(shown.lane, self._leaders.era, whose), *times_and_ties)
         settled = self._leaders.settled
         self._of_era = {mark: before.who(np.where(settled, shown.marks[mark], NONE)) for mark in marks}
         self._of_node = numbered(shown.api, *(ints(rows, name) for name in (*LIFE, "node")))
@@ -368,8 +395,20 @@ class Falls:
         in_era = leaders.settled[low] & (of_era >= 0) & (raised[of_era] > asked[low])
         higher = np.where(in_era, of_era, anybody)
         older = (told[low] != NONE) & (told[anybody] > told[low])
-        change = np.select([~leaders.known[low], in_era, older], [UNKNOWN, ONE_EPOCH, OLDER], ROSE)
-        return higher, change
+        sorts = [in_era & ~leaders.known[low], in_era & self._restarted(low, higher), in_era, older]
+        return higher, np.select(sorts, [UNKNOWN, RESTARTED, ONE_EPOCH, OLDER], ROSE)
+
+    def _restarted(self, low: Ints, higher: Ints) -> Bools:
+        """Whether a follower may have answered, and restarted since somebody was shown more."""
+        shown, restarted = self._shown, np.zeros(len(low), np.bool_)
+        anybody = np.flatnonzero(~self._rows["led"].to_numpy()[low])
+        between = in_faults(shown.time[low[anybody]], self._run) > in_faults(shown.invoked[higher[anybody]], self._run)
+        some = anybody[between]
+        if len(some):
+            rows = self._rows[low[some]]
+            asked = rows.with_columns(epoch=pl.coalesce("told", self._epoch(rows)))
+            restarted[some] = ~leads(asked, self._piece)
+        return restarted
 
     def _found(self, anomaly: str, low: Ints, higher: Ints, change: Ints, run: RunContext) -> Findings:
         """The widest fall of each partition, node and set of tags, and the number of answers that show one."""
@@ -405,6 +444,22 @@ class Falls:
 
     def _epoch(self, rows: pl.DataFrame) -> pl.Series:
         return self._epochs.highest(rows, pl.col("invoked"))
+
+
+def leads(rows: pl.DataFrame, piece: Piece) -> Bools:
+    """Of each node whether Metadata ever named it as the leader of an epoch of a partition."""
+    keys = (*LIFE, "node", "epoch")
+    named = (pl.col("api") == METADATA) & (pl.col("error") == 0) & (pl.col("leader_epoch") >= 0)
+    columns = {name: pl.col(name).cast(pl.Int64) for name in LIFE} | {
+        "node": pl.col("leader").cast(pl.Int64),
+        "epoch": pl.col("leader_epoch").cast(pl.Int64),
+    }
+    claims = [piece.probes.filter(named).select(**columns),
+              piece.exchanges.filter(named & (pl.col("type") == Type.OK)).select(**columns)]  # fmt: skip
+    known = pl.concat(claims).unique().with_columns(leads=pl.lit(value=True))
+    asked = rows.select(pl.col(name).cast(pl.Int64) for name in keys)
+    told = asked.join(known, on=list(keys), how="left", maintain_order="left")["leads"]
+    return told.fill_null(value=False).to_numpy()
 
 
 def _regressions(anomaly: str, frame: pl.DataFrame, run: RunContext) -> Findings:
@@ -472,8 +527,8 @@ class StandingTransactions(OfPartitions):
 
 
 def in_faults(moment: Ints, run: RunContext) -> Ints:
-    """How much of the time before each moment faults lasted."""
-    windows = sorted(window for fault in run.line.faults if (window := run.line.window_ns(fault)))
+    """How much of the time before each moment faults lasted, until the cluster was whole again."""
+    windows = sorted(window for fault in run.line.faults if (window := run.line.until_whole_ns(fault)))
     if not windows:
         return np.zeros(len(moment), np.int64)
     starts, ends = (np.array(bounds, np.int64) for bounds in zip(*windows, strict=True))
@@ -500,7 +555,7 @@ def _stuck(rows: pl.DataFrame, epochs: Epochs, run: RunContext) -> Findings:
         highest=pl.Series(groups.max(ints(rows, "shown"))),
         last_event=pl.Series(event[last_of(groups, number, invoked, event)]),
     )  # fmt: skip
-    deposed = epochs.highest(frame, pl.col("last") + SETTLING_NS) > frame["told"]
+    deposed = epochs.possible(frame, pl.col("last") + SETTLING_NS) > frame["told"]
     told = frame.with_columns(
         older=pl.when(deposed).then(pl.lit(CHANGES[OLDER])), gone=_gone(), lasted_ns=pl.col("last") - pl.col("first")
     )

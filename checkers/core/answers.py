@@ -20,16 +20,18 @@ from __future__ import annotations
 
 import polars as pl
 
+from checkers.core.arrays import NEVER
 from harness.history import Type, View
 
 SETTLING_NS = 2_000_000_000
+ALWAYS = -(1 << 62)
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 FETCH_OF_FOLLOWERS = 11  # the first version that they answer
 EVERYWHERE = -(1 << 40)  # the scope of answers that are compared with those of all nodes
 
 # the columns that are needed of probes and of exchanges
 PROBES = ("event", "time", "invoked", "node", "api", "view", "topic", "partition", "offset", "high_watermark",
-          "last_stable_offset", "log_start", "leader_epoch", "error")  # fmt: skip
+          "last_stable_offset", "log_start", "leader", "leader_epoch", "error")  # fmt: skip
 EXCHANGES = (*PROBES, "op", "type", "api_version")
 
 _PLACED = pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
@@ -73,21 +75,57 @@ def _shown(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def epochs(probes: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
-    """Per partition and era its leader epochs, each with the moment (`seen`) at which Metadata showed it first."""
+    """Per partition and era its leader epochs, each with the moments between which Metadata says that it began.
+
+    It was shown for the first time at `seen`. The last answer that was over by then and showed no epoch as high had
+    left at `since`: whoever gave it did not know of that leader. No epoch begins later than a higher one. What is shown
+    before all others, or was passed over before, may have begun at any time: `since` is null, or that of the next.
+    """
     shown = _PLACED & (pl.col("api") == METADATA) & (pl.col("error") == 0) & (pl.col("leader_epoch") >= 0)
-    columns = ("topic", "partition", "era", "leader_epoch", "time")
+    columns = ("topic", "partition", "era", "leader_epoch", "invoked", "time")
     rows = [probes.filter(shown).select(columns), exchanges.filter(shown & (pl.col("type") == Type.OK)).select(columns)]
-    return merged_epochs([pl.concat(rows).rename({"time": "seen"})])
+    return _begun(pl.concat(rows))
+
+
+def _begun(rows: pl.DataFrame) -> pl.DataFrame:
+    keys = ("topic", "partition", "era")
+    first = rows.group_by(*keys, "leader_epoch").agg(seen=pl.col("time").min()).sort(*keys, "leader_epoch")
+    several = first.filter(pl.len().over(keys) > 1)
+    if several.is_empty():
+        return first.with_columns(since=pl.lit(None, pl.Int64))
+    asked = rows.join(several.select(keys).unique(), on=keys, how="semi", nulls_equal=True).sort("time")
+    before = asked.select(*keys, "time", since=pl.col("invoked").cum_max().over(keys))
+    known = first.sort("seen").join_asof(
+        before, left_on="seen", right_on="time", by=list(keys), strategy="backward",
+        allow_exact_matches=False, check_sortedness=False,
+    )  # fmt: skip
+    soonest = pl.col("since").fill_null(ALWAYS).reverse().cum_min().reverse().over(keys)
+    ordered = known.select(*first.columns, "since").sort(*keys, "leader_epoch").with_columns(since=soonest)
+    return ordered.with_columns(since=pl.when(pl.col("since") > ALWAYS).then("since"))
 
 
 def merged_epochs(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Of several tables of epochs the first sight of each."""
-    keys = ("topic", "partition", "era", "leader_epoch")
-    return pl.concat(parts).group_by(keys).agg(pl.col("seen").min()).sort(keys)
+    """Of several tables: a partition is in one of them."""
+    return pl.concat(parts).sort("topic", "partition", "era", "leader_epoch")
+
+
+def moves(probes: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Per partition and era the changes of the leader that Metadata names, as epochs are told: for those without."""
+    named = _PLACED & (pl.col("api") == METADATA) & (pl.col("error") == 0)
+    columns = ("topic", "partition", "era", "leader", "leader_epoch", "invoked", "time", "event")
+    rows = [probes.filter(named).select(columns), exchanges.filter(named & (pl.col("type") == Type.OK)).select(columns)]
+    keys = ("topic", "partition", "era")
+    told = pl.concat(rows).filter((pl.col("leader_epoch") < 0).fill_null(value=True).all().over(keys))
+    ordered = told.sort(*keys, "time", "event").with_columns(
+        last=pl.col("leader").shift().over(keys), since=pl.col("invoked").cum_max().shift().over(keys)
+    )
+    changes = ordered.filter(pl.col("since").is_not_null() & pl.col("leader").ne_missing(pl.col("last")))
+    # who was asked before somebody else was answered may say what was true before that
+    return changes.select(*keys, seen="time", since=pl.min_horizontal("since", "time"))
 
 
 class Epochs:
-    """When leader epochs of partitions were seen first: questions about any moment."""
+    """When leader epochs of partitions began, as far as Metadata tells: questions about any moment."""
 
     KEYS = ("topic", "partition", "era")
 
@@ -102,37 +140,39 @@ class Epochs:
 
     def highest(self, rows: pl.DataFrame, moment: pl.Expr) -> pl.Series:
         """For each row the highest epoch of its partition that had been seen by a moment (at or before it)."""
-        running = self.table.sort("seen").with_columns(epoch=pl.col("leader_epoch").cum_max().over(self.KEYS))
-        return self._asof(rows, moment, running, "epoch")
+        return self._asof(rows, moment, self.table)
+
+    def possible(self, rows: pl.DataFrame, moment: pl.Expr) -> pl.Series:
+        """The same of those that may have begun by then, seen or not."""
+        return self._asof(rows, moment, self.table.with_columns(seen=pl.col("since").fill_null(ALWAYS)))
 
     def highest_rise(self, rows: pl.DataFrame, moment: pl.Expr) -> pl.Series:
-        """The same among rises only."""
-        running = self.rises.sort("seen").with_columns(epoch=pl.col("leader_epoch").cum_max().over(self.KEYS))
-        return self._asof(rows, moment, running, "epoch")
-
-    def rises_by(self, rows: pl.DataFrame, moment: pl.Expr) -> pl.Series:
-        """For each row how many rises had been seen by a moment (at or before it)."""
-        count = self.rises.sort("seen").with_columns(count=pl.lit(1).cum_sum().over(self.KEYS))
-        return self._asof(rows, moment, count, "count").fill_null(0)
-
-    def known(self, rows: pl.DataFrame) -> pl.Series:
-        """For each row whether any epoch of its partition was ever seen."""
-        of_place = self.table.select(self.KEYS).unique().with_columns(known=pl.lit(value=True))
-        return (
-            rows.select(self.KEYS)
-            .join(of_place, on=self.KEYS, how="left", maintain_order="left")["known"]
-            .fill_null(value=False)
-        )
+        """The highest that had been seen by a moment, among rises only."""
+        return self._asof(rows, moment, self.rises)
 
     def fresh_until(self, rows: pl.DataFrame, epoch: str) -> pl.Series:
-        """For each row until when its epoch is new: SETTLING_NS after its rise; null if it is none."""
-        rises = self.rises.select(*self.KEYS, pl.col("leader_epoch").alias(epoch), fresh=pl.col("seen") + SETTLING_NS)
-        keys = [*self.KEYS, epoch]
-        asked = rows.select(keys).with_columns(pl.col(epoch).cast(rises.schema[epoch]))
-        return asked.join(rises, on=keys, how="left", maintain_order="left")["fresh"]
+        """For each row until when its epoch is new: SETTLING_NS after it, or a higher one, was seen.
 
-    def _asof(self, rows: pl.DataFrame, moment: pl.Expr, table: pl.DataFrame, wanted: str) -> pl.Series:
+        Null for the lowest of a partition, or a lower one, and where none was seen; of what is above all that were
+        seen, for ever.
+        """
+        table = self.table.sort(*self.KEYS, "leader_epoch")
+        soonest = pl.col("seen").reverse().cum_min().reverse().over(self.KEYS)
+        rises = table.with_columns(fresh=soonest + SETTLING_NS).filter("is_rise")
+        asked = rows.select(*self.KEYS, pl.col(epoch).cast(pl.Int32).alias("leader_epoch")).with_row_index("row_")
+        told = asked.drop_nulls("leader_epoch").sort("leader_epoch").join_asof(
+            rises.select(*self.KEYS, "leader_epoch", "fresh").sort("leader_epoch"),
+            on="leader_epoch", by=list(self.KEYS), strategy="forward", check_sortedness=False,
+        )  # fmt: skip
+        lowest = table.group_by(self.KEYS).agg(lowest=pl.col("leader_epoch").min())
+        fresh = told.join(lowest, on=self.KEYS, how="left", nulls_equal=True).select(
+            "row_", fresh=pl.when(pl.col("leader_epoch") > pl.col("lowest")).then(pl.col("fresh").fill_null(NEVER))
+        )
+        return asked.join(fresh, on="row_", how="left", maintain_order="left")["fresh"]
+
+    def _asof(self, rows: pl.DataFrame, moment: pl.Expr, table: pl.DataFrame) -> pl.Series:
+        running = table.sort("seen").with_columns(epoch=pl.col("leader_epoch").cum_max().over(self.KEYS))
         asked = rows.select(*self.KEYS, moment=moment).with_row_index("row_").sort("moment")
-        told = table.select(*self.KEYS, pl.col("seen").alias("moment"), wanted).sort("moment")
+        told = running.select(*self.KEYS, pl.col("seen").alias("moment"), "epoch").sort("moment")
         joined = asked.join_asof(told, on="moment", by=list(self.KEYS), strategy="backward", check_sortedness=False)
-        return joined.sort("row_")[wanted]
+        return joined.sort("row_")["epoch"]

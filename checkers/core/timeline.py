@@ -42,6 +42,11 @@ class Timeline:
         end = self.load_ns[1] if fault.undone_ns is None else fault.undone_ns
         return fault.injected_ns, max(end, fault.injected_ns)
 
+    def until_whole_ns(self, fault: Fault) -> tuple[int, int] | None:
+        """The same until the cluster was whole again, if anybody saw that."""
+        window = self.window_ns(fault)
+        return None if window is None else (window[0], max(window[1], fault.healed_ns or window[1]))
+
     def bounds_ns(self) -> list[int]:
         """Every instant at which something begins or ends."""
         windows = [window for fault in self.faults if (window := self.window_ns(fault))]

@@ -8,25 +8,37 @@ from dataclasses import replace
 from harness.policies.case import Case, Mark, Policy
 from harness.policies.liveness import STALL_NS, outside_ns
 
+END = "end-offset-regression"
 _DEPOSED = Mark("allowed", "deposed-leader")
 _NEW = Mark("allowed", "new-leader")
 _UNCLEAN = Mark("allowed", "unclean-election")
 
 
+def _deposed(case: Case) -> Mark:
+    """Of an answer of an older epoch: Metadata shows that the leader changed, and not why."""
+    return _DEPOSED if case.leaders_changed else Mark("unproven", "deposed-without-fault")
+
+
 def _judge_regression(case: Case) -> Mark:
     tags, changed = case.finding.tags, case.leaders_changed
-    across = "across nodes" in tags
     if case.unclean and changed:
         return _UNCLEAN
-    if "older epoch" in tags and across and changed:
-        return _DEPOSED
-    if case.finding.anomaly == "end-offset-regression":
-        return Mark("illegal")  # KIP-207: a new leader does not tell its end before it knows it
-    if "epoch rose" in tags:
+    if "older epoch" in tags and "across nodes" in tags:
+        return _deposed(case)
+    if "restarted" in tags and changed:
+        return Mark("allowed", "restarted-follower")
+    if "epoch unknown" in tags and changed:
+        return _of_unknown(case)
+    if "epoch rose" in tags and case.finding.anomaly != END:
         return _NEW
-    if "epoch unknown" in tags and across and changed:
+    return Mark("illegal")  # KIP-207: a new leader does not tell its end before it knows it
+
+
+def _of_unknown(case: Case) -> Mark:
+    """Nobody knows who led; a node may have lost the lead and regained it."""
+    if "across nodes" in case.finding.tags and case.finding.anomaly != END:
         return Mark("allowed", "other-node-epoch-unknown")
-    return Mark("illegal")
+    return Mark("unproven", "leadership-unknown")
 
 
 def _judge_above(case: Case) -> Mark:
@@ -41,8 +53,8 @@ def _judge_behind(case: Case) -> Mark:
         return case.by_acks("weak-acks-visibility")
     if case.unclean and changed:
         return _UNCLEAN
-    if "older epoch" in tags and changed:
-        return _DEPOSED
+    if "older epoch" in tags:
+        return _deposed(case)
     if "epoch rose" in tags:
         return _NEW
     if "epoch unknown" in tags and changed:
@@ -72,7 +84,7 @@ def _judge_ahead(case: Case) -> Mark:
 
 
 def _judge_stuck(case: Case) -> Mark:
-    return _DEPOSED if "older epoch" in case.finding.tags and case.leaders_changed else Mark("illegal")
+    return _deposed(case) if "older epoch" in case.finding.tags else Mark("illegal")
 
 
 _REGRESSION = Policy(

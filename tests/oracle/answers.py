@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.history import FaultStage, Kind, Type, View
@@ -15,7 +15,18 @@ FETCH, LIST_OFFSETS, METADATA = 1, 2, 3
 SETTLING_NS = 2 * SECOND_NS
 EVERYWHERE = "everywhere"
 Place = tuple[int | None, int | None]
-Epochs = Mapping[int, int]  # when each epoch was shown first
+LONG_AGO = -(1 << 62)
+
+
+@dataclass(frozen=True)
+class Rise:
+    """When a leader epoch was shown first, and since when it may have been there."""
+
+    seen: int
+    since: int
+
+
+Epochs = Mapping[int, Rise]
 
 
 @dataclass(frozen=True)
@@ -83,21 +94,59 @@ def _answer(kind: Kind, row: Event, eras: Eras) -> Answer:
     )
 
 
-def epochs(rows: Rows, eras: Eras) -> Mapping[tuple[Place, int], Epochs]:
-    """When Metadata answers showed each leader epoch of a partition, in each of its lives, for the first time."""
-    seen: dict[tuple[Place, int], dict[int, int]] = defaultdict(dict)
+def metadata(rows: Rows, eras: Eras) -> Iterator[tuple[tuple[Place, int], Event]]:
+    """Answers about a partition, in each of its lives."""
     for kind in (Kind.PROBE, Kind.EXCHANGE):
         for row in rows.events[kind]:
-            epoch = row.get("leader_epoch")
-            if _answered(kind, row) and row.get("api") == METADATA and epoch is not None and epoch >= 0:
-                mine = seen[(row.get("topic"), row.get("partition")), eras.of(row)]
-                mine[epoch] = min(row["time"], mine.get(epoch, row["time"]))
-    return seen
+            if _answered(kind, row) and row.get("api") == METADATA:
+                yield ((row.get("topic"), row.get("partition")), eras.of(row)), row
+
+
+def has_epoch(row: Event) -> bool:
+    """Whether it tells a leader epoch."""
+    return row.get("leader_epoch") is not None and row["leader_epoch"] >= 0
+
+
+def epochs(rows: Rows, eras: Eras) -> Mapping[tuple[Place, int], Epochs]:
+    """When Metadata answers showed each leader epoch of a partition, in each of its lives."""
+    shown: dict[tuple[Place, int], list[Event]] = defaultdict(list)
+    for life, row in metadata(rows, eras):
+        if has_epoch(row):
+            shown[life].append(row)
+    return {life: _rises(mine) for life, mine in shown.items()}
+
+
+def _rises(shown: Sequence[Event]) -> Epochs:
+    numbers = {row["leader_epoch"] for row in shown}
+    seen = {number: min(row["time"] for row in shown if row["leader_epoch"] == number) for number in numbers}
+    # who answered before nobody had shown it, or a higher one, did not know of it
+    before = {
+        number: max((row["invoked"] for row in shown if row["time"] < seen[number]), default=LONG_AGO)
+        for number in numbers
+    }
+    return {number: Rise(seen[number], min(before[each] for each in numbers if each >= number)) for number in numbers}
+
+
+def moves(rows: Rows, eras: Eras) -> Mapping[tuple[Place, int], Sequence[Rise]]:
+    """When the leader that Metadata names changed, where it tells no epochs."""
+    shown: dict[tuple[Place, int], list[Event]] = defaultdict(list)
+    for life, row in metadata(rows, eras):
+        shown[life].append(row)
+    found: dict[tuple[Place, int], Sequence[Rise]] = {}
+    for life, mine in shown.items():
+        ordered = sorted(mine, key=lambda row: (row["time"], row["event"]))
+        if not any(map(has_epoch, mine)):
+            found[life] = [
+                Rise(row["time"], min(row["time"], max(each["invoked"] for each in ordered[:number])))
+                for number, row in enumerate(ordered)
+                if number and row.get("leader") != ordered[number - 1].get("leader")
+            ]
+    return found
 
 
 def deposed(shown: Epochs, epoch: int | None, until: int) -> bool:
-    """Whether a higher epoch was shown soon enough after this moment."""
-    return epoch is not None and any(each > epoch and seen <= until + SETTLING_NS for each, seen in shown.items())
+    """Whether a higher epoch may have been there soon enough after this moment."""
+    return epoch is not None and any(each > epoch and rise.since <= until + SETTLING_NS for each, rise in shown.items())
 
 
 @dataclass(frozen=True)
@@ -108,10 +157,11 @@ class Lasted:
     began: int
     ended: int
     undone: bool
+    whole: int
 
 
 def faults(rows: Rows) -> list[Lasted]:
-    """From injection to undoing, or to the end of the load."""
+    """From injection to undoing, or to the end of the load; and until the cluster was whole again."""
     found = []
     end = _end_of_load(rows)
     for number in {row["fault"] for row in rows.events[Kind.FAULT]}:
@@ -120,7 +170,9 @@ def faults(rows: Rows) -> list[Lasted]:
         if FaultStage.INJECTED in at:
             began, undone = at[FaultStage.INJECTED], at.get(FaultStage.UNDONE)
             ended = end if undone is None else undone
-            found.append(Lasted(mine[0]["name"], began, max(began, ended), undone is not None))
+            ended = max(began, ended)
+            whole = max(ended, at.get(FaultStage.HEALED, ended))
+            found.append(Lasted(mine[0]["name"], began, ended, undone is not None, whole))
     return found
 
 

@@ -14,7 +14,7 @@ from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, who
 from tests.oracle.answers import FETCH, LIST_OFFSETS, METADATA, SETTLING_NS, Answer, Epochs, answers, deposed, epochs
 from tests.oracle.common import operations, records, value_of
-from tests.oracle.eras import UNSURE, Eras
+from tests.oracle.eras import NEVER_NS, UNSURE, Eras
 
 FROZEN_NS = 5 * SECOND_NS
 ANOMALIES = frozenset(
@@ -218,9 +218,12 @@ def _usable(offset: int | None) -> bool:
 
 
 def _mark(answer: Answer, shown: Epochs) -> Mark:
-    known = [epoch for epoch, seen in shown.items() if seen <= answer.invoked]
+    known = [epoch for epoch, rise in shown.items() if rise.seen <= answer.invoked]
     epoch = max(known, default=None) if answer.told is None else answer.told
-    fresh = shown[epoch] + SETTLING_NS if epoch is not None and epoch in shown and epoch > min(shown) else None
+    fresh = None
+    if epoch is not None and shown and epoch > min(shown):
+        as_high = [rise.seen for each, rise in shown.items() if each >= epoch]
+        fresh = min(as_high) + SETTLING_NS if as_high else NEVER_NS
     assert answer.shown is not None
     return Mark(answer, answer.shown, epoch, fresh, deposed(shown, epoch, answer.invoked))
 

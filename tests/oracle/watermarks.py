@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from checkers.core.results import Finding
-from harness.history import F, Kind, Type, View
+from harness.history import F, FaultStage, Kind, Type, View
 from tests.histories import SECOND_NS, Rows, op_of
 from tests.oracle import Told, who
 from tests.oracle.answers import (
@@ -20,14 +20,20 @@ from tests.oracle.answers import (
     SETTLING_NS,
     Answer,
     Epochs,
+    Place,
+    Rise,
     answers,
     deposed,
     epochs,
     faults,
+    has_epoch,
+    metadata,
+    moves,
 )
 from tests.oracle.eras import UNSURE, Eras
 
 LSO_STUCK_NS = 30 * SECOND_NS
+FAULT_ROWS = 6  # they are of all histories that are checked together
 TRANSACTIONAL_APIS = {24, 26, 28}
 ANOMALIES = frozenset(
     ["watermark-regression", "end-offset-regression", "lso-regression", "log-start-regression", "lso-above-hw",
@@ -43,6 +49,8 @@ def write(rows: Rows, topic: int, random: Random) -> None:
         _write_transaction(rows, topic, world)
     if random.random() < 0.05:
         world.delete(rows, topic)
+    if len(rows.events[Kind.FAULT]) < FAULT_ROWS and random.random() < 0.03:
+        world.fault(rows, topic)
     for _ in range(random.randint(5, 20)):
         world.answer(rows, topic)
 
@@ -80,6 +88,13 @@ class _World:
         if random.random() < 0.8:
             rows.add(Kind.COMPLETE, keeper, f=F.CREATE, type=Type.OK, topic=topic, **self.when(at + 3))
 
+    def fault(self, rows: Rows, topic: int) -> None:
+        """One that is undone after a while, and healed some time later, most often."""
+        at, columns = self.random.randint(3, 20), {"fault": topic, "name": f"fault-{topic}"}
+        for stage, after in ((FaultStage.INJECTED, 0), (FaultStage.UNDONE, 2), (FaultStage.HEALED, 5)):
+            if stage == FaultStage.INJECTED or self.random.random() < 0.8:
+                rows.add(Kind.FAULT, "x1", time=(at + after) * self.unit, stage=stage, **columns)
+
     def answer(self, rows: Rows, topic: int) -> None:
         """What one node says to a probe or a client."""
         random, at = self.random, self.random.randint(0, 30)
@@ -113,7 +128,7 @@ class _World:
             offset = {View.EARLIEST: start, View.LATEST: end, View.LATEST_COMMITTED: stable}[view]
             columns |= {"api": LIST_OFFSETS, "view": view, "offset": offset, **told}
         else:
-            columns |= {"api": METADATA, "leader": leader, **told}
+            columns |= {"api": METADATA, "leader": random.choice([leader] * 9 + [-1, None]), **told}
         if tap:
             number = random.randint(1, 3)
             op = random.choice([None, op_of(topic, "A") + random.randint(0, 20)]) if sort == "fetch" else None
@@ -144,12 +159,19 @@ def find(rows: Rows) -> Iterator[Told]:
     """All of these anomalies."""
     eras = Eras(rows)
     all_answers, shown = list(answers(rows, eras)), epochs(rows, eras)
+    moved, led = moves(rows, eras), _led(rows, eras)
+    windows = [(fault.began, fault.whole) for fault in faults(rows)]
     compared: dict[tuple[Any, ...], list[Answer]] = defaultdict(list)
     for answer in all_answers:
+        if answer.node is None and not answer.led:
+            continue  # nobody knows whose it is
         compared[answer.api, answer.place, answer.life, answer.scope].append(answer)
     groups: dict[tuple[Any, ...], list[_Fall]] = defaultdict(list)
     for (api, place, life, _), mine in compared.items():
-        for anomaly, falls in _falls(api, mine, shown.get((place, life), {})):
+        known = Leaders(
+            shown.get((place, life), {}), moved.get((place, life), ()), led.get((place, life), set()), windows
+        )
+        for anomaly, falls in _falls(api, mine, known):
             for fall in falls:
                 groups[anomaly, api, place, life, fall.answer.node, fall.tags].append(fall)
     for (anomaly, _, (topic, partition), life, node, tags), falls in groups.items():
@@ -162,7 +184,50 @@ def find(rows: Rows) -> Iterator[Told]:
         yield from _stuck(rows, all_answers, shown)
 
 
-def _falls(api: int, mine: Sequence[Answer], shown: Epochs) -> Iterator[tuple[str, list[_Fall]]]:
+def _led(rows: Rows, eras: Eras) -> Mapping[tuple[Place, int], set[tuple[Any, int]]]:
+    """Who was named as the leader of which epoch."""
+    led: dict[tuple[Place, int], set[tuple[Any, int]]] = defaultdict(set)
+    for life, row in metadata(rows, eras):
+        if has_epoch(row):
+            led[life].add((row.get("leader"), row["leader_epoch"]))
+    return led
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """What is known of the leaders of a partition, and of faults."""
+
+    shown: Epochs
+    moved: Sequence[Rise]
+    led: set[tuple[Any, int]]
+    faults: Sequence[tuple[int, int]]
+
+    @property
+    def rises(self) -> list[Rise]:
+        """What anybody saw change."""
+        return [rise for epoch, rise in self.shown.items() if epoch > min(self.shown)] + list(self.moved)
+
+    def era(self, answer: Answer) -> tuple[Any, ...] | None:
+        """Under which leader it was given; None if nobody can say."""
+        if answer.told is not None:
+            return "told", answer.told
+        changes = [rise for epoch, rise in self.shown.items() if epoch > 0] + list(self.moved)
+        changes += self.rises
+        begin, end = answer.invoked - SETTLING_NS, answer.time + SETTLING_NS
+        if any(rise.since <= end and begin <= rise.seen for rise in changes):
+            return None
+        number = sum(rise.seen <= answer.invoked for rise in self.rises)
+        return "seen", number, answer.node if self.rises else None
+
+    def restarted(self, answer: Answer, higher: Answer) -> bool:
+        """Whether a follower may have answered that restarted between the two."""
+        known = [epoch for epoch, rise in self.shown.items() if rise.seen <= answer.invoked]
+        epoch = max(known, default=None) if answer.told is None else answer.told
+        between = any(max(higher.invoked, began) < min(answer.time, over) for began, over in self.faults)
+        return not answer.led and between and (answer.node, epoch) not in self.led
+
+
+def _falls(api: int, mine: Sequence[Answer], shown: Leaders) -> Iterator[tuple[str, list[_Fall]]]:
     """Those among answers that are compared with each other."""
     ends = "watermark-regression" if api == FETCH else "end-offset-regression"
     pairs: dict[str, tuple[Mark, Mark]] = {
@@ -184,7 +249,7 @@ def _above(answer: Answer) -> _Fall | None:
     return _Fall(answer, answer.stable - answer.shown, ("one answer",))
 
 
-def _fall(answer: Answer, mine: Sequence[Answer], raised: Mark, asked: Mark, shown: Epochs) -> _Fall | None:
+def _fall(answer: Answer, mine: Sequence[Answer], raised: Mark, asked: Mark, leaders: Leaders) -> _Fall | None:
     """Whether an answer that was over had shown more, and which leader that was."""
     mark = asked(answer)
     if mark is None:
@@ -198,11 +263,13 @@ def _fall(answer: Answer, mine: Sequence[Answer], raised: Mark, asked: Mark, sho
     def most(among: Sequence[Answer]) -> Answer:
         return max(among, key=lambda a: (raised(a), a.time, -1 if a.node is None else a.node, a.event))
 
-    era = _era(answer, shown)
-    same_era = [each for each in higher if era is not None and _era(each, shown) == era]
+    era = leaders.era(answer)
+    same_era = [each for each in higher if era is not None and leaders.era(each) == era]
     than = most(same_era or higher)
-    if answer.told is None and not shown:
+    if same_era and answer.told is None and not leaders.shown:
         change = "epoch unknown"
+    elif same_era and leaders.restarted(answer, than):
+        change = "restarted"
     elif same_era:
         change = "one epoch"
     elif than.told is not None and answer.told is not None and than.told > answer.told:
@@ -215,23 +282,13 @@ def _fall(answer: Answer, mine: Sequence[Answer], raised: Mark, asked: Mark, sho
     return _Fall(answer, by - mark, (change, scope))
 
 
-def _era(answer: Answer, shown: Epochs) -> tuple[str, int] | None:
-    """Under which leader it was given; None if nobody can say."""
-    if answer.told is not None:
-        return "told", answer.told
-    rises = [seen for epoch, seen in shown.items() if epoch > min(shown)]
-    if any(answer.invoked - SETTLING_NS <= rise <= answer.time + SETTLING_NS for rise in rises):
-        return None
-    return "seen", sum(rise <= answer.invoked for rise in rises)
-
-
 def _stuck(rows: Rows, all_answers: Sequence[Answer], shown: Mapping[Any, Epochs]) -> Iterator[Told]:
     """Last stable offsets that stand below the watermark."""
     standing: dict[tuple[Any, ...], list[Answer]] = defaultdict(list)
     for each in all_answers:
         if each.api == FETCH and each.stable is not None and each.shown is not None and each.stable < each.shown:
             standing[each.place, each.life, each.node, each.told, each.stable].append(each)
-    windows = [(fault.began, fault.ended) for fault in faults(rows)]
+    windows = [(fault.began, fault.whole) for fault in faults(rows)]
     for (place, life, node, told, stable), mine in standing.items():
         first, last = min(each.time for each in mine), max(each.invoked for each in mine)
         if last > first and _outside(first, last, windows) >= LSO_STUCK_NS:

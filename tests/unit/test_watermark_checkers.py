@@ -18,7 +18,7 @@ from checkers.coverage import Coverage, FaultCoverage
 from checkers.epochs import FAMILIES as EPOCHS
 from checkers.watermarks import FAMILIES as WATERMARKS
 from checkers.watermarks import Before, in_faults, numbered
-from harness.history import FaultStage, Kind
+from harness.history import FaultStage, Kind, View
 from harness.policies import PlannedFault, RunFacts, judge
 from tests.histories import SECOND_NS, Case, Rows, op_of, told, write
 from tests.kernels import SIZES, WHOLE, Size, check_rows, findings_of
@@ -78,6 +78,7 @@ CASES = [
         """n1 metadata ─ epoch 1 [0..1]
            p1 send a ─ ok @4 [5..6]
            n1 fetch ─ @4 epoch 1 [7..8]
+           n1 metadata ─ epoch 1 [10..11]
            n2 metadata ─ epoch 2 [20..21]
            n2 fetch ─ @4 epoch 2 [30..31]""",
         ("watermark-behind-ack a 0@4 one epoch",),
@@ -88,6 +89,7 @@ CASES = [
            n2 metadata ─ epoch 2 [3..4]
            p1 send a ─ ok @4 [8..9]
            n2 fetch ─ @4 epoch 2 [10..11]
+           n2 metadata ─ epoch 2 [13..14]
            n3 metadata ─ epoch 3 [20..21]
            n3 fetch ─ @4 epoch 3 [30..31]""",
         ("watermark-behind-ack a 0@4 one epoch",),
@@ -171,7 +173,8 @@ CASES = [
            n1 fetch ─ @4 epoch 1 [1..2]
            p1 send a ─ ok @4 [2..3]
            n1 fetch ─ @4 epoch 1 [9..10]
-           n2 metadata ─ epoch 2 [12..13]
+           n3 metadata ─ epoch 1 [12..13]
+           n2 metadata ─ epoch 2 [12..14]
            n2 fetch ─ @4 epoch 2 [13..14]""",
         ("watermark-behind-ack a 0@4 one epoch", "watermark-frozen a 0@4 one epoch"),
     ),
@@ -270,6 +273,103 @@ CASES = [
         ("lso-stuck 0@5 older epoch",),
     ),
     Case(
+        "a leader that was there before Metadata showed it is not held to what its predecessor showed",
+        """n1 metadata ─ epoch 1 [0..1]
+           n1 fetch ─ @9 [4..5]
+           n2 fetch ─ @7 [9..10]
+           n2 metadata ─ epoch 2 [29..30]""",
+        ("watermark-regression 0@7 epoch rose across nodes",),
+    ),
+    Case(
+        "nor if it is the same node, as long as nobody was asked who leads",
+        """n1 metadata ─ epoch 1 [0..1]
+           n1 fetch ─ @9 [4..5]
+           n1 fetch ─ @7 [9..10]
+           n1 metadata ─ epoch 3 [29..30]""",
+        ("watermark-regression 0@7 epoch rose same node",),
+    ),
+    Case(
+        "it is, if the old epoch was shown after both",
+        """n1 metadata ─ epoch 1 [0..1]
+           n1 fetch ─ @9 [4..5]
+           n1 fetch ─ @7 [9..10]
+           n1 metadata ─ epoch 1 [13..14]
+           n1 metadata ─ epoch 3 [29..30]""",
+        ("watermark-regression 0@7 one epoch same node",),
+    ),
+    Case(
+        "before anybody said which epoch there was, it may have been another",
+        """n1 fetch ─ @9 [1..2]
+           n1 fetch ─ @7 [3..4]
+           n1 metadata ─ epoch 5 [20..21]""",
+        ("watermark-regression 0@7 epoch rose same node",),
+    ),
+    Case(
+        "the first epoch of all was there from the beginning",
+        """n1 fetch ─ @9 [1..2]
+           n1 fetch ─ @7 [3..4]
+           n1 metadata ─ epoch 0 [20..21]""",
+        ("watermark-regression 0@7 one epoch same node",),
+    ),
+    Case(
+        "what a deposed leader shows, which does not say its epoch, is not held against its successor",
+        """n1 metadata ─ epoch 1 [0..1]
+           n2 metadata ─ epoch 2 [1..2]
+           n1 fetch ─ @9 [10..11]
+           n2 fetch ─ @7 [12..13]""",
+        ("watermark-regression 0@7 epoch rose across nodes",),
+    ),
+    Case(
+        "but what it showed itself is",
+        """n1 metadata ─ epoch 1 [0..1]
+           n2 metadata ─ epoch 2 [1..2]
+           n1 fetch ─ @9 [10..11]
+           n2 fetch ─ @8 [10..11]
+           n2 fetch ─ @7 [12..13]""",
+        ("watermark-regression 0@7 one epoch same node",),
+    ),
+    Case(
+        "an acknowledgement is not held against whoever may not have known of a new leader for long",
+        """n1 metadata ─ epoch 1 [0..1]
+           p1 send a ─ ok @4 [10..11]
+           n1 fetch ─ @4 epoch 1 [12..13]
+           n2 metadata ─ epoch 2 [29..30]""",
+        ("watermark-behind-ack a 0@4 older epoch",),
+    ),
+    Case(
+        "nor a standstill against a leader of which nobody knew for long",
+        """n1 metadata ─ epoch 1 [0..1]
+           n1 fetch ─ @4 [5..6]
+           p1 send a ─ ok @4 [7..8]
+           n1 fetch ─ @4 [14..15]
+           n2 metadata ─ epoch 2 [29..30]""",
+        ("watermark-behind-ack a 0@4 older epoch",),
+    ),
+    Case(
+        "an epoch that Metadata never showed is that of a new leader",
+        """n1 metadata ─ epoch 1 [0..1]
+           p1 send a ─ ok @4 [10..11]
+           n2 fetch ─ @4 epoch 2 [12..13]""",
+        ("watermark-behind-ack a 0@4 epoch rose",),
+    ),
+    Case(
+        "without epochs the leader that Metadata names may change",
+        """n1 metadata ─ leader 1 [0..1]
+           n1 fetch ─ @9 [5..6]
+           n2 metadata ─ leader 2 [7..8]
+           n1 metadata ─ leader 1 [9..10]
+           n1 fetch ─ @7 [20..21]""",
+        ("watermark-regression 0@7 epoch rose same node",),
+    ),
+    Case(
+        "or not, as far as anybody saw",
+        """n1 metadata ─ leader 1 [0..1]
+           n1 fetch ─ @9 [5..6]
+           n1 metadata ─ leader 1 [9..10]
+           n1 fetch ─ @7 [20..21]""",
+        ("watermark-regression 0@7 epoch unknown same node",),
+    ),
+    Case(
         "lives of a topic are apart, and what may be of two proves nothing",
         """n1 fetch ─ @7 [1..2]
            k1 delete ─ ok [10..11]
@@ -350,6 +450,35 @@ def test_the_limit_of_a_stuck_offset_is_the_scenarios(limit_s: float, faults: tu
         for stage, at in ((FaultStage.INJECTED, begun), (FaultStage.UNDONE, 9)):
             rows.add(Kind.FAULT, "x1", fault=number, stage=stage, name="x", time=at * SECOND_NS)
     assert len(_of_marks(rows, limits={"lso_stuck_s": limit_s})) == found
+
+
+@pytest.mark.parametrize(("healed", "found"), [(9, 1), (10, 0)])
+def test_a_fault_counts_until_the_cluster_was_whole_again(healed: int, found: int) -> None:
+    """Its undoing alone ends no transaction that waits for a coordinator."""
+    rows = _rows(f"p1 txn T ─ ok [0..1]\n{CASES[STANDS].text}")
+    for stage, at in ((FaultStage.INJECTED, 5), (FaultStage.UNDONE, 6), (FaultStage.HEALED, healed)):
+        rows.add(Kind.FAULT, "x1", fault=0, stage=stage, name="x", time=at * SECOND_NS)
+    assert len(_of_marks(rows, limits={"lso_stuck_s": 25})) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "injected", "change"),
+    [
+        ("t1 fetch ─ @9 version 12 epoch 1 [1..2]\nt1 fetch ─ @7 version 12 epoch 1 [30..31]", 5, "restarted"),
+        ("t1 fetch ─ @9 version 12 epoch 1 [1..2]\nt1 fetch ─ @7 version 12 epoch 1 [30..31]", 40, "one epoch"),
+        ("t2 fetch ─ @9 version 12 epoch 1 [1..2]\nt2 fetch ─ @7 version 12 epoch 1 [30..31]", 5, "one epoch"),
+        ("t1 fetch ─ @9 version 10 epoch 1 [1..2]\nt1 fetch ─ @7 version 10 epoch 1 [30..31]", 5, "one epoch"),
+        ("t1 list ─ @9 epoch 1 [1..2]\nt1 list ─ @7 epoch 1 [30..31]", 5, "one epoch"),
+    ],
+    ids=["a follower", "that was not restarted", "the leader", "who must be the leader", "who told its end"],
+)
+def test_a_follower_that_restarts_knows_an_older_watermark(text: str, injected: int, change: str) -> None:
+    """Until it hears from its leader; a leader that restarts leads another epoch."""
+    rows = _rows(f"n2 metadata ─ leader 2 epoch 1 [0..1]\n{text}")
+    for stage, at in ((FaultStage.INJECTED, injected), (FaultStage.UNDONE, injected + 3)):
+        rows.add(Kind.FAULT, "x1", fault=0, stage=stage, name="kill", time=at * SECOND_NS)
+    (finding,) = _of_marks(rows)
+    assert finding.tags == (change, "same node")
 
 
 def test_nothing_is_stuck_where_there_are_no_transactions() -> None:
@@ -438,13 +567,15 @@ def test_the_batches_of_a_fetch_are_one_answer() -> None:
 
 
 def test_answers_of_which_nobody_knows_the_node_are_compared_with_each_other() -> None:
-    """And nobody says that it was the same one."""
-    rows = _rows("t1 fetch ─ @9 epoch 1 [5..6]")
+    """And nobody says that it was the same one. To Fetch they may be of followers, and are compared with nothing."""
+    rows = _rows("t1 list ─ @9 epoch 1 [5..6]")
     for at, mark in ((1, 20), (8, 7), (10, 5)):
-        rows.add(
-            Kind.EXCHANGE, "t1", type=1, api=1, api_version=12, error=0, topic=0, partition=0, node=None,
-            high_watermark=mark, leader_epoch=1, invoked=at * SECOND_NS, time=(at + 1) * SECOND_NS,
-        )  # fmt: skip
+        common = {
+            "type": 1, "error": 0, "topic": 0, "partition": 0, "node": None, "leader_epoch": 1,
+            "invoked": at * SECOND_NS, "time": (at + 1) * SECOND_NS,
+        }  # fmt: skip
+        rows.add(Kind.EXCHANGE, "t1", api=2, api_version=7, view=View.LATEST, offset=mark, **common)
+        rows.add(Kind.EXCHANGE, "t1", api=1, api_version=12, high_watermark=mark, **common)
     (finding,) = _of_marks(rows)
     assert finding.tags == ("one epoch", "across nodes")
     assert finding.nodes == ()
@@ -556,7 +687,7 @@ KILL = {"faults": (PlannedFault("leader-kill", changes_leaders=True),)}
         ("watermark-behind-ack", "one epoch", KILL, "illegal"),
         ("watermark-behind-ack", "one epoch", {"known": False}, "unproven"),
         ("watermark-behind-ack", "epoch rose", {}, "allowed"),
-        ("watermark-behind-ack", "older epoch", {}, "illegal"),
+        ("watermark-behind-ack", "older epoch", {}, "unproven"),
         ("watermark-behind-ack", "older epoch", KILL, "allowed"),
         ("watermark-behind-ack", "epoch unknown", {}, "illegal"),
         ("watermark-behind-ack", "epoch unknown", KILL, "allowed"),
@@ -573,6 +704,17 @@ KILL = {"faults": (PlannedFault("leader-kill", changes_leaders=True),)}
         ("lso-stuck", "", {}, "illegal"),
         ("lso-stuck", "", KILL, "illegal"),
         ("lso-stuck", "older epoch", KILL, "allowed"),
+        ("lso-stuck", "older epoch", {}, "unproven"),
+        ("watermark-regression", "one epoch,same node", KILL, "illegal"),
+        ("watermark-regression", "epoch unknown,same node", {}, "illegal"),
+        ("watermark-regression", "epoch unknown,same node", KILL, "unproven"),
+        ("end-offset-regression", "epoch unknown,same node", KILL, "unproven"),
+        ("end-offset-regression", "epoch unknown,across nodes", KILL, "unproven"),
+        ("watermark-regression", "epoch unknown,across nodes", KILL, "allowed"),
+        ("watermark-regression", "older epoch,across nodes", {}, "unproven"),
+        ("watermark-regression", "older epoch,same node", {}, "illegal"),
+        ("watermark-regression", "restarted,same node", KILL, "allowed"),
+        ("watermark-regression", "restarted,same node", {}, "illegal"),
     ],
 )
 def test_policy(anomaly: str, tags: str, facts: dict[str, Any], status: str) -> None:
