@@ -10,30 +10,36 @@
     topics       replicas, partitions and settings of the topics in use
     sequences    several of these in a row, where one alone does no harm
 
-`FAULTS` names all of them. A fault plan becomes slots (`nemesis.schedule`), and the conductor (`nemesis.conductor`)
-makes a fault for each slot when its time has come.
+Whatever module has `FAULTS` is a family; `FAULTS` in here names all of them. A fault plan becomes slots
+(`nemesis.schedule`), and the conductor (`nemesis.conductor`) makes a fault for each slot when its time has come.
 """
 
 from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from harness.clusters.base import Capability, Cluster
 from harness.config import suggestion
+from harness.discovery import modules_with
 from harness.errors import CannotHere, UsageError
 from harness.tap.taps import Taps
-from nemesis import client, clocks, disk, leadership, network, partition, process, sequences, topics
 from nemesis.base import Clients, Fault, Field, refuse_unless_possible
 from nemesis.schedule import RANDOM, Plan, Slot, recorded, slots
 
-FAMILIES = {
-    module.__name__.rpartition(".")[2]: module.FAULTS
-    for module in (leadership, process, partition, network, client, disk, clocks, topics, sequences)
-}
+FIRST = ("leadership", "process", "partition", "network", "client", "disk", "clocks", "topics", "sequences")
+
+
+def families_in(directories: Iterable[str]) -> dict[str, tuple[type[Fault], ...]]:
+    """The faults of each module of this package in these directories: in the order above, then by name."""
+    modules = modules_with("FAULTS", __name__, directories, FIRST)
+    return {module.__name__.rpartition(".")[2]: module.FAULTS for module in modules}
+
+
+FAMILIES = families_in(__path__)
 FAULTS: dict[str, type[Fault]] = {fault.name: fault for faults in FAMILIES.values() for fault in faults}
 
 

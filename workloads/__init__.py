@@ -1,34 +1,37 @@
-"""What clients do to a cluster under test: one module per workload, and the worker processes that do it."""
+"""What clients do to a cluster under test: one module per workload, and the worker processes that do it.
+
+Whatever module has a `WORKLOAD` is a workload; nothing else has to know of it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from harness.config import suggestion
+from harness.discovery import modules_with
 from harness.errors import UsageError
 from workloads.base import Workload
-from workloads.compacted import Compacted
-from workloads.exactly_once import ExactlyOnce
-from workloads.groups import Groups
-from workloads.large_batch import LargeBatch
-from workloads.retries import Retries
-from workloads.shifting_topics import Topics
-from workloads.stream import Stream
-from workloads.transactions import Transactions
 
-WORKLOADS: dict[str, Workload[Any]] = {
-    workload.name: workload
-    for workload in (
-        LargeBatch(),
-        Stream(),
-        Groups(),
-        Transactions(),
-        Retries(),
-        Compacted(),
-        Topics(),
-        ExactlyOnce(),
-    )
-}
+FIRST = (  # in lists, and to be drawn from; others come after them, by name
+    "large_batch",
+    "stream",
+    "groups",
+    "transactions",
+    "retries",
+    "compacted",
+    "shifting_topics",
+    "exactly_once",
+)
+
+
+def workloads_in(directories: Iterable[str]) -> dict[str, Workload[Any]]:
+    """Those in the modules of this package that are in these directories, by name."""
+    found: list[Workload[Any]] = [each.WORKLOAD for each in modules_with("WORKLOAD", __name__, directories, FIRST)]
+    return {workload.name: workload for workload in found}
+
+
+WORKLOADS: dict[str, Workload[Any]] = workloads_in(__path__)
 
 
 def find_workload(name: object) -> Workload[Any]:

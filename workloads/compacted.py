@@ -79,6 +79,9 @@ class Compacted(Workload[CompactedSettings]):
             consume(session, settings)
 
 
+WORKLOAD = Compacted()
+
+
 def produce(session: Session, settings: CompactedSettings) -> None:
     """Writes to keys as the seed draws them, until told to stop."""
     import numpy as np

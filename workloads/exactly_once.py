@@ -156,6 +156,9 @@ class ExactlyOnce(Workload[ExactlyOnceSettings]):
             read(session, settings)
 
 
+WORKLOAD = ExactlyOnce()
+
+
 def read(session: Session, settings: ExactlyOnceSettings) -> None:
     """Follow a share of the output until told to stop."""
     from workloads.consuming import open_reader

@@ -27,12 +27,13 @@ class Death:
 
     process: int
     role: str
+    label: str
     how: str  # "exit code 1" or "SIGKILL"
     detail: str  # its last words
 
     def __str__(self) -> str:
         said = f": {self.detail}" if self.detail else ""
-        return f"worker {self.process} ({self.role}) ended with {self.how}{said}"
+        return f"worker {self.process} ({self.label}) ended with {self.how}{said}"
 
 
 class Worker(Child):
@@ -105,7 +106,7 @@ class Fleet:
         """Workers that ended unexpectedly: by a signal, with an error, or without saying that they were done."""
         self.poll()
         return [
-            Death(number, worker.config.label, how_it_ended(worker.popen.returncode), worker.detail)
+            Death(number, worker.config.role, worker.config.label, how_it_ended(worker.popen.returncode), worker.detail)
             for number, worker in self.workers.items()
             if not worker.well and not self._was_killed(worker)
         ]

@@ -110,6 +110,9 @@ class Groups(Workload[GroupsSettings]):
             Stay(session, settings, settings.stay * chances.uniform(0.5, 1.5)).run()
 
 
+WORKLOAD = Groups()
+
+
 class Stay:
     """One membership, from its join to its leave."""
 

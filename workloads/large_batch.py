@@ -65,6 +65,9 @@ class LargeBatch(Workload[LargeBatchSettings]):
             consume(session, settings)
 
 
+WORKLOAD = LargeBatch()
+
+
 def produce(session: Session, settings: LargeBatchSettings) -> None:
     """Part after part, each at its cue."""
     import numpy as np

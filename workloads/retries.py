@@ -97,3 +97,6 @@ class Retries(Workload[RetriesSettings]):
             produce(session, settings)
         else:
             consume(session, settings)
+
+
+WORKLOAD = Retries()

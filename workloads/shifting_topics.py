@@ -110,6 +110,9 @@ class Topics(Workload[TopicsSettings]):
             keep(session, settings)
 
 
+WORKLOAD = Topics()
+
+
 class Target(NamedTuple):
     """A partition that can be written to."""
 

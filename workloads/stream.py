@@ -96,6 +96,9 @@ class Stream(Workload[StreamSettings]):
             consume(session, settings)
 
 
+WORKLOAD = Stream()
+
+
 class Rotation:
     """The topics in use now, created when they are new."""
 

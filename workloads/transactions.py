@@ -121,6 +121,9 @@ class Transactions(Workload[TransactionsSettings]):
             read(session, settings)
 
 
+WORKLOAD = Transactions()
+
+
 @dataclass(frozen=True)
 class Plan:
     """A transaction to be; step 0 is right after its beginning, step n after its nth operation."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 GROUP_PROTOCOLS = ("classic", "consumer")
-LAST = 100
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,6 @@ class ClientStack(ABC):
 
     name: ClassVar[str]  # what `client` is set to
     packages: ClassVar[tuple[str, ...]] = ()  # distributions whose versions run.json has
-    rank: ClassVar[int] = LAST  # where it stands in lists; those of the same rank go by name
 
     # where a setting is left to the library
     idempotent_by_default: ClassVar[bool] = False  # where acks, retries and requests in flight allow it

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, GetJsonSchemaHandler
 
 from harness.config import suggestion
+from harness.discovery import modules_with
 from workloads.clients.stack import ClientStack, Quirks
 
-
-def stacks_of(package: ModuleType) -> dict[str, ClientStack]:
-    """Those in the modules of a package, in their order."""
-    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
-    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
-    found: list[ClientStack] = [module.STACK for module in modules if hasattr(module, "STACK")]
-    return {stack.name: stack for stack in sorted(found, key=lambda stack: (stack.rank, stack.name))}
+FIRST = ("kafka_python", "confluent_kafka")  # in lists, and to be drawn from; others come after them, by name
 
 
-STACKS: dict[str, ClientStack] = stacks_of(importlib.import_module(__name__))
+def stacks_in(directories: Iterable[str]) -> dict[str, ClientStack]:
+    """Those in the modules of this package that are in these directories, by name."""
+    found: list[ClientStack] = [each.STACK for each in modules_with("STACK", __name__, directories, FIRST)]
+    return {stack.name: stack for stack in found}
+
+
+STACKS: dict[str, ClientStack] = stacks_in(__path__)
 
 
 def find_stack(name: str) -> ClientStack:

@@ -19,7 +19,6 @@ class ConfluentKafka(ClientStack):
 
     name = "confluent-kafka"
     packages = ("confluent-kafka",)
-    rank = 1
     in_flight = 1_000_000
     group_protocols = GROUP_PROTOCOLS
     transactions = True

@@ -19,7 +19,6 @@ class KafkaPython(ClientStack):
 
     name = "kafka-python"
     packages = ("kafka-python",)
-    rank = 0
     idempotent_by_default = True
     in_flight = 5
     compressions = ("none", "gzip")  # the others need packages that are not installed here
