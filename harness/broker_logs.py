@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers.broker_logs import Logs
-
-CONTAINERS = "docker"  # their clocks have no zone but UTC
+from harness.clusters.kinds import KINDS
 
 
 def logs_of(run: Path, facts: dict[str, Any]) -> Logs | None:
@@ -17,13 +16,13 @@ def logs_of(run: Path, facts: dict[str, Any]) -> Logs | None:
     files = {int(path.parent.name): str(path) for path in run.glob("logs/*/broker.log") if path.parent.name.isdigit()}
     if not (files and isinstance(patterns, dict) and patterns and isinstance(anchor, dict)):
         return None
-    cluster = facts.get("cluster") or {}
+    kind = KINDS.get(str((facts.get("cluster") or {}).get("kind")))
     return Logs(
         files,
         patterns,
         monotonic_ns=int(anchor["monotonic_ns"]),
         wall_ns=int(anchor["wall_ns"]),
-        utc_offset_s=0 if cluster.get("kind") == CONTAINERS else _utc_offset_s(str(facts.get("started_at", ""))),
+        utc_offset_s=0 if kind and kind.logs_in_utc else _utc_offset_s(str(facts.get("started_at", ""))),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -27,6 +27,7 @@ from harness.cli_options import (
     BrokenOption,
     BudgetOption,
     CheckersOption,
+    DemoOnOption,
     ImageOption,
     JsonFlag,
     JunitOption,
@@ -51,6 +52,7 @@ from harness.cli_options import (
 )
 from harness.cli_report import report
 from harness.cli_suite import suite
+from harness.clusters.kinds import DEFAULT
 from harness.config import parse
 from harness.errors import Exit, Interrupted, TidegaugeError, UsageError, from_os_error, unexpected
 from harness.listing import What, listing
@@ -85,9 +87,7 @@ app.add_typer(image_app, name="image")
 
 @app.command()
 def demo(
-    cluster: Annotated[
-        Literal["local", "docker"], typer.Option("--cluster", help="Processes or containers.")
-    ] = "local",
+    cluster: DemoOnOption = DEFAULT,
     kafka_version: VersionOption = None,
     store: StoreOption = None,
     build_image: ImageOption = None,

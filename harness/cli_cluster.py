@@ -29,6 +29,7 @@ from harness.cli_options import (
     parts,
 )
 from harness.clusters.base import Cluster
+from harness.clusters.kinds import DEFAULT
 from harness.clusters.target import load_target
 from harness.clusters.which_image import build_for
 from harness.errors import ClusterError
@@ -46,7 +47,7 @@ image_app = typer.Typer(help="Images for --cluster docker.", no_args_is_help=Tru
 
 @cluster_app.command()
 def up(
-    cluster: KindOption = "local",
+    cluster: KindOption = DEFAULT,
     kafka_version: VersionOption = None,
     target: TargetOption = "kafka",
     ports: PortsOption = "",

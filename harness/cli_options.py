@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,7 +13,8 @@ from checkers.core.budget import BUDGET_S
 from checkers.core.selection import anomalies_of
 from harness import show
 from harness.checking import Asked
-from harness.clusters.spec import ClusterSpec, Kind
+from harness.clusters.kinds import DEFAULT, KINDS, kind_named
+from harness.clusters.spec import ClusterSpec
 from harness.clusters.which_image import Consent
 from harness.config import parse
 from harness.durations import HOW_TO_WRITE, seconds
@@ -31,16 +32,35 @@ JunitOption = Annotated[
     typer.Option("--junit", metavar="FILE", help="Write the verdict as JUnit XML, too, for a CI system to read."),
 ]
 NameArgument = Annotated[str | None, typer.Argument(help="The cluster's name; not needed when only one is up.")]
-CLUSTER_HELP = "local: processes on loopback · docker: containers · external: runs already."
+
+
+def kind_option(text: str, *, of_ours: bool = False, **how: Any) -> Any:
+    """A flag that takes the name of a kind of cluster, or of those alone whose nodes we start."""
+
+    def names() -> list[str]:
+        return [kind.name for kind in KINDS.values() if kind.ours or not of_ours]
+
+    def parsed(name: str) -> str:
+        try:
+            known = kind_named(name).name
+        except UsageError as error:
+            raise typer.BadParameter(str(error)) from None
+        if known not in names():
+            raise typer.BadParameter(f"'{known}' cannot be had here, only {', '.join(names())}")
+        return known
+
+    return typer.Option("--cluster", parser=parsed, metavar=f"<{'|'.join(names())}>", help=text, **how)
+
+
+CLUSTER_HELP = " · ".join(f"{kind.name}: {kind.about}" for kind in KINDS.values()) + "."
 VERSION_HELP = "4.3.1 unless given; 4.1 means the newest 4.1.x we know."
 TARGET_HELP = "The product: a name we ship, or a target file (docs/targets.md)."
-KindOption = Annotated[Kind, typer.Option("--cluster", help=CLUSTER_HELP)]
+KindOption = Annotated[str, kind_option(CLUSTER_HELP)]
+DemoOnOption = Annotated[str, kind_option("Processes or containers.", of_ours=True)]
 VersionOption = Annotated[str | None, typer.Option("--kafka-version", help=VERSION_HELP)]
 TargetOption = Annotated[str, typer.Option(help=TARGET_HELP)]
 # Of commands that bring a cluster up for runs; what they do not say, the scenario says.
-RunsOnOption = Annotated[
-    Kind | None, typer.Option("--cluster", envvar="TIDEGAUGE_CLUSTER", help=CLUSTER_HELP, show_default="local")
-]
+RunsOnOption = Annotated[str | None, kind_option(CLUSTER_HELP, envvar="TIDEGAUGE_CLUSTER", show_default=DEFAULT)]
 RunsVersionOption = Annotated[
     str | None, typer.Option("--kafka-version", envvar="TIDEGAUGE_KAFKA_VERSION", help=VERSION_HELP)
 ]
@@ -173,7 +193,7 @@ def clean_up() -> None:
 
 
 def cluster_of(
-    kind: Kind | None, version: str | None, target: str | None, bootstrap: str | None
+    kind: str | None, version: str | None, target: str | None, bootstrap: str | None
 ) -> dict[str, object] | None:
     """What flags say of the cluster, as a scenario file would; None if they say nothing."""
     said = {"kind": kind, "version": version, "target": target, "bootstrap": parts(bootstrap) if bootstrap else None}

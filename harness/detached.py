@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -17,13 +16,11 @@ from typing import Any, NoReturn
 
 from harness import wire
 from harness.clusters.base import DESCRIPTION_FILE, LOG_TAIL_LINES, Cluster, wait_until
-from harness.clusters.docker import SERVICE_LABEL, connect
-from harness.clusters.local import LOG_FILE
+from harness.clusters.kinds import kind_named
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import CannotHere, ClusterError, Exit, Interrupted, TidegaugeError, UsageError
 from harness.guard import is_watched, owner_of
 from harness.keeper import KEEP
-from harness.networks import COMPOSE_PROJECT_LABEL
 from harness.paths import cluster_dirs, clusters_dir
 from harness.processes import Identity
 from harness.progress import Progress
@@ -176,14 +173,7 @@ def log_lines(cluster: Detached, node_id: int, lines: int) -> list[str]:
     known = [node["id"] for node in cluster.description["nodes"]]
     if node_id not in known:
         raise UsageError(f"there is no node {node_id} in {cluster.name}", f"its nodes are {known}")
-    if cluster.description["kind"] == "external":
-        raise CannotHere("the logs of an external cluster are not ours to read", "look on its hosts")
-    if cluster.description["kind"] == "docker":
-        labels = [f"{COMPOSE_PROJECT_LABEL}={cluster.name}", f"{SERVICE_LABEL}=node-{node_id}"]
-        containers = connect().containers.list(all=True, filters={"label": labels})
-        return [line for c in containers for line in c.logs(tail=lines).decode(errors="replace").splitlines()]
-    with (cluster.directory / f"node-{node_id}" / LOG_FILE).open(errors="replace") as file:
-        return [line.rstrip("\n") for line in deque(file, maxlen=lines)]
+    return kind_named(cluster.description["kind"]).log_lines(cluster.directory, node_id, lines)
 
 
 def _ask(node: dict[str, Any]) -> dict[str, Any]:

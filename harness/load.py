@@ -201,7 +201,7 @@ class Load:
     @property
     def _reads_replicas(self) -> bool:
         """Whether every node is asked for what it has: our own ones, in plain text."""
-        ours = self.cluster.kind != "external" and self.front.security.protocol == "PLAINTEXT"
+        ours = self.cluster.nodes_are_ours and self.front.security.protocol == "PLAINTEXT"
         return ours and self.scenario.settings.replica_records > 0
 
     def _start_stage(self, stage: list[Role]) -> list[int]:

@@ -17,6 +17,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, model_validator
 
+from harness.clusters.kinds import DEFAULT, KINDS
 from harness.clusters.spec import ClusterSpec
 from harness.config import Model, parse, read_toml, suggestion
 from harness.durations import Duration
@@ -30,11 +31,6 @@ from workloads.base import Settings
 
 DEFAULT_WORKLOAD = "large-batch"
 SHIPPED = PACKAGE / "scenarios"
-OF_A_KIND: dict[str, frozenset[str]] = {  # what only clusters of some kinds can be told
-    "local": frozenset({"target", "version", "ports", "netns"}),
-    "docker": frozenset({"target", "version", "ports", "image"}),
-    "external": frozenset({"bootstrap", "tls", "ca_file", "certificate_file", "key_file", "mechanism"}),
-}
 
 
 class Scenario(Model):
@@ -174,10 +170,12 @@ def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 def _fitting(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
     """Without the keys that the kind of cluster above does not know; the same kind gets all."""
-    kind = high.get("kind", low.get("kind", "local"))
-    if kind == low.get("kind", "local") or not isinstance(kind, str):  # what is no kind at all is refused later
+    below = low.get("kind", DEFAULT)
+    kind = high.get("kind", below)
+    if kind == below or not isinstance(kind, str):  # what is no kind at all is refused later
         return low
-    foreign = frozenset().union(*OF_A_KIND.values()) - OF_A_KIND.get(kind, frozenset())
+    takes = {each.name: each.takes for each in KINDS.values()}
+    foreign = frozenset().union(*takes.values()) - takes.get(kind, frozenset())
     return {key: value for key, value in low.items() if key not in foreign}
 
 
@@ -255,10 +253,9 @@ def json_schema() -> dict[str, Any]:
     }
     cluster = definitions["ClusterSpec"]["properties"]
     cluster["kafka_version"] = {**cluster["version"], "title": "Kafka Version", "description": "The same as version."}
-    kinds = definitions["ClusterSpec"]["properties"]["kind"]["enum"]
     properties["cluster"] = {
         "description": "What it runs on.",
-        "anyOf": [{"type": "string", "enum": kinds}, {"$ref": "#/$defs/ClusterSpec"}],
+        "anyOf": [{"type": "string", "enum": list(KINDS)}, {"$ref": "#/$defs/ClusterSpec"}],
     }
     schema.pop("required", None)
     return {

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from harness import wire
 from harness.clusters.disk import Disk
@@ -110,7 +110,9 @@ class Cluster(ABC):
     Used as a context manager it is up inside the block and gone, with everything it made, after it.
     """
 
-    kind: str
+    kind: str  # the name of its kind
+    nodes_are_ours: ClassVar[bool] = True  # to be broken, and to be asked one by one for what they hold
+    stays: ClassVar[bool] = False  # when the run is over, so that the run has to remove what it made there
 
     def __init__(self, product: str, version: str, ready: ReadyCheck, progress: Progress | None = None) -> None:
         self.product = product

@@ -32,6 +32,8 @@ class ExternalCluster(Cluster):
     """Known by its bootstrap addresses."""
 
     kind = "external"
+    nodes_are_ours = False
+    stays = True
 
     def __init__(self, bootstrap: tuple[str, ...], security: Security, progress: Progress | None = None) -> None:
         super().__init__("external", "unknown", ReadyCheck("kafka", CONNECT_TIMEOUT_MS / 1000), progress)

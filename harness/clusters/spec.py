@@ -1,28 +1,36 @@
-"""Which cluster to make: what flags and files say, checked, and turned into one of the three kinds."""
+"""Which cluster to make: what flags and files say, checked, and turned into one of its kind."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
+
+from pydantic import AfterValidator, WithJsonSchema
 
 from harness.clusters.base import Cluster
-from harness.clusters.docker import DockerCluster
-from harness.clusters.external import ExternalCluster
-from harness.clusters.local import LocalCluster
-from harness.clusters.target import load_target
-from harness.clusters.which_image import Consent, ensure_image
+from harness.clusters.kinds import DEFAULT, KINDS, kind_named
+from harness.clusters.kinds.base import ClusterKind
+from harness.clusters.which_image import Consent
 from harness.config import Model
 from harness.errors import UsageError
 from harness.progress import Progress
-from harness.security import Mechanism, from_environment
+from harness.security import Mechanism
 
-Kind = Literal["local", "docker", "external"]
+
+def _known(name: str) -> str:
+    try:
+        return kind_named(name).name
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+
+
+Kind = Annotated[str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(KINDS)})]
 
 
 class ClusterSpec(Model):
     """Everything that decides what cluster comes up; holds no secrets, so it can be stored and passed on."""
 
-    kind: Kind = "local"
+    kind: Kind = DEFAULT
     target: str = "kafka"
     version: str | None = None
     netns: bool = False
@@ -35,53 +43,44 @@ class ClusterSpec(Model):
     key_file: Path | None = None
     mechanism: Mechanism | None = None
 
+    @property
+    def of(self) -> ClusterKind:
+        """The kind itself."""
+        return kind_named(self.kind)
+
+    @property
+    def said(self) -> set[str]:
+        """The settings that are not as they are unless somebody says otherwise."""
+        fields = type(self).model_fields
+        values = {name: getattr(self, name) for name in fields}
+        return {name for name, value in values.items() if value and value != fields[name].default}
+
     def checked(self) -> ClusterSpec:
         """This, or an error for settings that do not go together."""
-        if self.netns and self.kind != "local":
-            raise UsageError(f"--netns does not apply to --cluster {self.kind}", "use it with --cluster local")
-        if self.bootstrap and self.kind != "external":
-            raise UsageError(f"--bootstrap does not apply to --cluster {self.kind}", "add --cluster external")
-        if self.kind == "external" and (self.ports or self.version or self.target != "kafka"):
-            raise UsageError("an external cluster is used as it is", "leave --ports, --kafka-version, --target out")
-        secured = any((self.tls, self.ca_file, self.certificate_file, self.key_file, self.mechanism))
-        if secured and self.kind != "external":
-            raise UsageError(f"TLS and SASL flags do not apply to --cluster {self.kind}", "use --cluster external")
+        foreign = self.said - self.of.takes
+        for brought in (each for kind in KINDS.values() for each in kind.brought):
+            if not foreign.isdisjoint(brought.settings):
+                raise UsageError(f"{brought.flags} not apply to --cluster {self.kind}", brought.remedy)
+        self.of.refuse(self)
         for port in self.ports:
             if not 1024 <= port <= 65535:
                 raise UsageError(f"{port} is not a port brokers can use", "choose ports from 1024 to 65535")
         if len(set(self.ports)) != len(self.ports):
             raise UsageError("--ports names a port twice", "give every node a port of its own")
-        if self.kind != "external":
-            load_target(self.target, self.version)
+        self.of.target(self)
         return self
 
     @property
     def log_patterns(self) -> dict[str, str]:
-        """What lines of its logs mean; the logs of an external cluster are not ours to read."""
-        return {} if self.kind == "external" else load_target(self.target, self.version).logs
+        """What lines of its logs mean, where those are ours to read."""
+        target = self.of.target(self)
+        return target.logs if target else {}
 
     def with_image(self, consent: Consent, progress: Progress) -> ClusterSpec:
-        """This, with the image that will be used made sure of; asks before it builds one."""
-        if self.kind != "docker" or self.image is not None:
-            return self
-        target = load_target(self.target, self.version)
-        return self.model_copy(update={"image": ensure_image(target, consent, progress)})
+        """This, with what it needs on this machine made sure of; asks before it builds an image."""
+        return self.of.prepared(self, consent, progress)
 
 
 def make_cluster(spec: ClusterSpec, progress: Progress) -> Cluster:
     """The cluster, not started yet."""
-    if spec.kind == "external":
-        security = from_environment(
-            tls=spec.tls,
-            ca_file=spec.ca_file,
-            certificate_file=spec.certificate_file,
-            key_file=spec.key_file,
-            mechanism=spec.mechanism,
-        )
-        return ExternalCluster(spec.bootstrap, security, progress)
-    target = load_target(spec.target, spec.version)
-    if spec.kind == "docker":
-        if spec.image is None:
-            raise UsageError("no image was chosen", "call with_image() first")
-        return DockerCluster(target, image=spec.image, ports=spec.ports, progress=progress)
-    return LocalCluster(target, netns=spec.netns, ports=spec.ports, progress=progress)
+    return spec.of.make(spec, progress)

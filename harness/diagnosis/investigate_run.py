@@ -30,7 +30,7 @@ def runs_on(
     scenario: Scenario, store: Path, command_line: list[str], console: Console, place: Place
 ) -> Iterator[Callable[[Scenario], Ran]]:
     """What makes a run of an experiment, as long as this lasts."""
-    shared = None if scenario.nemesis or scenario.cluster.kind == "external" else scenario.cluster
+    shared = scenario.cluster if scenario.cluster.of.can_be_lent and not scenario.nemesis else None
     with lending("investigate", shared, console, place, reports=False) as lent:
 
         def run(each: Scenario) -> Ran:

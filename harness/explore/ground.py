@@ -74,8 +74,8 @@ class Ground:
     def _checked(self, scenario: Scenario, limit_s: float, stop: StopInTime) -> Checked:
         self._keeper.session()  # loads while the cluster starts
         with viewed_on(self._console) as view:
-            ours = scenario.cluster.kind != "external"
-            cluster = self._keeper.cluster(scenario.cluster, self._needs, self._needs, view) if ours else None
+            lent = scenario.cluster.of.can_be_lent
+            cluster = self._keeper.cluster(scenario.cluster, self._needs, self._needs, view) if lent else None
             with stop.within(limit_s):
                 return run_scenario(
                     scenario,

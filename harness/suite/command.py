@@ -16,7 +16,7 @@ from rich.console import Console
 from harness import show_run
 from harness.checking import Checked
 from harness.clusters.spec import ClusterSpec
-from harness.clusters.which_image import OFFICIAL, Consent
+from harness.clusters.which_image import Consent
 from harness.errors import UsageError
 from harness.lent import Lent
 from harness.live import Asides, View, viewed_on
@@ -71,7 +71,7 @@ def listed(wanted: Wanted) -> list[Planned]:
 
 def assumed(spec: ClusterSpec) -> ClusterSpec:
     """With an image that may not be there, to see what would be possible."""
-    return spec.model_copy(update={"image": spec.image or OFFICIAL}) if spec.kind == "docker" else spec
+    return spec.of.assumed(spec)
 
 
 def play(wanted: Wanted, consent: Consent, err: Console) -> Played:

@@ -55,12 +55,7 @@ def make_sense(flags: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
 
 def unfit(cluster: ClusterSpec) -> str:
     """Why this kind of cluster cannot run the target; nothing if it can."""
-    if cluster.kind == "external":
-        return ""
-    target = load_target(cluster.target, cluster.version)
-    if cluster.kind == "docker":
-        return "" if target.container else f"the target '{target.name}' cannot run in containers: use --cluster local"
-    return "" if target.process else f"the target '{target.name}' cannot run as local processes: use --cluster docker"
+    return cluster.of.why_unfit(cluster)
 
 
 def _same_product(one: Any, other: Any) -> bool:

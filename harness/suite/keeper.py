@@ -2,8 +2,8 @@
 
 A cluster is used again by a run that asks for the same one, if it has all that the run's faults need, no run has
 spoiled it, and it is found to be whole. Otherwise a fresh one takes its place. It is equipped for the faults on
-networks of all runs that are still to come, so that these need no other one. Clusters of somebody else are not kept:
-every run looks at them anew.
+networks of all runs that are still to come, so that these need no other one. Clusters that cannot be lent, such as
+somebody else's, are not kept: every run looks at them anew.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Keeper:
     def lend(self, planned: Planned, upcoming: Iterable[Planned], view: View) -> Lent:
         """What the run uses: a session that is warm or about to be, and a cluster that is up and whole."""
         session = self.session()
-        if planned.cluster.kind == "external":
+        if not planned.cluster.of.can_be_lent:
             return Lent(None, session)
         later = (each.needs & NETWORK for each in upcoming if each.cluster == planned.cluster and not each.skipped)
         needs = planned.needs.union(*later)

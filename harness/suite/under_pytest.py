@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from rich.console import Console
 from typer.models import OptionInfo
@@ -22,7 +22,7 @@ from typer.models import OptionInfo
 from harness.checking import Checked, check_run
 from harness.cli_options import BootstrapOption, RunsOnOption, RunsTargetOption, RunsVersionOption, cluster_of
 from harness.clusters.base import Cluster, NodeState
-from harness.clusters.spec import ClusterSpec, Kind
+from harness.clusters.spec import ClusterSpec
 from harness.config import parse
 from harness.errors import TidegaugeError
 from harness.lent import Lent
@@ -219,7 +219,7 @@ def cases_of(file: Path, flags: Mapping[str, Any]) -> list[Planned]:
 def flags_of(kind: str | None, version: str | None, target: str | None, bootstrap: str | None) -> dict[str, Any]:
     """What pytest's options say of the cluster; where they say nothing, the variables that our commands read."""
     said = cluster_of(
-        cast("Kind | None", kind or _variable(RunsOnOption)),
+        kind or _variable(RunsOnOption),
         version or _variable(RunsVersionOption),
         target or _variable(RunsTargetOption),
         bootstrap or _variable(BootstrapOption),

@@ -18,6 +18,7 @@ from harness import doctor
 from harness.clusters import abilities
 from harness.clusters.base import Capability, Missing
 from harness.clusters.docker import DockerCluster
+from harness.clusters.kinds import docker, local
 from harness.clusters.local import LocalCluster
 from harness.clusters.once import MANIFEST, is_kept, kept_dir
 from harness.clusters.target import load_target
@@ -51,9 +52,9 @@ MISSING: dict[str, Patch] = {
     "spark": (doctor, "jars", refuse),
     "ports": (PortLeases, "take", refuse),
     "disk": (shutil, "disk_usage", disk(2**20)),
-    "docker": (doctor, "connect", refuse),
-    "compose": (doctor, "compose_version", refuse),
-    "image": (doctor, "images_here", lambda *_: []),
+    "docker": (docker, "connect", refuse),
+    "compose": (docker, "compose_version", refuse),
+    "image": (docker, "images_here", lambda *_: []),
     "root": (os, "geteuid", lambda: 1000),
     "netns": (abilities, "why_no_namespaces", lambda: GONE),
     "iptables": (abilities, "missing", lambda each: GONE if each is Capability.LOSS else None),
@@ -72,13 +73,13 @@ def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_home: Path) -
         (doctor, "is_kept", lambda target: target == load_target("kafka")),
         (doctor, "cache_dir", lambda: tmp_path),
         (shutil, "disk_usage", disk(2**40)),
-        (doctor, "connect", lambda timeout_s: engine),
-        (doctor, "compose_version", lambda: "2.30"),
-        (doctor, "images_here", lambda *_: ["apache/kafka:1"]),
+        (docker, "connect", lambda timeout_s: engine),
+        (docker, "compose_version", lambda: "2.30"),
+        (docker, "images_here", lambda *_: ["apache/kafka:1"]),
         (os, "geteuid", lambda: 0),
         (abilities, "why_no_namespaces", lambda: None),
         (abilities, "missing", lambda _: None),
-        (doctor, "run_command", lambda _: "iptables v1.8\n"),
+        (local, "run_command", lambda _: "iptables v1.8\n"),
         (doctor, "why_no_disks", lambda: None),
         (doctor, "why_no_clocks", lambda: None),
     ):

@@ -74,7 +74,11 @@ def test_client_certificates_do_not_apply_to_our_own_clusters(flag: str) -> None
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"kind": "cloud"}, "'kind' is wrong"),
+        (
+            {"kind": "cloud"},
+            r"'kind' is wrong \(there is no kind of cluster 'cloud', only local, docker, external: choose one",
+        ),
+        ({"kind": "dokcer"}, r"'kind' is wrong \(there is no .*: did you mean 'docker'\?\)"),
         ({"ports": ["one"]}, r"'ports\.0' is wrong"),
         ({"mechanism": "GSSAPI"}, "'mechanism' is wrong"),
         ({"netsn": True}, "unknown key 'netsn': did you mean 'netns'"),
@@ -118,13 +122,13 @@ def test_docker_needs_an_image() -> None:
 @pytest.mark.parametrize("given", [{}, {"kind": "external"}, {"kind": "docker", "image": "mine:1"}])
 def test_an_image_is_looked_for_only_when_needed(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Local and external clusters, and an image already chosen, need no Docker."""
-    monkeypatch.setattr("harness.clusters.spec.ensure_image", lambda *_: pytest.fail("not needed"))
+    monkeypatch.setattr("harness.clusters.kinds.docker.ensure_image", lambda *_: pytest.fail("not needed"))
     assert spec(**given).with_image(lambda _: False, Silent()) == spec(**given)
 
 
 def test_the_chosen_image_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was made sure of is what is used."""
-    monkeypatch.setattr("harness.clusters.spec.ensure_image", lambda target, *_: f"img:{target.version}")
+    monkeypatch.setattr("harness.clusters.kinds.docker.ensure_image", lambda target, *_: f"img:{target.version}")
     assert spec(kind="docker", version="4.1").with_image(lambda _: True, Silent()).image == "img:4.1.2"
 
 

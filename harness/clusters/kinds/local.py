@@ -1,0 +1,84 @@
+"""Processes of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.clusters import abilities
+from harness.clusters.base import Capability, Cluster
+from harness.clusters.kinds.base import OF_A_PRODUCT, Brought, ClusterKind
+from harness.clusters.local import LOG_FILE, LocalCluster
+from harness.clusters.looks import Look, NotThere, fail_if
+from harness.clusters.target import load_target
+from harness.networks import run_command
+from harness.progress import Progress
+
+if TYPE_CHECKING:
+    from harness.clusters.spec import ClusterSpec
+
+
+class Local(ClusterKind):
+    """A network namespace for each node, if somebody wants that."""
+
+    cluster = LocalCluster
+    about = "processes on loopback"
+    takes = OF_A_PRODUCT | {"netns"}
+    brought = (Brought(("netns",), "--netns does", "use it with --cluster local"),)
+
+    def why_unfit(self, spec: ClusterSpec) -> str:
+        """A target has to say how it runs as a process."""
+        target = load_target(spec.target, spec.version)
+        if target.process:
+            return ""
+        return f"the target '{target.name}' cannot run as local processes: use --cluster docker"
+
+    def make(self, spec: ClusterSpec, progress: Progress) -> Cluster:
+        """Of the target."""
+        target = load_target(spec.target, spec.version)
+        return LocalCluster(target, netns=spec.netns, ports=spec.ports, progress=progress)
+
+    def log_lines(self, directory: Path, node_id: int, lines: int) -> list[str]:
+        """From a file."""
+        with (directory / f"node-{node_id}" / LOG_FILE).open(errors="replace") as file:
+            return [line.rstrip("\n") for line in deque(file, maxlen=lines)]
+
+    def unstarted(self) -> Cluster:
+        """Of Apache Kafka."""
+        return LocalCluster(load_target("kafka"))
+
+    def looks(self) -> tuple[Look, ...]:
+        """What is needed to change networks."""
+        return (
+            Look("root", "no --netns, and no network faults on local clusters", _root),
+            Look("netns", "no --netns: local nodes share one network stack", _netns),
+            Look("iptables", "no partitions and no packet loss on local clusters", _iptables),
+            Look("tc", "no limited bandwidth on local clusters", _tc),
+        )
+
+
+def _root() -> str:
+    if os.geteuid() != 0:
+        raise NotThere(f"user id {os.geteuid()}", "run as root for network faults on local clusters, or use docker")
+    return "root"
+
+
+def _netns() -> str:
+    fail_if(abilities.why_no_namespaces())
+    return "network namespaces can be made"
+
+
+def _iptables() -> str:
+    fail_if(abilities.missing(Capability.PARTITION))
+    fail_if(abilities.missing(Capability.LOSS))
+    return run_command(["iptables", "--version"]).strip()
+
+
+def _tc() -> str:
+    fail_if(abilities.missing(Capability.SHAPE))
+    return "bandwidth can be limited (tbf)"
+
+
+KIND = Local()
