@@ -111,6 +111,22 @@ class ContainerPart(Model):
         return self
 
 
+_RARE = re.compile(r"\(\?(?!P<|:)|\\[A-Za-ce-rt-vx-z0-9]")  # what few patterns have, and few engines
+
+
+def is_understood(pattern: str) -> bool:
+    """Whether the engine that reads logs knows all of a pattern that Python knows."""
+    if not _RARE.search(pattern):
+        return True
+    import polars as pl
+
+    try:
+        pl.Series([""]).str.contains(pattern)
+    except pl.exceptions.ComputeError:
+        return False
+    return True
+
+
 class Target(Model):
     """A product under test."""
 
@@ -137,6 +153,11 @@ class Target(Model):
                 re.compile(pattern)
             except re.error as error:
                 raise ValueError(f"the pattern of '{name}' is not a regular expression: {error}") from None
+            if not is_understood(pattern):
+                raise ValueError(
+                    f"the pattern of '{name}' has what the engine that reads logs does not know: it never goes back,"
+                    r" so there is no looking around, (?=…) or (?<!…), and no going back to a group, (?P=…) or \1"
+                )
         return logs
 
     @model_validator(mode="after")

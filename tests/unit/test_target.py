@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.target import NodePlan, ReadyCheck, Target, load_target, placeholders, render, write_inside
+from harness.clusters.target import (
+    NodePlan,
+    ReadyCheck,
+    Target,
+    is_understood,
+    load_target,
+    placeholders,
+    render,
+    write_inside,
+)
 from harness.config import parse
 from harness.errors import UsageError
 from harness.jars import locked_versions
@@ -170,6 +179,9 @@ def test_a_path_is_not_a_name(path: str) -> None:
         ({"version": "1\x00"}, "'version' is wrong"),
         ({"client_port": "nope"}, "client_port 'nope' is not one of the ports"),
         ({"logs": {"leader": "(unclosed"}}, "pattern of 'leader' is not a regular expression"),
+        ({"logs": {"leader": "(?<=epoch )[0-9]+"}}, "pattern of 'leader' has what the engine that reads logs"),
+        ({"logs": {"leader": r"(?P<topic>.)(?P=topic)"}}, "pattern of 'leader' has what the engine that reads logs"),
+        ({"logs": {"leader": r"(.)\1"}}, "pattern of 'leader' has what the engine that reads logs"),
         ({"name": "Has Space"}, "'name' is wrong"),
         ({"name": "../up"}, "'name' is wrong"),
         ({"nodes": 0}, "'nodes' is wrong"),
@@ -304,3 +316,11 @@ def test_data_in_a_place_that_cannot_be_is_refused(part: dict[str, Any]) -> None
     """An absolute path would be somebody else's, a relative one inside means nothing."""
     with pytest.raises(UsageError, match="data"):
         parse(Target, {"name": "thing", **part}, "thing.toml")
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"\[(?P<topic>\w+)-(?P<partition>\d+)\] (?:is|was) \S", "[(?=]", "(?i)leader", r"\bx\b"]
+)
+def test_a_pattern_that_does_not_look_around_is_taken(pattern: str) -> None:
+    """Whatever else it has."""
+    assert is_understood(pattern)
