@@ -228,6 +228,8 @@ def facts_of(facts: dict[str, Any]) -> RunFacts:
         garbled=int(tap.get("not_understood", 0)) - int(tap.get("unknown_apis", 0)),
         refused=int(tap.get("refused", 0)),
         dead_workers=tuple(facts.get("dead_workers") or ()),
+        dead_roles=tuple(facts.get("dead_roles") or ()),
+        elections={int(number): bool(unclean) for number, unclean in _table(facts, "elections").items()},
         failures=(
             *(Reason.of(each) for each in facts.get("troubles") or ()),
             *(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -173,7 +173,11 @@ class Recording:
         self._keep_faults(conductor)
 
     def _keep_faults(self, conductor: Conductor) -> None:
-        self.store.update(faults=[_as_json(outcome) for outcome in conductor.outcomes], fault_errors=conductor.errors)
+        self.store.update(
+            faults=[_as_json(outcome) for outcome in conductor.outcomes],
+            fault_errors=conductor.errors,
+            elections=_elections(conductor.outcomes),
+        )
 
     def _recover(self, conductor: Conductor) -> None:
         """Wait until every node answers and every partition has a leader and all its replicas in sync."""
@@ -232,12 +236,14 @@ class Recording:
             self.troubles += [Reason(NOTED, sentence) for sentence in said]
         if failure:
             self.store.update(error=str(failure))
+        dead = fleet.dead()
         self.store.update(
             state="failed" if failure else "interrupted" if self.stop.asked else "recorded",
             interrupted=self.stop.asked > 0,
             phases=self.phases,
             troubles=[each.as_json() for each in self.troubles],
-            dead_workers=[*map(str, fleet.dead()), *(self.taps.deaths if self.taps else ())],
+            dead_workers=[*map(str, dead), *(self.taps.deaths if self.taps else ())],
+            dead_roles=[each.role for each in dead],
             tap=self.taps.counts if self.taps else None,
             no_probes=self.load.no_probes,
             ends_by_itself=self.load.ends_by_itself,
@@ -295,6 +301,12 @@ def _begun_again(outcomes: Sequence[Outcome]) -> set[str | None]:
     """The topics that faults have deleted; None stands for all."""
     deleting = (each for each in outcomes if each.injected_at is not None and FAULTS[each.slot.fault].deletes)
     return {each.bit.topic if each.bit else None for each in deleting}
+
+
+def _elections(outcomes: Iterable[Outcome]) -> dict[str, bool]:
+    """By the number of a fault that brought an election about whether it was unclean."""
+    told = ((outcome.slot.number, outcome.bit.unclean) for outcome in outcomes if outcome.bit)
+    return {str(number): unclean for number, unclean in told if unclean is not None}
 
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:

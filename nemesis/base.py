@@ -146,6 +146,7 @@ class Bite:
     partition: int | None = None
     leader: int | None = None
     leader_epoch: int | None = None
+    unclean: bool | None = None  # whether its election made a leader of a replica that may have missed something
 
 
 class Fault(ABC):

@@ -36,6 +36,10 @@ from nemesis.roles import choose_leader, leaders, leaves_a_majority
 
 MAYBE_LATER = {*DONE, PREFERRED_LEADER_NOT_AVAILABLE}  # the first replica is out of sync: whoever leads goes on leading
 UNCLEAN_SETTING = "unclean.leader.election.enable"
+HOW = {  # somebody was elected, by whether that was unclean
+    True: "may have missed messages: an unclean election",
+    False: "was cleanly elected all the same: it was eligible and missed nothing",
+}
 REASSIGNED_TIMEOUT_S = 10.0  # for somebody else who gives a partition other replicas
 
 Orders = Mapping[TopicPartition, tuple[int, ...]]
@@ -397,7 +401,9 @@ class UncleanElection(Felling):
             self._elect_if_nobody_leads()
             return None
         alone = ", ".join(map(str, self._isr))
-        return replace(bite, sentence=f"{bite.sentence}; only {alone} was in sync then, and {self._how(bite.leader)}")
+        unclean = bite.leader not in (self._eligible or ())
+        how = f"{bite.leader} {HOW[unclean]}"
+        return replace(bite, sentence=f"{bite.sentence}; only {alone} was in sync then, and {how}", unclean=unclean)
 
     def undo(self) -> None:
         """All three things, whatever becomes of each."""
@@ -438,12 +444,6 @@ class UncleanElection(Felling):
         for node in self.field.cluster.nodes:
             if node.id != self.victim.node and not try_once(node, election([self.victim.key], UNCLEAN), DONE):
                 return
-
-    def _how(self, leader: int) -> str:
-        """Verdicts go by the words "unclean election": only after one may something be missing."""
-        if leader in (self._eligible or ()):
-            return f"{leader} was cleanly elected all the same: it was eligible and missed nothing"
-        return f"{leader} may have missed messages: an unclean election"
 
     def _forbid(self) -> None:
         if self._old is not None:

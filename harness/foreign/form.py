@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from enum import IntEnum
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
@@ -81,6 +81,8 @@ class About(Model):
     interrupted: StrictBool = False
     traffic_only: StrictBool = False
     dead_workers: tuple[StrictStr, ...] = ()
+    dead_roles: tuple[StrictStr, ...] = ()  # of the first of these, as far as anybody knows
+    elections: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], StrictBool] | None = None  # unclean, by fault
     troubles: tuple[StrictStr | dict[StrictStr, StrictStr], ...] = ()  # sentences, or each with a code
     tap: dict[str, StrictInt] | None = None
     damage: tuple[StrictStr, ...] = ()
@@ -186,7 +188,8 @@ def about_of(facts: Mapping[str, Any], failures: tuple[Reason, ...], damage: Map
     """The same the other way round; `failures` say what went wrong in the run."""
     scenario = facts.get("scenario") or {}
     known: dict[str, Any] = {name: facts.get(name) for name in ("seed", "idempotent", "anchor", "no_probes", "tap")}
-    known |= {name: tuple(facts.get(name) or ()) for name in ("schedule", "compacted", "dead_workers")}
+    known["elections"] = facts.get("elections") or None
+    known |= {name: tuple(facts.get(name) or ()) for name in ("schedule", "compacted", "dead_workers", "dead_roles")}
     known |= {name: bool(facts.get(name)) for name in ("ends_by_itself", "interrupted")}
     return About(
         title=facts.get("title"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from checkers.core.results import CheckResults, Finding
@@ -17,7 +17,6 @@ from workloads.clients.stacks import quirks_of
 Trait = Literal["changes_leaders", "deletes", "unclean"]
 Status = Literal["illegal", "allowed", "possibly the client", "unproven"]
 WEAK_ACKS, UNCLEAN = "weak-acks", "unclean-election"  # codes of marks
-UNCLEAN_ELECTION = "unclean election"  # what the evidence of a fault says when it brought one about
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,8 @@ class RunFacts:
     reads_everything: bool = False  # whether the load's consumers go on until they have read what was acknowledged
     interrupted: bool = False
     dead_workers: tuple[str, ...] = ()  # sentences
+    dead_roles: tuple[str, ...] = ()  # of the first of these, as far as anybody knows
+    elections: Mapping[int, bool] = field(default_factory=dict)  # whether they were unclean, by the fault's number
     damage: tuple[str, ...] = ()  # sentences, beside those of the history
     garbled: int = 0  # exchanges at the taps of APIs we know that could not be read
     refused: int = 0  # connections that the taps ended because of what came over them
@@ -163,9 +164,13 @@ class Case:
         )
 
     def perhaps_unclean(self) -> bool:
-        """Whether a fault was to bring an unclean election about and nobody saw what came of it."""
-        faults = self.injected("unclean")
-        return any(fault is not None and fault.topic == self.finding.topic and not fault.bit for fault in faults)
+        """Whether a fault was to bring an unclean election about and nobody saw, or told, what came of it."""
+        return any(
+            fault is not None
+            and fault.topic == self.finding.topic
+            and not (fault.bit and fault.number in self.facts.elections)
+            for fault in self.injected("unclean")
+        )
 
     def _began_before_the_end(self, fault: Fault) -> bool:
         """Whether the write, or the first of two events, came before the fault was undone."""
@@ -176,7 +181,8 @@ class Case:
     def _elected_uncleanly(self) -> bool:
         """Whether a fault had made a leader of a replica that lagged, in its topic."""
         return any(
-            fault is None or (fault.topic == self.finding.topic and UNCLEAN_ELECTION in fault.evidence)
+            fault is None
+            or (fault.topic == self.finding.topic and fault.bit and self.facts.elections.get(fault.number, False))
             for fault in self.injected("unclean")
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from checkers.core.timeline import Fault
 from harness.policies.case import Case, Mark, Policy
 from workloads.base import CONSUMER, FINAL, PROBE, RAW
@@ -59,8 +61,9 @@ def _judge_waiting(case: Case) -> Mark:
     slow = case.finding.anomaly == SLOW_RECOVERY and outside_ns(case, blocking, RECOVERY_NS) >= STALL_NS
     if _near(case, blocking, RECOVERY_NS) and not slow:
         return Mark("allowed", "blocked-by-fault")
-    for death in case.facts.dead_workers:  # hung until it was killed, perhaps: what is not sent nobody lets through
-        if not any(f"({role}" in death for role in DO_NOT_SEND):
+    # hung until it was killed, perhaps: what is not sent nobody lets through
+    for death, role in zip_longest(case.facts.dead_workers, case.facts.dead_roles):
+        if role not in DO_NOT_SEND:
             return Mark("unproven", "perhaps-not-sent", (("death", death),))
     return Mark("illegal")
 

@@ -489,6 +489,7 @@ def test_an_unclean_election_takes_its_time(
     assert bite.sentence == (
         f"leader of t-0: 1 → 3 (epoch 4 → 8) 0.0 s after the kill; only 1 was in sync then, and 3 {how}"
     )
+    assert bite.unclean == (3 not in (eligible or ()))
 
 
 @pytest.mark.parametrize("own", [{}, {"unclean.leader.election.enable": "false"}], ids=["default", "own value"])

@@ -174,32 +174,33 @@ def test_an_unclean_fault_is_as_unclean_election_from_then_on(
     anomaly: str, time_ns: int, until_ns: int | None, mark: str
 ) -> None:
     """And not before."""
-    fault = Fault(1, "unclean-election", 10, 20, bit=True, topic="t", evidence="an unclean election of 3")
+    fault = Fault(1, "unclean-election", 10, 20, bit=True, topic="t")
     one = replace(finding(anomaly, until_ns=until_ns), time_ns=time_ns)
-    verdict = decide(results(one, coverage=with_fault(fault)), replace(FACTS, faults=(UNCLEAN,)))
+    verdict = decide(results(one, coverage=with_fault(fault)), replace(FACTS, faults=(UNCLEAN,), elections={1: True}))
     assert str(verdict.seen[0].mark) == mark
 
 
 @pytest.mark.parametrize(
-    ("changes", "mark"),
+    ("changes", "elections", "mark"),
     [
-        ({}, "allowed"),
-        ({"topic": "other"}, "illegal"),
-        ({"topic": None}, "illegal"),
-        ({"evidence": "3 was cleanly elected: it was eligible"}, "illegal"),
-        ({"evidence": "", "bit": False}, "unproven"),
-        ({"evidence": "", "bit": False, "topic": "other"}, "illegal"),
-        ({"failed": True, "detail": "still there"}, "allowed"),
+        ({}, {1: True}, "allowed"),
+        ({"topic": "other"}, {1: True}, "illegal"),
+        ({"topic": None}, {1: True}, "illegal"),
+        ({}, {1: False}, "illegal"),
+        ({"evidence": "an unclean election"}, {2: True}, "unproven"),
+        ({"bit": False}, {}, "unproven"),
+        ({"bit": False, "topic": "other"}, {}, "illegal"),
+        ({"failed": True, "detail": "still there"}, {1: True}, "allowed"),
     ],
 )
 @pytest.mark.parametrize("anomaly", ["lost-write", "end-offset-regression"])
 def test_an_unclean_fault_excuses_its_topic_after_an_election_that_was_unclean(
-    anomaly: str, changes: dict[str, Any], mark: str
+    anomaly: str, changes: dict[str, Any], elections: dict[int, bool], mark: str
 ) -> None:
     """Nothing else; whether there was one may be unknown, and then the run is, too."""
-    fault = Fault(1, "unclean-election", 10, 20, bit=True, topic="t", evidence="an unclean election of 3")
+    fault = Fault(1, "unclean-election", 10, 20, bit=True, topic="t")
     told = results(replace(finding(anomaly), time_ns=15), coverage=with_fault(replace(fault, **changes)))
-    verdict = decide(told, replace(FACTS, faults=(UNCLEAN,)))
+    verdict = decide(told, replace(FACTS, faults=(UNCLEAN,), elections=elections))
     assert verdict.seen[0].mark.status == mark
     assert mark != "unproven" or verdict.outcome == "unknown"
 
