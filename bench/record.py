@@ -42,7 +42,7 @@ from workloads.clients.kafka_python import KafkaPythonProducer
 from workloads.consuming import open_reader
 from workloads.large_batch import LargeBatchSettings
 from workloads.producing import DRAIN_S, OUTSTANDING_AT_MOST, Sender, open_sender
-from workloads.session import Control, Session, Status, collect_garbage_less_often
+from workloads.session import Control, Session, WorkerStatus, collect_garbage_less_often
 from workloads.topics import create_topics
 
 ROUNDS = 7
@@ -72,7 +72,7 @@ class Measured:
         self.cpu_s.append(time.process_time() - cpu)
 
 
-class Quiet(Status):
+class Quiet(WorkerStatus):
     """Counts, and tells nobody."""
 
     def show(self) -> None:

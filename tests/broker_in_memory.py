@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.sessions import RUN, FakeProducer
 from workloads import payload
-from workloads.clients.base import ClientError, Place, Polled
+from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.grouped import GroupConsumer, GroupListener
 from workloads.clients.transactional import TransactionalProducer
 from workloads.exactly_once import INPUT
@@ -23,7 +23,7 @@ class Broker:
     """Two partitions of input, the outputs that were committed, and the offsets of the group."""
 
     outputs: list[tuple[int, int]] = field(default_factory=list)  # partition and source
-    committed: dict[Place, int] = field(default_factory=dict)
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
     generation: int = 0  # of the member that is in the group; another's offsets are refused
     fails: dict[str, list[ClientError]] = field(default_factory=dict)  # the next calls of these names
     commits_anyway: bool = False  # although it says that it does not know
@@ -60,8 +60,8 @@ class Library(GroupConsumer):
     def __init__(self, broker: Broker, *, keeps_positions: bool) -> None:
         broker.generation += 1
         self._broker, self._keeps = broker, keeps_positions
-        self._positions: dict[Place, int] = {}
-        self._has: list[Place] = []
+        self._positions: dict[TopicPartition, int] = {}
+        self._has: list[TopicPartition] = []
         self.name = "member"
         self.says: Any = None  # of itself, where that is not its generation
         self.instead_of_polls: list[Callable[[], None] | None] = []
@@ -105,17 +105,17 @@ class Library(GroupConsumer):
         self._generation = self._broker.generation
         self._listener.assigned(self._has)
 
-    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def seek(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """At once."""
         self._positions.update(positions)
         error = self._broker.call("seek")
         return dict.fromkeys(positions, error) if error else {}
 
-    def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """Nobody here commits outside of a transaction."""
         raise AssertionError
 
-    def committed(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int] | ClientError:
+    def committed(self, places: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, int] | ClientError:
         """As the broker has it."""
         return self._broker.call("committed") or {place: self._broker.committed.get(place, -1) for place in places}
 
@@ -149,7 +149,7 @@ class Instance(FakeProducer, TransactionalProducer):
     def __init__(self, broker: Broker) -> None:
         super().__init__()
         self._broker = broker
-        self._offsets: dict[Place, int] = {}
+        self._offsets: dict[TopicPartition, int] = {}
 
     def init(self, timeout_s: float) -> ClientError | None:
         """Whoever was before is over."""
@@ -160,7 +160,7 @@ class Instance(FakeProducer, TransactionalProducer):
         self.sent, self._offsets = [], {}
         return self._broker.call("begin")
 
-    def send_offsets(self, offsets: Mapping[Place, int], member: Any, timeout_s: float) -> ClientError | None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Any, timeout_s: float) -> ClientError | None:
         """Of a member of this generation alone."""
         if member != self._broker.generation:
             return ILLEGAL_GENERATION

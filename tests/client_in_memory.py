@@ -6,14 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness.security import Security
 from tests.sessions import FakeProducer
-from workloads.clients.base import ClientError, ClientSettings, Consumer, Delivered, Keyed, Place, Polled, Producer
+from workloads.clients.base import (
+    ClientError,
+    ClientSettings,
+    Consumer,
+    Delivered,
+    Keyed,
+    Polled,
+    Producer,
+    TopicPartition,
+)
 from workloads.clients.stack import ClientStack, Quirks
 
 
-class Log(dict[Place, list[bytes]]):
+class Log(dict[TopicPartition, list[bytes]]):
     """What was written to each partition."""
 
-    def append(self, place: Place, payload: bytes) -> int:
+    def append(self, place: TopicPartition, payload: bytes) -> int:
         """Its offset."""
         records = self.setdefault(place, [])
         records.append(payload)
@@ -50,15 +59,15 @@ class LogConsumer(Consumer):
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._positions: dict[Place, int] = {}
+        self._positions: dict[TopicPartition, int] = {}
 
-    def assign(self, positions: Mapping[Place, int]) -> ClientError | None:
+    def assign(self, positions: Mapping[TopicPartition, int]) -> ClientError | None:
         """From the beginning."""
         self._positions = {place: self._positions.get(place, max(0, at)) for place, at in positions.items()}
         return None
 
     def subscribe(
-        self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]
+        self, topics: Sequence[str], group: str, on_assign: Callable[[list[TopicPartition]], None]
     ) -> ClientError | None:
         """There are no groups; settings that ask for one are refused before."""
         raise NotImplementedError
@@ -73,16 +82,16 @@ class LogConsumer(Consumer):
                 return Polled([topic] * count, [partition] * count, list(range(at, at + count)), payloads)
         return Polled()
 
-    def position(self, place: Place) -> int | None:
+    def position(self, place: TopicPartition) -> int | None:
         """After the last record that was read."""
         return self._positions.get(place)
 
-    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def seek(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """At once."""
         self._positions.update(positions)
         return {}
 
-    def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
+    def end_offsets(self, places: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """As many as there are."""
         return {place: len(self._log.get(place, [])) for place in places}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.group_histories import Row
 from tests.sessions import message
-from workloads.clients.base import ClientError, Place, Polled
+from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.grouped import GroupConsumer, GroupListener
 
 TOPIC = "run-shared"
@@ -22,8 +22,8 @@ class Library(GroupConsumer):
     def __init__(self) -> None:
         self.steps: list[Callable[[GroupListener], object]] = []  # of the next poll
         self.at_the_end: Callable[[GroupListener], object] = lambda _: None
-        self.refuses: dict[Place, ClientError] = {}
-        self.answer: dict[Place, int] | ClientError = {}
+        self.refuses: dict[TopicPartition, ClientError] = {}
+        self.answer: dict[TopicPartition, int] | ClientError = {}
         self.error: ClientError | None = None
         self.calls: list[Any] = []
         self.listener: GroupListener
@@ -41,17 +41,17 @@ class Library(GroupConsumer):
             found = self.steps.pop(0)(self.listener)
         return found if isinstance(found, Polled) else Polled()
 
-    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def seek(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """Keep it; some are refused."""
         self.calls.append(("seek", dict(positions)))
         return {place: error for place, error in self.refuses.items() if place in positions}
 
-    def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """Keep it; some are refused."""
         self.calls.append(("commit", dict(offsets)))
         return {place: error for place, error in self.refuses.items() if place in offsets}
 
-    def committed(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int] | ClientError:
+    def committed(self, places: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, int] | ClientError:
         """As put down."""
         return self.answer
 
@@ -79,17 +79,17 @@ class Library(GroupConsumer):
         self.calls.append("drop")
 
 
-def given(*places: Place) -> Callable[[GroupListener], None]:
+def given(*places: TopicPartition) -> Callable[[GroupListener], None]:
     """The group gives these."""
     return lambda listener: listener.assigned(places)
 
 
-def taken(*places: Place) -> Callable[[GroupListener], None]:
+def taken(*places: TopicPartition) -> Callable[[GroupListener], None]:
     """It asks for these back."""
     return lambda listener: listener.revoked(places)
 
 
-def lost(*places: Place) -> Callable[[GroupListener], None]:
+def lost(*places: TopicPartition) -> Callable[[GroupListener], None]:
     """It has given these to others."""
     return lambda listener: listener.lost(places)
 

@@ -17,8 +17,8 @@ from harness.security import Security
 from harness.segments import Segment, read_segment
 from workloads import find_workload, payload
 from workloads.base import PRODUCER, FinalTarget, NodeAddress, WorkerConfig
-from workloads.clients.base import ClientError, Consumer, Delivered, Keyed, Place, Polled, Producer
-from workloads.session import Control, Session, Status
+from workloads.clients.base import ClientError, Consumer, Delivered, Keyed, Polled, Producer, TopicPartition
+from workloads.session import Control, Session, WorkerStatus
 
 PREFIX = "run"
 RUN = 77
@@ -54,7 +54,7 @@ def worker_config(directory: Path, workload: str = "large-batch", **changes: Any
 def session(directory: Path, workload: str = "large-batch", **changes: Any) -> Session:
     """A session of that worker."""
     config = worker_config(directory, workload, **changes)
-    return Session(config, Security(), Recorder(config.segment, config.process), Control(), Status())
+    return Session(config, Security(), Recorder(config.segment, config.process), Control(), WorkerStatus())
 
 
 def settings_of(of: Session) -> Any:
@@ -129,18 +129,18 @@ class FakeProducer(Producer):
 class FakeConsumer(Consumer):
     """Hands out polls from a script; an empty script means empty polls, and `when_empty` is told."""
 
-    def __init__(self, polls: Sequence[Polled] = (), ends: Mapping[Place, int] | None = None) -> None:
+    def __init__(self, polls: Sequence[Polled] = (), ends: Mapping[TopicPartition, int] | None = None) -> None:
         self.polls = deque(polls)
         self.ends = dict(ends or {})
-        self.assigned: dict[Place, int] = {}
-        self.positions: dict[Place, int] = {}
+        self.assigned: dict[TopicPartition, int] = {}
+        self.positions: dict[TopicPartition, int] = {}
         self.subscribed: list[str] = []
         self.when_empty: Callable[[], None] = lambda: None
         self.fails: list[ClientError] = []  # the next attempts to take something
-        self.refuses: dict[Place, ClientError] = {}  # to seek there
+        self.refuses: dict[TopicPartition, ClientError] = {}  # to seek there
         self.closed = False
 
-    def assign(self, positions: Mapping[Place, int]) -> ClientError | None:
+    def assign(self, positions: Mapping[TopicPartition, int]) -> ClientError | None:
         """Positions start at nought."""
         if self.fails:
             return self.fails.pop(0)
@@ -149,7 +149,7 @@ class FakeConsumer(Consumer):
         return None
 
     def subscribe(
-        self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]
+        self, topics: Sequence[str], group: str, on_assign: Callable[[list[TopicPartition]], None]
     ) -> ClientError | None:
         """The group gives the first partition of each."""
         if self.fails:
@@ -168,16 +168,16 @@ class FakeConsumer(Consumer):
             self.positions[topic, partition] = offset + 1
         return polled
 
-    def position(self, place: Place) -> int | None:
+    def position(self, place: TopicPartition) -> int | None:
         """After the last record."""
         return self.positions.get(place)
 
-    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def seek(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """Remember."""
         self.positions.update({place: at for place, at in positions.items() if place not in self.refuses})
         return {place: error for place, error in self.refuses.items() if place in positions}
 
-    def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
+    def end_offsets(self, places: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """As scripted."""
         return {place: self.ends[place] for place in places if place in self.ends}
 

@@ -13,8 +13,8 @@ from harness.history import F, Kind, Op, Type, Values
 from workloads import payload
 from workloads.base import Settings
 from workloads.clients import make_consumer
-from workloads.clients.base import BEGINNING, ClientError, Consumer, Place, Polled
-from workloads.each import begin_each, end_each, end_each_by
+from workloads.clients.base import BEGINNING, ClientError, Consumer, Polled, TopicPartition
+from workloads.partition_ops import begin_ops, end_ops, end_ops_by_error
 from workloads.session import Session
 
 POLL_S = 0.1
@@ -30,16 +30,16 @@ class Reader:
         self._max_records = settings.max_poll_records
         self._subscribes = settings.consume_by == "subscribe"
         self._numbers: dict[str, int] = {}
-        self._places: set[Place] = set()
+        self._partitions: set[TopicPartition] = set()
         self._again: Callable[[], ClientError | None] | None = None  # what did not work, and is tried before each poll
 
-    def follow(self, numbers: Mapping[str, int], places: Sequence[Place]) -> None:
+    def follow(self, numbers: Mapping[str, int], partitions: Sequence[TopicPartition]) -> None:
         """Read these topics: the given partitions of them, from the beginning, or what the group gives.
 
         Where the library cannot be set up, each poll tries it once more before anything else.
         """
         self._numbers.update(numbers)
-        take = partial(self._subscribe, list(numbers)) if self._subscribes else partial(self._assign, list(places))
+        take = partial(self._subscribe, list(numbers)) if self._subscribes else partial(self._assign, list(partitions))
         self._again = take if take() else None
 
     def poll(self, timeout_s: float = POLL_S, txn: int | None = None) -> Polled:
@@ -53,30 +53,30 @@ class Reader:
             self._session.control.wait(NAP_S)
         return polled
 
-    def seek(self, positions: Mapping[Place, int]) -> None:
+    def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """Go on at these offsets of partitions that it reads."""
         recorder = self._session.recorder
         offsets = np.fromiter(positions.values(), np.int64, len(positions))
-        each = begin_each(recorder, F.ASSIGN, self._numbers, list(positions), offset=offsets)
+        ops = begin_ops(recorder, F.ASSIGN, self._numbers, list(positions), offset=offsets)
         errors = self.consumer.seek(positions)
-        end_each_by(recorder, each, [errors.get(place) for place in positions])
+        end_ops_by_error(recorder, ops, [errors.get(tp) for tp in positions])
 
     def _subscribe(self, topics: Sequence[str]) -> ClientError | None:
         group = f"{self._session.config.prefix}-{self._session.config.workload}"
         return self.consumer.subscribe(topics, group, self._assigned)
 
-    def _assign(self, places: Sequence[Place]) -> ClientError | None:
-        new = [place for place in places if place not in self._places]
-        each = begin_each(self._session.recorder, F.ASSIGN, self._numbers, new)
-        error = self.consumer.assign(dict.fromkeys(places, BEGINNING))
-        end_each_by(self._session.recorder, each, [error] * len(new))
+    def _assign(self, partitions: Sequence[TopicPartition]) -> ClientError | None:
+        new = [tp for tp in partitions if tp not in self._partitions]
+        ops = begin_ops(self._session.recorder, F.ASSIGN, self._numbers, new)
+        error = self.consumer.assign(dict.fromkeys(partitions, BEGINNING))
+        end_ops_by_error(self._session.recorder, ops, [error] * len(new))
         if error is None:
-            self._places = set(places)
+            self._partitions = set(partitions)
         return error
 
-    def _assigned(self, places: list[Place]) -> None:
+    def _assigned(self, partitions: list[TopicPartition]) -> None:
         recorder = self._session.recorder
-        end_each(recorder, begin_each(recorder, F.ASSIGN, self._numbers, places), Type.OK)
+        end_ops(recorder, begin_ops(recorder, F.ASSIGN, self._numbers, partitions), Type.OK)
 
 
 def open_reader(session: Session, settings: Settings) -> Reader:

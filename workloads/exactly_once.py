@@ -39,7 +39,7 @@ from workloads.base import (
     TransactingSettings,
     Workload,
 )
-from workloads.clients.base import ClientError, Place, Polled
+from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.groups import BEYOND_THE_SESSION_S
 
 if TYPE_CHECKING:
@@ -226,11 +226,11 @@ class Batch:
     """A transaction and what is in it."""
 
     txn: Transaction
-    positions: dict[Place, int] = field(default_factory=dict)  # after the last record of each partition
+    positions: dict[TopicPartition, int] = field(default_factory=dict)  # after the last record of each partition
     polls: int = 0
     records: int = 0
     first_at: float = 0.0  # when the first record came
-    taken: set[Place] = field(default_factory=set)  # what the group took away since the last poll
+    taken: set[TopicPartition] = field(default_factory=set)  # what the group took away since the last poll
     torn: bool = False  # it has work that is not the member's any more
     member: Any = None  # what the library says of the member, as it was when it read
     membership: int = 0  # its operation
@@ -266,7 +266,7 @@ class Transformer:
                 drain.look(self._member)
         drain.close()
         if self._member is not None:
-            self._member.committed(drain.places)  # after the last transaction
+            self._member.committed(drain.partitions)  # after the last transaction
             self._member.leave()
         self._transactor.close()
 
@@ -318,11 +318,11 @@ class Transformer:
             self._member, self._behind = member, False
         return self._member
 
-    def _taken(self, places: Sequence[Place]) -> None:
+    def _taken(self, partitions: Sequence[TopicPartition]) -> None:
         if self._batch is not None:
-            self._batch.taken.update(places)
+            self._batch.taken.update(partitions)
 
-    def _given(self, places: Sequence[Place]) -> None:  # noqa: ARG002 - all are looked at
+    def _given(self, partitions: Sequence[TopicPartition]) -> None:  # noqa: ARG002 - all are looked at
         """Some libraries go on where they were in a partition they get again, although that was not committed."""
         self._behind |= self._keeps_positions
 
@@ -400,9 +400,9 @@ class Drain:
     def __init__(self, session: Session, settings: ExactlyOnceSettings, topic: str) -> None:
         from workloads.clients import make_consumer
 
-        self.places = [(topic, partition) for partition in range(settings.partitions)]
+        self.partitions = [(topic, partition) for partition in range(settings.partitions)]
         self._through = False
-        self._ends: dict[Place, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
         self._next_at = time.monotonic()
         self._give_up_at = self._next_at + settings.drain
         servers = settings.servers(session.addresses)
@@ -422,8 +422,8 @@ class Drain:
         self._connected = self._connected or self._consumer.assign({}) is None
         if not self._connected:
             return
-        before, self._ends = self._ends, self._consumer.end_offsets(self.places, ASK_S)
-        answer = member.committed(self.places, ASK_S)
+        before, self._ends = self._ends, self._consumer.end_offsets(self.partitions, ASK_S)
+        answer = member.committed(self.partitions, ASK_S)
         self._through = not isinstance(answer, ClientError) and _starts(answer) == self._ends == before
 
     def close(self) -> None:
@@ -431,6 +431,6 @@ class Drain:
         self._consumer.close()
 
 
-def _starts(answer: dict[Place, int]) -> dict[Place, int]:
+def _starts(answer: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Where a member begins; at the start of the log where nothing was committed."""
-    return {place: max(0, offset) for place, offset in answer.items()}
+    return {tp: max(0, offset) for tp, offset in answer.items()}

@@ -22,7 +22,7 @@ import numpy as np
 from harness.history import F, Op, Type
 from workloads.base import RAW, FinalTarget, Settings
 from workloads.clients import make_consumer
-from workloads.clients.base import BEGINNING, Consumer, Place, Polled
+from workloads.clients.base import BEGINNING, Consumer, Polled, TopicPartition
 from workloads.consuming import write_records
 from workloads.session import Session
 
@@ -87,8 +87,8 @@ class FinalRead:
         self._f = F.RAW if session.config.role == RAW else F.FINAL
         self._timeout_s = settings.final_read_timeout_s
         self._consumer, self._uncommitted = consumer, uncommitted
-        self._open: dict[Place, Reading] = {}
-        self._ops: dict[Place, int] = {}
+        self._open: dict[TopicPartition, Reading] = {}
+        self._ops: dict[TopicPartition, int] = {}
         self._numbers = {target.name: target.topic for target in session.config.targets}
 
     def run(self) -> None:
@@ -106,8 +106,8 @@ class FinalRead:
                 looked_at = time.monotonic()
             if time.monotonic() - progress_at > self._timeout_s:
                 break
-        for place in list(self._open):
-            self._end(place)
+        for tp in list(self._open):
+            self._end(tp)
 
     def _begin(self) -> None:
         recorder = self._session.recorder
@@ -116,7 +116,7 @@ class FinalRead:
         for target in self._session.config.targets:
             op = recorder.begin(self._f, topic=target.topic, partition=target.partition)
             self._open[target.name, target.partition] = Reading(target, op, self._uncommitted is not None)
-        self._ops = {place: reading.op.id for place, reading in self._open.items()}
+        self._ops = {tp: reading.op.id for tp, reading in self._open.items()}
         self._invoked = {reading.op.id: reading.op.invoked for reading in self._open.values()}
         self._consumer.assign(dict.fromkeys(self._open, BEGINNING))
 
@@ -124,48 +124,48 @@ class FinalRead:
         """Record what came."""
         if not polled.payloads:
             return
-        places = list(zip(polled.topics, polled.partitions, strict=True))
-        ops = np.fromiter(map(self._ops.__getitem__, places), np.int64, len(places))
+        partitions = list(zip(polled.topics, polled.partitions, strict=True))
+        ops = np.fromiter(map(self._ops.__getitem__, partitions), np.int64, len(partitions))
         distinct, counts = np.unique(ops, return_counts=True)
-        invoked = np.fromiter(map(self._invoked.__getitem__, ops.tolist()), np.int64, len(places))
+        invoked = np.fromiter(map(self._invoked.__getitem__, ops.tolist()), np.int64, len(partitions))
         write_records(self._session, polled, self._numbers, op=ops, invoked=invoked)
         by_op = dict(zip(distinct.tolist(), counts.tolist(), strict=True))
-        for place in set(places):
-            if place in self._open:
-                self._open[place].count += by_op[self._ops[place]]
-        self._session.status.read += len(places)
+        for tp in set(partitions):
+            if tp in self._open:
+                self._open[tp].count += by_op[self._ops[tp]]
+        self._session.status.read += len(partitions)
         self._session.status.detail = f"{len(self._open)} of {len(self._ops)} partitions to go"
         self._session.status.show()
 
     def _look(self) -> bool:
         """Bring positions and ends up to date and end what is done; whether anything moved."""
         moved = False
-        for place, reading in self._open.items():
-            position = self._consumer.position(place)
+        for tp, reading in self._open.items():
+            position = self._consumer.position(tp)
             if position is not None and position > reading.position:
                 reading.position, moved = position, True
-        arrived = [place for place, reading in self._open.items() if reading.end is None or reading.reached]
+        arrived = [tp for tp, reading in self._open.items() if reading.end is None or reading.reached]
         ends = self._consumer.end_offsets(arrived, ASK_S) if arrived else {}
-        seen_before = {place for place in arrived if self._open[place].end is not None}
-        for place in arrived:
-            self._open[place].end = ends.get(place)
-        self._ask_for_log_ends([place for place in arrived if self._open[place].reached])
-        for place in arrived:
-            reading = self._open[place]
-            if place in seen_before and reading.reached and not reading.short and not reading.blocked:
-                self._end(place)
+        seen_before = {tp for tp in arrived if self._open[tp].end is not None}
+        for tp in arrived:
+            self._open[tp].end = ends.get(tp)
+        self._ask_for_log_ends([tp for tp in arrived if self._open[tp].reached])
+        for tp in arrived:
+            reading = self._open[tp]
+            if tp in seen_before and reading.reached and not reading.short and not reading.blocked:
+                self._end(tp)
                 moved = True
         return moved
 
-    def _ask_for_log_ends(self, places: list[Place]) -> None:
+    def _ask_for_log_ends(self, partitions: list[TopicPartition]) -> None:
         """After the ends of what was committed: in between a transaction may end, and never begin."""
-        if self._uncommitted is not None and places:
-            ends = self._uncommitted.end_offsets(places, ASK_S)
-            for place in places:
-                self._open[place].log_end = ends.get(place)
+        if self._uncommitted is not None and partitions:
+            ends = self._uncommitted.end_offsets(partitions, ASK_S)
+            for tp in partitions:
+                self._open[tp].log_end = ends.get(tp)
 
-    def _end(self, place: Place) -> None:
-        reading = self._open.pop(place)
+    def _end(self, tp: TopicPartition) -> None:
+        reading = self._open.pop(tp)
         target = reading.target
         detail = self._doubt(reading)
         self._session.recorder.end(

@@ -24,7 +24,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from harness.durations import Duration
 from workloads.base import CONSUMER, PRODUCER, Churn, MemberSettings, Role, Settings, TopicSpec, Workload
-from workloads.clients.base import Place
+from workloads.clients.base import TopicPartition
 
 if TYPE_CHECKING:
     from workloads.session import Session
@@ -128,8 +128,8 @@ class Stay:
         self._member = open_member(session, settings, f"{config.prefix}-groups", automatic=not self._commits)
         self._member.on_assign = self._given
         self._member.on_revoke = self._taken
-        self._committed: dict[Place, int] = {}
-        self._new: list[Place] = []  # whose committed offsets nobody has asked for
+        self._committed: dict[TopicPartition, int] = {}
+        self._new: list[TopicPartition] = []  # whose committed offsets nobody has asked for
         self._news_at = time.monotonic()  # when something was read or given
         self._stopped_at: float | None = None
 
@@ -163,31 +163,29 @@ class Stay:
         nothing_more = bool(self._member.owned) and min(waited_s, now_s - self._news_at) >= NOTHING_MORE_S
         return control.gone or nothing_more or waited_s >= self._settings.session_s + BEYOND_THE_SESSION_S
 
-    def _given(self, places: Sequence[Place]) -> None:
-        self._new += places
+    def _given(self, partitions: Sequence[TopicPartition]) -> None:
+        self._new += partitions
         self._news_at = time.monotonic()
-        for place in places:
-            self._committed.pop(place, None)
+        for tp in partitions:
+            self._committed.pop(tp, None)
 
-    def _taken(self, places: Sequence[Place]) -> None:
+    def _taken(self, partitions: Sequence[TopicPartition]) -> None:
         """Still in time: commit what was read of them."""
         if self._commits:
-            self._commit(places)
+            self._commit(partitions)
 
-    def _commit(self, places: Sequence[Place]) -> None:
+    def _commit(self, partitions: Sequence[TopicPartition]) -> None:
         """What was read and not yet committed."""
         positions = self._member.positions
         offsets = {
-            place: positions[place]
-            for place in places
-            if place in positions and self._committed.get(place) != positions[place]
+            tp: positions[tp] for tp in partitions if tp in positions and self._committed.get(tp) != positions[tp]
         }
         errors = self._member.commit(offsets)
-        self._committed.update({place: offset for place, offset in offsets.items() if place not in errors})
+        self._committed.update({tp: offset for tp, offset in offsets.items() if tp not in errors})
 
     def _ask(self) -> None:
         """After an assignment of what came with it, otherwise of everything."""
         owned = self._member.owned
-        places = [place for place in self._new if place in owned] or sorted(owned)
+        partitions = [tp for tp in self._new if tp in owned] or sorted(owned)
         self._new.clear()
-        self._member.committed(places)
+        self._member.committed(partitions)

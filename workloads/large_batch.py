@@ -103,8 +103,8 @@ def consume(session: Session, settings: LargeBatchSettings) -> None:
     reader = open_reader(session, settings)
     (topic,) = session.config.topics
     name = topic.full_name(session.config.prefix)
-    places = [(name, partition) for partition in range(settings.partitions)]
-    reader.follow({name: topic.number}, places)
+    partitions = [(name, partition) for partition in range(settings.partitions)]
+    reader.follow({name: topic.number}, partitions)
     last_at: float | None = None  # the last arrival since it is known how much there is to read
     while not session.control.stopped:
         arrived = reader.poll().payloads
@@ -114,8 +114,8 @@ def consume(session: Session, settings: LargeBatchSettings) -> None:
         if arrived or last_at is None:
             last_at = now
         if session.status.read >= acked:
-            ends = reader.consumer.end_offsets(places, ASK_S)
-            if all((reader.consumer.position(place) or 0) >= ends.get(place, 1 << 62) for place in places):
+            ends = reader.consumer.end_offsets(partitions, ASK_S)
+            if all((reader.consumer.position(tp) or 0) >= ends.get(tp, 1 << 62) for tp in partitions):
                 break
         if not arrived and (now - last_at) * 1000 >= settings.consumer_timeout_ms:
             session.status.detail = (

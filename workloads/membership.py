@@ -22,21 +22,21 @@ from harness.history import F, Op, Type, now
 from harness.outcomes import outcome
 from workloads.base import MemberSettings
 from workloads.clients import make_member
-from workloads.clients.base import ClientError, Place, Polled
+from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.grouped import ASK_S, GroupConsumer, Joining
 from workloads.consuming import POLL_S, end_poll
-from workloads.each import Each, begin_each, end_each, end_each_by
+from workloads.partition_ops import PartitionOps, begin_ops, end_ops, end_ops_by_error
 from workloads.session import Session
 
 POSITIONS_KEPT = 2000
 
 
-def _nothing(places: Sequence[Place]) -> None:
+def _nothing(partitions: Sequence[TopicPartition]) -> None:
     """What a member does whose owner has no wishes."""
 
 
 @dataclass
-class Holding:
+class OwnedPartition:
     """A partition that is the member's own."""
 
     assigned: int  # when
@@ -63,18 +63,18 @@ class Member:
     def __init__(self, session: Session, settings: MemberSettings, group: str, consumer: GroupConsumer) -> None:
         self.consumer = consumer
         self.group = group
-        self.on_assign: Callable[[Sequence[Place]], None] = _nothing  # after they were recorded
-        self.on_revoke: Callable[[Sequence[Place]], None] = _nothing  # while they are still the member's own
-        self.on_lost: Callable[[Sequence[Place]], None] = _nothing
+        self.on_assign: Callable[[Sequence[TopicPartition]], None] = _nothing  # after they were recorded
+        self.on_revoke: Callable[[Sequence[TopicPartition]], None] = _nothing  # while they are still the member's own
+        self.on_lost: Callable[[Sequence[TopicPartition]], None] = _nothing
         self._session = session
         self._recorder = session.recorder
         self._max_records = settings.max_poll_records
         self._numbers: dict[str, int] = {}
-        self._held: dict[Place, Holding] = {}
+        self._owned: dict[TopicPartition, OwnedPartition] = {}
         self._membership: Op | None = None
         self._doubt_ns = int(settings.session_s * 1e9 / 2)  # heartbeats stop with the process
         self._awake = self._slept = 0  # when it was last known to be, and until when it was not
-        self._let_go_of: dict[Place, Holding] = {}  # what was committed there may be told later
+        self._let_go_of: dict[TopicPartition, OwnedPartition] = {}  # what was committed there may be told later
         self._joined_at = now()
 
     @property
@@ -83,14 +83,14 @@ class Member:
         return self._membership.id if self._membership else None
 
     @property
-    def owned(self) -> set[Place]:
+    def owned(self) -> set[TopicPartition]:
         """The partitions that are the member's own."""
-        return set(self._held)
+        return set(self._owned)
 
     @property
-    def positions(self) -> dict[Place, int]:
+    def positions(self) -> dict[TopicPartition, int]:
         """Where the member is in those of its partitions that it has read from, or was told to go on at."""
-        return {place: held.position for place, held in self._held.items() if held.position is not None}
+        return {tp: owned.position for tp, owned in self._owned.items() if owned.position is not None}
 
     def join(self, numbers: Mapping[str, int]) -> bool:
         """Subscribe to these topics, given with their numbers; whether the library took it."""
@@ -108,92 +108,96 @@ class Member:
         self._look_at_the_clock()
         end_poll(self._session, op, polled, self._numbers, txn=txn, member=self.id, generation=self.consumer.generation)
         ends = dict(zip(zip(polled.topics, polled.partitions, strict=True), polled.offsets, strict=True))
-        for place, last in ends.items():
-            if place in self._held:
-                self._held[place].moved(last + 1, op.invoked)
+        for tp, last in ends.items():
+            if tp in self._owned:
+                self._owned[tp].moved(last + 1, op.invoked)
         return polled
 
-    def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """Commit these, one operation per partition; those that were not committed."""
         if not offsets:
             return {}
-        each = self._begin(F.COMMIT, list(offsets), offset=np.array(list(offsets.values()), np.int64), name=self.group)
+        ops = self._begin(F.COMMIT, list(offsets), offset=np.array(list(offsets.values()), np.int64), name=self.group)
         errors = self.consumer.commit(offsets)
-        self._end_each(each, [errors.get(place) for place in offsets])
+        self._end_ops(ops, [errors.get(tp) for tp in offsets])
         return errors
 
-    def committed(self, places: Sequence[Place], timeout_s: float = ASK_S) -> dict[Place, int] | ClientError:
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float = ASK_S
+    ) -> dict[TopicPartition, int] | ClientError:
         """What the group committed there, -1 for nothing; one operation per partition."""
-        if not places:
+        if not partitions:
             return {}
-        each = self._begin(F.COMMITTED, places, name=self.group)
-        answer = self.consumer.committed(places, timeout_s)
+        ops = self._begin(F.COMMITTED, partitions, name=self.group)
+        answer = self.consumer.committed(partitions, timeout_s)
         if isinstance(answer, ClientError):
-            self._end_each(each, [answer] * len(places))
+            self._end_ops(ops, [answer] * len(partitions))
         else:
-            found = np.array([answer.get(place, -1) for place in places], np.int64)
-            end_each(self._recorder, each, Type.OK, offset=found, generation=self.consumer.generation, error=0)
+            found = np.array([answer.get(tp, -1) for tp in partitions], np.int64)
+            end_ops(self._recorder, ops, Type.OK, offset=found, generation=self.consumer.generation, error=0)
         return answer
 
-    def seek_back(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def seek_back(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """Go on at these offsets, in those of the partitions that are still the member's own: where it did not work."""
-        own = {place: offset for place, offset in positions.items() if place in self._held}
+        own = {tp: offset for tp, offset in positions.items() if tp in self._owned}
         if not own:
             return {}
-        each = self._begin(F.ASSIGN, list(own), offset=np.array(list(own.values()), np.int64), name=self.group)
+        ops = self._begin(F.ASSIGN, list(own), offset=np.array(list(own.values()), np.int64), name=self.group)
         errors = self.consumer.seek(own)
-        self._end_each(each, [errors.get(place) for place in own])
-        for place in own.keys() - errors.keys():
-            self._held[place].moved(own[place], now())
+        self._end_ops(ops, [errors.get(tp) for tp in own])
+        for tp in own.keys() - errors.keys():
+            self._owned[tp].moved(own[tp], now())
         return errors
 
     def leave(self) -> None:
         """Leave the group in order; what the library does not mention then ends as well."""
         op = self._recorder.begin(F.LEAVE, member=self.id, name=self.group)
         error = self.consumer.leave()
-        if self._held:
-            self._let_go(list(self._held), _nothing, Type.INFO if error else Type.OK)
+        if self._owned:
+            self._let_go(list(self._owned), _nothing, Type.INFO if error else Type.OK)
         self._end(op, error)
 
     def drop(self) -> None:
         """Be gone without a word, as after a crash."""
         op = self._recorder.begin(F.CRASH, member=self.id, name=self.group)
         self.consumer.drop()
-        self._held.clear()
+        self._owned.clear()
         self._end(op, None)
 
-    def take(self, places: Sequence[Place]) -> None:
+    def take(self, partitions: Sequence[TopicPartition]) -> None:
         """The group gave these."""
-        if places:
-            each = self._begin(F.ASSIGN, places, name=self.group)
+        if partitions:
+            ops = self._begin(F.ASSIGN, partitions, name=self.group)
             who = self.consumer.member_id or None
-            end_each(self._recorder, each, Type.OK, generation=self.consumer.generation, error=0, detail=who)
-            self._held.update({place: Holding(now()) for place in places})
-            self.on_assign(places)
+            end_ops(self._recorder, ops, Type.OK, generation=self.consumer.generation, error=0, detail=who)
+            self._owned.update({tp: OwnedPartition(now()) for tp in partitions})
+            self.on_assign(partitions)
 
-    def give(self, places: Sequence[Place], *, lost: bool) -> None:
+    def give(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
         """The group asks for these back, or has taken them already."""
-        own = [place for place in places if place in self._held]
+        own = [tp for tp in partitions if tp in self._owned]
         if own:
             self._let_go(own, self.on_lost if lost else self.on_revoke, Type.INFO if lost else Type.OK)
 
-    def committed_by_library(self, offsets: Mapping[Place, int], error: ClientError | None, began: int | None) -> None:
+    def committed_by_library(
+        self, offsets: Mapping[TopicPartition, int], error: ClientError | None, began: int | None
+    ) -> None:
         """What was committed without having been asked for; `began` is the time, where anybody knows it."""
-        for place, offset in offsets.items():
-            held = self._held.get(place) or self._let_go_of.get(place)
-            since = began or (held.reached(offset) if held else self._joined_at)
-            each = self._begin(F.COMMIT, [place], offset=offset, name=self.group, time=since)
-            self._end_each(each, [error])
+        for tp, offset in offsets.items():
+            owned = self._owned.get(tp) or self._let_go_of.get(tp)
+            since = began or (owned.reached(offset) if owned else self._joined_at)
+            ops = self._begin(F.COMMIT, [tp], offset=offset, name=self.group, time=since)
+            self._end_ops(ops, [error])
 
-    def _let_go(self, places: Sequence[Place], tell: Callable[[Sequence[Place]], None], type_: Type) -> None:
+    def _let_go(
+        self, partitions: Sequence[TopicPartition], tell: Callable[[Sequence[TopicPartition]], None], type_: Type
+    ) -> None:
         self._look_at_the_clock()
-        each = self._begin(F.REVOKE, places, name=self.group)
-        tell(places)
-        types = np.array(
-            [Type.INFO if self._held[place].assigned < self._slept else type_ for place in places], np.int8
-        )
-        self._let_go_of.update({place: self._held.pop(place) for place in places})
-        end_each(self._recorder, each, types, generation=self.consumer.generation, error=0)
+        ops = self._begin(F.REVOKE, partitions, name=self.group)
+        tell(partitions)
+        types = np.array([Type.INFO if self._owned[tp].assigned < self._slept else type_ for tp in partitions], np.int8)
+        self._let_go_of.update({tp: self._owned.pop(tp) for tp in partitions})
+        end_ops(self._recorder, ops, types, generation=self.consumer.generation, error=0)
 
     def _look_at_the_clock(self) -> None:
         time_ns = now()
@@ -201,11 +205,13 @@ class Member:
             self._slept = time_ns
         self._awake = time_ns
 
-    def _begin(self, f: F, places: Sequence[Place], **columns: int | np.ndarray | str | None) -> Each:
-        return begin_each(self._recorder, f, self._numbers, places, member=self.id, **columns)
+    def _begin(
+        self, f: F, partitions: Sequence[TopicPartition], **columns: int | np.ndarray | str | None
+    ) -> PartitionOps:
+        return begin_ops(self._recorder, f, self._numbers, partitions, member=self.id, **columns)
 
-    def _end_each(self, each: Each, errors: Sequence[ClientError | None]) -> None:
-        end_each_by(self._recorder, each, errors, generation=self.consumer.generation)
+    def _end_ops(self, ops: PartitionOps, errors: Sequence[ClientError | None]) -> None:
+        end_ops_by_error(self._recorder, ops, errors, generation=self.consumer.generation)
 
     def _end(self, op: Op, error: ClientError | None) -> None:
         shared = {"member": self.id, "name": self.group, "generation": self.consumer.generation}
@@ -221,19 +227,19 @@ class _Listener:
     def __init__(self, member: Member) -> None:
         self._member = member
 
-    def assigned(self, places: Sequence[Place]) -> None:
+    def assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """The group gave these."""
-        self._member.take(places)
+        self._member.take(partitions)
 
-    def revoked(self, places: Sequence[Place]) -> None:
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """The group asks for these back."""
-        self._member.give(places, lost=False)
+        self._member.give(partitions, lost=False)
 
-    def lost(self, places: Sequence[Place]) -> None:
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
         """These belong to somebody else already."""
-        self._member.give(places, lost=True)
+        self._member.give(partitions, lost=True)
 
-    def committed(self, offsets: Mapping[Place, int], error: ClientError | None, began: int | None) -> None:
+    def committed(self, offsets: Mapping[TopicPartition, int], error: ClientError | None, began: int | None) -> None:
         """The library committed these by itself, or tried to."""
         self._member.committed_by_library(offsets, error, began)
 

@@ -45,7 +45,7 @@ CONSUMER_REPLICA = -1
 NO_SESSION = -1
 
 
-class Row(NamedTuple):
+class PartitionAnswer(NamedTuple):
     """What an answer says about one partition, by names of columns; -1 is unknown."""
 
     topic: int
@@ -144,12 +144,14 @@ class NodeProbe:
             number = names[topic.name].number
             if not topic.partitions:
                 rows.append(
-                    Row(number, COLUMNS["partition"].null, topic.error_code, {"leader": -1, "leader_epoch": -1})
+                    PartitionAnswer(
+                        number, COLUMNS["partition"].null, topic.error_code, {"leader": -1, "leader_epoch": -1}
+                    )
                 )
                 isrs.append("")
             for at in topic.partitions:
                 leader = {"leader": at.leader_id, "leader_epoch": at.leader_epoch}
-                rows.append(Row(number, at.partition_index, at.error_code, leader))
+                rows.append(PartitionAnswer(number, at.partition_index, at.error_code, leader))
                 isrs.append(_ids(at.isr_nodes))
         self._epochs = {(row.topic, row.partition): row.values["leader_epoch"] for row in rows}
         brokers = [broker.node_id for broker in answer.brokers]
@@ -181,7 +183,7 @@ class NodeProbe:
         asked_at = now()
         answer = connection.ask(request, ListOffsetsResponse, self._versions[LIST_OFFSETS])
         rows = [
-            Row(names[topic.name].number, at.partition_index, at.error_code,
+            PartitionAnswer(names[topic.name].number, at.partition_index, at.error_code,
                 {"offset": at.offset, "leader_epoch": at.leader_epoch})
             for topic in answer.topics for at in topic.partitions
         ]  # fmt: skip
@@ -210,7 +212,7 @@ class NodeProbe:
         asked_at = now()
         answer = connection.ask(request, FetchResponse, self._versions[FETCH])
         rows = [
-            Row(names[topic.topic].number, at.partition_index, at.error_code,
+            PartitionAnswer(names[topic.topic].number, at.partition_index, at.error_code,
                 {"high_watermark": at.high_watermark, "last_stable_offset": at.last_stable_offset,
                  "log_start": at.log_start_offset,
                  "leader_epoch": self._epoch(names[topic.topic], at.partition_index)})
@@ -233,7 +235,7 @@ class NodeProbe:
         known = self._epochs.get((topic.number, partition), -1)
         return known if self._versions[FETCH] >= FETCH_WITH_EPOCH else -1
 
-    def _write(self, api: int, rows: Sequence[Row], asked_at: int, **columns: Any) -> None:
+    def _write(self, api: int, rows: Sequence[PartitionAnswer], asked_at: int, **columns: Any) -> None:
         """One row per partition, as of now; the caller holds the lock, so that rows are in the order of their times."""
         if not rows:
             return

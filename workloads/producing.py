@@ -82,7 +82,7 @@ class Sender:
             self.chunk, min(OUTSTANDING_AT_MOST, OUTSTANDING_AT_MOST_BYTES // settings.value_bytes)
         )
 
-    def send(  # noqa: PLR0913 - what messages can have beside their place
+    def send(  # noqa: PLR0913 - what messages can have beside their partition
         self,
         topic: int,
         name: str,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from kafka import TopicPartition
+from kafka import TopicPartition as LibraryPartition
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.record.memory_records import MemoryRecords
@@ -40,9 +40,9 @@ NO_SESSION = -1
 def replica_read(session: Session, settings: Settings) -> None:
     """Ask the node of this worker for all partitions that it has a replica of."""
     node = session.config.nodes[session.config.number]
-    places = [(target.name, target.partition) for target in session.config.targets]
+    partitions = [(target.name, target.partition) for target in session.config.targets]
     try:
-        held = ask_partitions(node.address, sorted({name for name, _ in places}), TIMEOUT_S)
+        held = ask_partitions(node.address, sorted({name for name, _ in partitions}), TIMEOUT_S)
         with Connection(node.address, TIMEOUT_S) as connection:
             version = _version(connection)
             for target in session.config.targets:
@@ -70,21 +70,21 @@ class ReplicaRead:
         self._session, self._settings = session, settings
         self._connection, self._version = connection, version
         self._target = target
-        self._place = {"topic": target.topic, "partition": target.partition}
+        self._columns = {"topic": target.topic, "partition": target.partition}
         self._count = 0
 
     def run(self) -> None:
         """From where it begins to the watermark; an answer that never comes ends it, and is told by the caller."""
         first = self._ask(0, 1)
         if first.error_code:
-            self._end(self._session.recorder.begin(F.REPLICA, **self._place), first.error_code)
+            self._end(self._session.recorder.begin(F.REPLICA, **self._columns), first.error_code)
             return
         end = first.high_watermark
         position = begin = max(0, first.log_start_offset, end - self._settings.replica_records)
         recorder = self._session.recorder
         recorder.topic(self._target.topic, self._target.name)
-        recorder.end(recorder.begin(F.ASSIGN, **self._place, offset=begin), Type.OK, **self._place, offset=begin)
-        op = recorder.begin(F.REPLICA, **self._place)
+        recorder.end(recorder.begin(F.ASSIGN, **self._columns, offset=begin), Type.OK, **self._columns, offset=begin)
+        op = recorder.begin(F.REPLICA, **self._columns)
         error, moved_at = 0, time.monotonic()
         try:
             while position < end and not error and time.monotonic() - moved_at < PATIENCE_S:
@@ -98,7 +98,7 @@ class ReplicaRead:
     def _end(self, op: Any, error: int, **columns: int) -> None:
         done = not error and columns["offset"] >= columns["end"]
         type_ = Type.OK if done else Type.INFO
-        self._session.recorder.end(op, type_, **self._place, count=self._count, error=error, **columns)
+        self._session.recorder.end(op, type_, **self._columns, count=self._count, error=error, **columns)
         self._session.status.show()
 
     def _take(self, op: Any, position: int, data: Any) -> int:
@@ -108,8 +108,8 @@ class ReplicaRead:
             reached = max(reached, batch.next_offset)
             if not batch.is_control_batch:
                 found += [record for record in batch if record.offset >= position]
-        place = TopicPartition(self._target.name, self._target.partition)
-        polled = polled_of({place: found}, keyed=self._settings.keyed)
+        tp = LibraryPartition(self._target.name, self._target.partition)
+        polled = polled_of({tp: found}, keyed=self._settings.keyed)
         write_records(self._session, polled, {self._target.name: self._target.topic}, op=op.id, invoked=op.invoked)
         self._count += len(found)
         self._session.status.read += len(found)

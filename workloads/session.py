@@ -101,7 +101,7 @@ class Control:
 
 
 @dataclass
-class Status:
+class WorkerStatus:
     """What the runner is told: counts, and a word about what goes on."""
 
     sent: int = 0
@@ -146,7 +146,7 @@ class Session:
     security: Security
     recorder: Recorder
     control: Control
-    status: Status
+    status: WorkerStatus
 
     @property
     def addresses(self) -> list[str]:

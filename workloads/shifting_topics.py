@@ -19,10 +19,10 @@ from harness.durations import Duration
 from workloads.base import CONSUMER, KEEPER, PRODUCER, Role, Settings, TopicSpec, Workload
 
 if TYPE_CHECKING:
-    from workloads.clients.base import Place
+    from workloads.clients.base import TopicPartition
     from workloads.consuming import Reader
     from workloads.session import Session
-    from workloads.topics import Seen
+    from workloads.topics import LiveTopic
 
 LASTING = 0  # the number of the topic that is never deleted
 LOOK_EVERY_S = 1.0
@@ -105,9 +105,9 @@ class Topics(Workload[TopicsSettings]):
         elif session.config.role == CONSUMER:
             consume(session, settings)
         else:
-            from workloads.keeping import keep
+            from workloads.topic_keeper import keep_topics
 
-            keep(session, settings)
+            keep_topics(session, settings)
 
 
 WORKLOAD = Topics()
@@ -128,19 +128,19 @@ class Watch:
         import threading
 
         self._session = session
-        self._seen: dict[str, Seen] = {}
+        self._live: dict[str, LiveTopic] = {}
         self._known: set[str] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True, name="topics")
         self._thread.start()
 
-    def topics(self) -> dict[str, Seen]:
+    def topics(self) -> dict[str, LiveTopic]:
         """As of the last look; the segment is told the names of new ones."""
-        seen = self._seen
-        for name in seen.keys() - self._known:
+        live = self._live
+        for name in live.keys() - self._known:
             self._session.recorder.topic(number_of(name), name)
-        self._known |= seen.keys()
-        return seen
+        self._known |= live.keys()
+        return live
 
     def close(self) -> None:
         """Look no more."""
@@ -148,20 +148,20 @@ class Watch:
         self._thread.join(JOIN_S)
 
     def _look(self) -> None:
-        from workloads.topics import TopicMaker
+        from workloads.topics import TopicAdmin
 
-        maker: Any = None
+        admin: Any = None
         config = self._session.config
         while not self._over.is_set():
             try:
-                if maker is None:
-                    maker = TopicMaker(self._session.addresses, self._session.security, self._session.client_id)
-                self._seen = maker.seen(config.prefix)
+                if admin is None:
+                    admin = TopicAdmin(self._session.addresses, self._session.security, self._session.client_id)
+                self._live = admin.live_topics(config.prefix)
             except Exception as error:  # noqa: BLE001 - whatever the library raises, the next look may succeed
                 self._session.status.detail = f"topics are not told: {error}"
             self._over.wait(LOOK_EVERY_S)
-        if maker is not None:
-            maker.close()
+        if admin is not None:
+            admin.close()
 
 
 def produce(session: Session, settings: TopicsSettings) -> None:
@@ -177,8 +177,8 @@ def produce(session: Session, settings: TopicsSettings) -> None:
     def send(tick: int, count: int) -> None:
         targets = [
             Target(number_of(name), name, partition)
-            for name, seen in sorted(watch.topics().items())
-            for partition in range(seen.partitions)
+            for name, live in sorted(watch.topics().items())
+            for partition in range(live.partitions)
         ]
         if targets:
             number, name, partition = targets[(tick + session.config.number) % len(targets)]
@@ -194,7 +194,7 @@ def consume(session: Session, settings: TopicsSettings) -> None:
 
     reader = open_reader(session, settings)
     watch = Watch(session)
-    following: dict[str, Seen] = {}
+    following: dict[str, LiveTopic] = {}
     while not session.control.stopped:
         topics = watch.topics()
         if topics != following:
@@ -208,21 +208,21 @@ def consume(session: Session, settings: TopicsSettings) -> None:
     watch.close()
 
 
-def _follow(session: Session, reader: Reader, before: dict[str, Seen], topics: dict[str, Seen]) -> None:
+def _follow(session: Session, reader: Reader, before: dict[str, LiveTopic], topics: dict[str, LiveTopic]) -> None:
     """Let go of what is gone, also where another topic has its name now; take up what is new."""
     numbers = {name: number_of(name) for name in {*before, *topics}}
-    stays = {name: seen for name, seen in topics.items() if name in before and before[name].id == seen.id}
+    stays = {name: live for name, live in topics.items() if name in before and before[name].id == live.id}
     if len(stays) < len(before):
         reader.follow(numbers, _share(session, {name: before[name] for name in stays}))
     reader.follow(numbers, _share(session, topics))
 
 
-def _share(session: Session, topics: dict[str, Seen]) -> list[Place]:
+def _share(session: Session, topics: dict[str, LiveTopic]) -> list[TopicPartition]:
     """What is this worker's, whatever else there is: a topic that comes or goes moves no other partition."""
     config = session.config
     return [
         (name, partition)
-        for name, seen in sorted(topics.items())
-        for partition in range(seen.partitions)
+        for name, live in sorted(topics.items())
+        for partition in range(live.partitions)
         if (number_of(name) + partition) % config.of == config.number
     ]

@@ -18,12 +18,12 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from harness.durations import Duration
 from harness.history import F, Type, now
 from workloads.base import CONSUMER, PRODUCER, Role, Settings, TopicSpec, Workload
-from workloads.clients.base import Place
+from workloads.clients.base import TopicPartition
 
 if TYPE_CHECKING:
     from workloads.consuming import Reader
     from workloads.session import Session
-    from workloads.topics import TopicMaker
+    from workloads.topics import TopicAdmin
 
 GENERATIONS_READ = 3
 
@@ -106,7 +106,7 @@ class Rotation:
         self._session = session
         self._settings = settings
         self._known = {topic.number for topic in session.config.topics}
-        self._maker: TopicMaker | None = None
+        self._admin: TopicAdmin | None = None
 
     def current(self) -> int:
         """The generation in use."""
@@ -123,15 +123,15 @@ class Rotation:
     def _create(self, topic: TopicSpec) -> None:
         from kafka.errors import KafkaError
 
-        from workloads.topics import TopicMaker
+        from workloads.topics import TopicAdmin
 
         config, recorder = self._session.config, self._session.recorder
         recorder.topic(topic.number, topic.full_name(config.prefix))
         op = recorder.begin(F.CREATE, topic=topic.number)
         try:
-            if self._maker is None:
-                self._maker = TopicMaker(self._session.addresses, self._session.security, self._session.client_id)
-            self._maker.create(topic, config.prefix)
+            if self._admin is None:
+                self._admin = TopicAdmin(self._session.addresses, self._session.security, self._session.client_id)
+            self._admin.create(topic, config.prefix)
         except KafkaError as error:
             recorder.end(op, Type.INFO, topic=topic.number, detail=str(error))
             return  # tried again at the next use
@@ -140,8 +140,8 @@ class Rotation:
 
     def close(self) -> None:
         """Let go of the connection."""
-        if self._maker is not None:
-            self._maker.close()
+        if self._admin is not None:
+            self._admin.close()
 
 
 def produce(session: Session, settings: StreamSettings) -> None:
@@ -185,13 +185,13 @@ def consume(session: Session, settings: StreamSettings) -> None:
 def _follow(session: Session, reader: Reader, rotation: Rotation, generations: range) -> None:
     """Read this worker's share of these generations."""
     numbers: dict[str, int] = {}
-    places: list[Place] = []
+    partitions: list[TopicPartition] = []
     for old in generations:
         for topic in rotation.topics(old):
             name = topic.full_name(session.config.prefix)
             numbers[name] = topic.number
-            places += [(name, partition) for partition in range(topic.partitions)]
-    reader.follow(numbers, [place for index, place in enumerate(places) if _mine(session, index)])
+            partitions += [(name, partition) for partition in range(topic.partitions)]
+    reader.follow(numbers, [tp for index, tp in enumerate(partitions) if _mine(session, index)])
 
 
 def _mine(session: Session, index: int) -> bool:

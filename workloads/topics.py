@@ -37,14 +37,14 @@ class Addressed(Protocol):
 
 
 @dataclass(frozen=True)
-class Seen:
+class LiveTopic:
     """A topic that there is; another one of the same name has another id."""
 
     id: str
     partitions: int
 
 
-class TopicMaker:
+class TopicAdmin:
     """Creates topics on a running cluster, over one connection that is kept."""
 
     def __init__(
@@ -81,10 +81,10 @@ class TopicMaker:
         """Have it have that many partitions. KafkaError when it cannot, or nobody knows."""
         self._admin.create_partitions({name: partitions})
 
-    def seen(self, prefix: str) -> dict[str, Seen]:
+    def live_topics(self, prefix: str) -> dict[str, LiveTopic]:
         """The topics of a run that there are, by name, as one node of the library's choosing says."""
         return {
-            topic["name"]: Seen(str(topic["topic_id"]), len(topic["partitions"]))
+            topic["name"]: LiveTopic(str(topic["topic_id"]), len(topic["partitions"]))
             for topic in self._admin.describe_topics()
             if topic["name"].startswith(f"{prefix}-") and not topic["error_code"]
         }
@@ -98,15 +98,15 @@ def create_topics(nodes: Sequence[Addressed], security: Security, topics: Sequen
     """Create the topics a run begins with, and wait until every node lists them with leaders."""
     names = [topic.full_name(prefix) for topic in topics]
     try:
-        maker = TopicMaker([node.address for node in nodes], security, "tidegauge-topics")
+        admin = TopicAdmin([node.address for node in nodes], security, "tidegauge-topics")
         try:
             for topic in topics:
-                maker.create(topic, prefix)
+                admin.create(topic, prefix)
             if security.protocol != "PLAINTEXT":  # nodes can be asked one by one over plain connections only
-                maker._admin.wait_for_topics(names, timeout_ms=CREATE_TIMEOUT_S * 1000)  # noqa: SLF001
+                admin._admin.wait_for_topics(names, timeout_ms=CREATE_TIMEOUT_S * 1000)  # noqa: SLF001
                 return
         finally:
-            maker.close()
+            admin.close()
     except KafkaError as error:
         raise ClusterError(
             f"the topics of the run could not be created ({error})",

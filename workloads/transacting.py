@@ -30,9 +30,9 @@ from harness.outcomes import outcome
 from workloads import payload
 from workloads.base import TransactingSettings
 from workloads.clients import make_transactional_producer
-from workloads.clients.base import ClientError, Delivered, Place
+from workloads.clients.base import ClientError, Delivered, TopicPartition
 from workloads.clients.transactional import FENCED, TransactionalProducer
-from workloads.each import Each, begin_each, end_each
+from workloads.partition_ops import PartitionOps, begin_ops, end_ops
 from workloads.producing import Sender
 from workloads.session import Session
 
@@ -129,7 +129,7 @@ class Transaction:
         self._session = transactor.session
         self._recorder = transactor.session.recorder
         self._sends = _Sends()
-        self._commits: list[tuple[Each, ClientError | None]] = []
+        self._commits: list[tuple[PartitionOps, ClientError | None]] = []
         self._error: ClientError | None = None  # the first that a step met: such a transaction is aborted
         self.operations = 0  # inside
         self.open = True
@@ -159,17 +159,22 @@ class Transaction:
         self.drain(0)
 
     def offsets(
-        self, numbers: Mapping[str, int], positions: Mapping[Place, int], member: Any, group: str, membership: int
+        self,
+        numbers: Mapping[str, int],
+        positions: Mapping[TopicPartition, int],
+        member: Any,
+        group: str,
+        membership: int,
     ) -> ClientError | None:
         """Have the offsets of a group committed with this; `member` is what `GroupConsumer.metadata` says."""
         self.operations += 1
         offsets = np.fromiter(positions.values(), np.int64, len(positions))
-        each = begin_each(
+        ops = begin_ops(
             self._recorder, F.COMMIT, numbers, list(positions),
             offset=offsets, name=group, member=membership, txn=self.id,
         )  # fmt: skip
         error = self._transactor.producer.send_offsets(positions, member, self._transactor.timeout_s)
-        self._commits.append((each, error))
+        self._commits.append((ops, error))
         self._error = self._error or error
         return error
 
@@ -229,8 +234,8 @@ class Transaction:
         """Complete the parts, then the whole."""
         self.open = False
         count = self._sends.record(self._recorder, type_, self.id)
-        for each, refused in self._commits:
-            end_each(self._recorder, each, type_, **_said(refused))
+        for ops, refused in self._commits:
+            end_ops(self._recorder, ops, type_, **_said(refused))
         said = {"detail": detail} | _said(error)
         self._recorder.end(self._op, type_, name=self._transactor.name, count=self.operations, **said)
         status = self._session.status

@@ -32,7 +32,7 @@ from harness.history import Type, now
 from workloads.base import CONSUMER, PRODUCER, Role, Settings, TopicSpec, TransactingSettings, Workload
 
 if TYPE_CHECKING:
-    from workloads.clients.base import Place
+    from workloads.clients.base import TopicPartition
     from workloads.consuming import Reader
     from workloads.session import Session
     from workloads.transacting import Transaction, Transactor
@@ -162,7 +162,7 @@ class Worker:
         self._random = Random(session.config.seed)  # noqa: S311 - a run can be repeated
         self._name = settings.topic(TOPIC, "transactions").full_name(session.config.prefix)
         self._fence_at = time.monotonic() + settings.fence_every
-        self._began_at: dict[Place, int] = {}  # where the transaction found the partitions that it polled
+        self._began_at: dict[TopicPartition, int] = {}  # where the transaction found the partitions that it polled
 
     def follow(self) -> None:
         """Read all partitions."""
@@ -249,8 +249,8 @@ def read(session: Session, settings: TransactionsSettings) -> None:
 
     reader = open_reader(session, settings)
     names = {topic.full_name(session.config.prefix): topic for topic in session.config.topics}
-    places = [(name, partition) for name, topic in names.items() for partition in range(topic.partitions)]
-    reader.follow({name: topic.number for name, topic in names.items()}, places)
+    partitions = [(name, partition) for name, topic in names.items() for partition in range(topic.partitions)]
+    reader.follow({name: topic.number for name, topic in names.items()}, partitions)
     while not session.control.stopped:
         reader.poll()
     reader.consumer.close()

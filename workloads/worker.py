@@ -20,7 +20,7 @@ from harness.errors import TidegaugeError
 from harness.history import Recorder
 from workloads import find_workload
 from workloads.base import FINAL, PROBE, RAW, REPLICA, Settings, WorkerConfig, Workload
-from workloads.session import STDOUT, Control, Session, Status, collect_garbage_less_often
+from workloads.session import STDOUT, Control, Session, WorkerStatus, collect_garbage_less_often
 
 ENDED, FAILED = "ended", "failed"
 
@@ -30,7 +30,7 @@ def main() -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     os.set_blocking(STDOUT, False)
     collect_garbage_less_often()
-    control, status = Control(), Status()
+    control, status = Control(), WorkerStatus()
     line = control.first_line()
     if not line:
         return 0
@@ -50,7 +50,7 @@ def main() -> int:
     return 0
 
 
-def work(config: WorkerConfig, control: Control, status: Status) -> None:
+def work(config: WorkerConfig, control: Control, status: WorkerStatus) -> None:
     """Record, and do what the role asks; the segment is closed at a normal end only."""
     workload = find_workload(config.workload)
     settings = parse(workload.model, config.settings, "the worker's settings")

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from tests.sessions import session
 from workloads.base import MemberSettings, NodeAddress
-from workloads.clients.base import ClientError, Place
+from workloads.clients.base import ClientError, TopicPartition
 from workloads.membership import Member, open_member
 from workloads.session import Session
 
@@ -55,7 +55,7 @@ class Walk:
         return MemberSettings(client=self.client, group_protocol=self.group_protocol)  # type: ignore[arg-type]
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[TopicPartition]:
         """All that there is to read."""
         return [(self.topic, partition) for partition in range(PARTITIONS)]
 
@@ -127,7 +127,7 @@ def until_polled(member: Member, done: Callable[[], bool]) -> None:
         member.poll()
 
 
-def read(member: Member, begun: Mapping[Place, int]) -> None:
+def read(member: Member, begun: Mapping[TopicPartition, int]) -> None:
     """To the end of everything, from these offsets."""
     until_polled(member, lambda: {**begun, **member.positions} == dict.fromkeys(begun, RECORDS))
 

@@ -22,7 +22,7 @@ from tests.integration.worked import Run, left_open
 from tests.support import cli, eventually, unique
 from workloads.base import CONSUMER
 from workloads.clients import make_member, make_transactional_producer
-from workloads.clients.base import ClientError, Place
+from workloads.clients.base import ClientError, TopicPartition
 from workloads.clients.grouped import GroupConsumer, Joining
 from workloads.exactly_once import ExactlyOnceSettings
 from workloads.topics import create_topics
@@ -107,19 +107,19 @@ class Owner:
     """Remembers what a group gave."""
 
     def __init__(self) -> None:
-        self.places: set[Place] = set()
+        self.places: set[TopicPartition] = set()
 
-    def assigned(self, places: Sequence[Place]) -> None:
+    def assigned(self, places: Sequence[TopicPartition]) -> None:
         """Remember."""
         self.places.update(places)
 
-    def revoked(self, places: Sequence[Place]) -> None:
+    def revoked(self, places: Sequence[TopicPartition]) -> None:
         """Forget."""
         self.places.difference_update(places)
 
     lost = revoked
 
-    def committed(self, offsets: Mapping[Place, int], error: ClientError | None, began: int | None) -> None:
+    def committed(self, offsets: Mapping[TopicPartition, int], error: ClientError | None, began: int | None) -> None:
         """Nobody commits by himself here."""
 
 

@@ -25,7 +25,7 @@ from tests.integration.worked import Run
 from tests.support import PATIENCE_S, eventually
 from workloads.base import CONSUMER, PRODUCER
 from workloads.clients import make_consumer
-from workloads.clients.base import BEGINNING, Place
+from workloads.clients.base import BEGINNING, TopicPartition
 from workloads.probe import FETCH, LIST_OFFSETS, METADATA
 
 pytestmark = pytest.mark.cluster
@@ -128,7 +128,7 @@ class Left:
         self.consumer = make_consumer(run.settings, addresses, cluster.security, "left")
         self._places = [(name, partition) for name in run.names for partition in range(run.settings.partitions)]
         self.consumer.assign(dict.fromkeys(self._places, BEGINNING))
-        self._ends: dict[Place, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
 
     def share(self) -> float:
         """Of those that were there when this was asked first."""

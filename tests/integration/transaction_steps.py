@@ -24,7 +24,7 @@ from harness.sources import segment_path
 from tests.sessions import session
 from workloads.base import NodeAddress, TransactingSettings
 from workloads.clients import make_transactional_producer
-from workloads.clients.base import Place
+from workloads.clients.base import TopicPartition
 from workloads.clients.transactional import TransactionalProducer
 from workloads.session import Session
 from workloads.transacting import Transaction, Transactor
@@ -66,7 +66,7 @@ class Walk:
         """Which process is which."""
         return Path(self.run) / "pids"
 
-    def place(self, step: str) -> Place:
+    def place(self, step: str) -> TopicPartition:
         """The partition that a step writes to."""
         return self.topic, STEPS.index(step)
 

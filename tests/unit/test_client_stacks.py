@@ -30,7 +30,7 @@ from workloads.clients.stack import ClientStack
 from workloads.clients.stacks import STACKS, find_stack, quirks_of
 from workloads.groups import GroupsSettings
 from workloads.large_batch import LargeBatchSettings
-from workloads.session import Control, Status
+from workloads.session import Control, WorkerStatus
 from workloads.transactions import TransactionsSettings
 from workloads.worker import work
 
@@ -52,7 +52,7 @@ def worked(directory: Path, role: str, process: int, **more: Any) -> Any:
     config = worker_config(directory, role=role, process=process, settings=settings, segment=segment, **more)
     control = Control()
     control.acked = MESSAGES
-    work(config, control, Status())
+    work(config, control, WorkerStatus())
     manifest, found = rows(segment)
     assert manifest.about["client"] == "in-memory"
     return found

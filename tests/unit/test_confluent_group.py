@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as LibraryPartition
 
 from harness.history import F, Type
 from harness.outcomes import is_classified, outcome
 from tests.sessions import session, settings_of
 from tests.support import PATIENCE_S
 from workloads.clients import confluent_group
-from workloads.clients.base import ClientError, Place
+from workloads.clients.base import ClientError, TopicPartition
 from workloads.clients.confluent_group import TIMED_OUT, WRONG_STATE, ConfluentMember
 from workloads.clients.grouped import Joining
 
@@ -32,14 +33,14 @@ class Library:
         self.wrong: dict[int, int] = {}  # errors of seeks, by partition
         self.closed = False
 
-    def commit(self, offsets: list[TopicPartition], *, asynchronous: bool) -> list[TopicPartition]:
+    def commit(self, offsets: list[LibraryPartition], *, asynchronous: bool) -> list[LibraryPartition]:
         """All of it, in the end."""
         assert not asynchronous
         self.threads.append(threading.current_thread())
         assert self.go_on.wait(PATIENCE_S)
         return offsets
 
-    def seek(self, place: TopicPartition) -> None:
+    def seek(self, place: LibraryPartition) -> None:
         """As told."""
         if place.partition in self.wrong:
             raise KafkaException(KafkaError(self.wrong[place.partition]))
@@ -62,7 +63,7 @@ def member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ConfluentMe
 def within(member: ConfluentMember, call: Callable[[], Any]) -> Any:
     """What a call says that is made in a callback of the library."""
     said: list[Any] = []
-    member._tell(lambda _: said.append(call()), [TopicPartition(*ZERO)])
+    member._tell(lambda _: said.append(call()), [LibraryPartition(*ZERO)])
     return said[0]
 
 
@@ -117,7 +118,7 @@ def test_within_a_callback_a_commit_is_made_at_once_or_not_at_all(
     monkeypatch.setattr(confluent_group, "COMMIT_S", 0.05)
     library.go_on.clear()
     assert made.commit({ZERO: 6})
-    errors: dict[Place, ClientError] = within(made, lambda: made.commit({ZERO: 6, ONE: 6}))
+    errors: dict[TopicPartition, ClientError] = within(made, lambda: made.commit({ZERO: 6, ONE: 6}))
     assert {place: error.code for place, error in errors.items()} == {ZERO: TIMED_OUT, ONE: TIMED_OUT}
     library.go_on.set()
     library.threads[1].join(PATIENCE_S)

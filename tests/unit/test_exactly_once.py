@@ -20,7 +20,7 @@ from tests.sessions import FakeConsumer, FakeProducer, rows, session, settings_o
 from workloads import consuming, membership, producing, transacting
 from workloads import exactly_once as module
 from workloads.base import CONSUMER, PRODUCER, Churn, Role
-from workloads.clients.base import ClientError, Place
+from workloads.clients.base import ClientError, TopicPartition
 from workloads.consuming import Reader
 from workloads.exactly_once import (
     FEED,
@@ -397,7 +397,7 @@ def test_feeders_write_to_the_partitions_in_turn(tmp_path: Path, monkeypatch: py
 
 def test_readers_share_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each partition has exactly one of them."""
-    shares: list[set[Place]] = []
+    shares: list[set[TopicPartition]] = []
     for number in (1, 2):
         at = session(
             tmp_path / str(number), "exactly-once", role=CONSUMER, task=READ, number=number, of=3,

@@ -13,7 +13,7 @@ from harness.segments import Segment
 from tests.sessions import FakeConsumer, message, polled, rows, session, settings_of, target
 from workloads import final_read
 from workloads.base import FINAL, FinalTarget
-from workloads.clients.base import Place, Polled
+from workloads.clients.base import Polled, TopicPartition
 from workloads.final_read import FinalRead
 
 ZERO, ONE = ("run-batch", 0), ("run-batch", 1)
@@ -58,7 +58,7 @@ class _Growing(FakeConsumer):
 
     asked = 0
 
-    def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
+    def end_offsets(self, places: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """One, then two."""
         self.asked += 1
         if self.asked == 2:
@@ -87,7 +87,7 @@ def test_a_tail_that_comes_late_is_read(tmp_path: Path) -> None:
             consumer.ends[ZERO] = 2
             consumer.polls.append(polled((0, 1, message(0, 2))))
 
-    late_for: set[Place] = set()
+    late_for: set[TopicPartition] = set()
     consumer.when_empty = late
     completed, records = read(tmp_path, consumer, [target(0, 1)])
     assert completed["end"].tolist() == [2]
@@ -97,7 +97,7 @@ def test_a_tail_that_comes_late_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ends", "says"), [({ZERO: 9}, "ends at 9 and was read to 1"), ({}, "nobody says where run-batch-0 ends")]
 )
-def test_an_end_that_is_not_reached_is_unknown(tmp_path: Path, ends: dict[Place, int], says: str) -> None:
+def test_an_end_that_is_not_reached_is_unknown(tmp_path: Path, ends: dict[TopicPartition, int], says: str) -> None:
     """With the reason."""
     at = session(tmp_path, role=FINAL, targets=[target(0, 5)], settings={"final_read_timeout_s": PATIENCE_S})
     FinalRead(at, settings_of(at), FakeConsumer([polled((0, 0, message(0, 1)))], ends)).run()
@@ -177,7 +177,7 @@ class _Asked(FakeConsumer):
 
     asked = 0
 
-    def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
+    def end_offsets(self, places: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """One more."""
         self.asked += 1
         return super().end_offsets(places, timeout_s)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import OffsetAndMetadata, TopicPartition
+from kafka import OffsetAndMetadata
+from kafka import TopicPartition as LibraryPartition
 from kafka.errors import CommitFailedError, IllegalGenerationError, KafkaTimeoutError, NotCoordinatorError
 from kafka.net.selector import NetworkSelector
 
@@ -17,7 +18,7 @@ from harness.history import F
 from harness.outcomes import is_classified
 from tests.sessions import session, settings_of
 from workloads.clients import kafka_python
-from workloads.clients.base import ClientError, Place, Polled
+from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.grouped import Joining
 from workloads.clients.kafka_python import NOT_CONNECTED
 from workloads.clients.kafka_python_group import KafkaPythonMember, _commit_error, _Listener
@@ -31,19 +32,19 @@ class Notes:
         self.threads: list[str] = []
         self.meanwhile: Callable[[], None] = lambda: None
 
-    def assigned(self, places: Sequence[Place]) -> None:
+    def assigned(self, places: Sequence[TopicPartition]) -> None:
         """Note."""
         self._note("assigned", places)
 
-    def revoked(self, places: Sequence[Place]) -> None:
+    def revoked(self, places: Sequence[TopicPartition]) -> None:
         """Note."""
         self._note("revoked", places)
 
-    def lost(self, places: Sequence[Place]) -> None:
+    def lost(self, places: Sequence[TopicPartition]) -> None:
         """Note."""
         self._note("lost", places)
 
-    def committed(self, offsets: Mapping[Place, int], error: ClientError | None, began: int | None) -> None:
+    def committed(self, offsets: Mapping[TopicPartition, int], error: ClientError | None, began: int | None) -> None:
         """Note."""
         self._note("committed", (dict(offsets), error, began is not None))
 
@@ -63,7 +64,7 @@ def net() -> Iterator[Any]:
     net.close()
 
 
-PLACES = {TopicPartition("t", 2), TopicPartition("t", 0)}
+PLACES = {LibraryPartition("t", 2), LibraryPartition("t", 0)}
 
 
 def test_a_listener_may_block(net: Any) -> None:
@@ -167,7 +168,7 @@ def test_going_back_fails_where_the_partition_is_somebody_elses(tmp_path: Path) 
     """And there alone."""
     member, sought = member_of(tmp_path), []
 
-    def seek(_: Any, place: TopicPartition, offset: int) -> None:
+    def seek(_: Any, place: LibraryPartition, offset: int) -> None:
         if place.partition == 1:
             raise ValueError("Unassigned partition")
         sought.append((place.partition, offset))
@@ -195,10 +196,10 @@ def test_commits_of_the_library_itself(tmp_path: Path, net: Any) -> None:
     member._listener = notes
     member._consumer = type("Consumer", (), {"_coordinator": coordinator})
     member._watch_commits()
-    net.run(coordinator._send_offset_commit_request, {TopicPartition("t", 1): OffsetAndMetadata(5, "", -1)})
+    net.run(coordinator._send_offset_commit_request, {LibraryPartition("t", 1): OffsetAndMetadata(5, "", -1)})
     coordinator.error = NotCoordinatorError("g")
     with pytest.raises(NotCoordinatorError):
-        net.run(coordinator._send_offset_commit_request, {TopicPartition("t", 1): OffsetAndMetadata(6, "", -1)})
+        net.run(coordinator._send_offset_commit_request, {LibraryPartition("t", 1): OffsetAndMetadata(6, "", -1)})
     assert notes.told == []
     member._tell_commits()
     (_, first), (_, second) = notes.told

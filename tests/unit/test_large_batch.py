@@ -13,13 +13,13 @@ from harness.errors import UsageError
 from tests.sessions import FakeConsumer, FakeProducer, message, polled, session, settings_of
 from workloads import consuming, find_workload, large_batch, producing
 from workloads.base import CONSUMER, PRODUCER
-from workloads.clients.base import Place
+from workloads.clients.base import TopicPartition
 from workloads.consuming import Reader
 from workloads.large_batch import LargeBatch, LargeBatchSettings
 from workloads.producing import Sender
 
 TOPIC = "run-batch"
-PLACES: list[Place] = [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)]
+PLACES: list[TopicPartition] = [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)]
 
 
 def test_the_defaults_are_those_of_the_notes() -> None:

@@ -26,7 +26,7 @@ from tests.group_library import (
 )
 from tests.sessions import session, settings_of
 from workloads import membership
-from workloads.clients.base import ClientError, Place, Polled
+from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.grouped import GroupListener
 from workloads.membership import Member
 from workloads.session import Session
@@ -90,9 +90,9 @@ def test_positions_are_those_after_the_last_record(world: World) -> None:
 
 def test_what_is_asked_back_may_still_be_committed(world: World) -> None:
     """The partition is the member's own until the end of that, and no longer."""
-    seen: list[set[Place]] = []
+    seen: list[set[TopicPartition]] = []
 
-    def commit_them(places: Sequence[Place]) -> None:
+    def commit_them(places: Sequence[TopicPartition]) -> None:
         seen.append(world.member.owned)
         world.member.commit({place: world.member.positions[place] for place in places})
 
@@ -109,7 +109,7 @@ def test_what_is_asked_back_may_still_be_committed(world: World) -> None:
 
 def test_what_was_lost_is_not_let_go_in_order(world: World) -> None:
     """Nobody knows since when it is somebody else's; what was never given is not mentioned."""
-    told: list[Place] = []
+    told: list[TopicPartition] = []
     world.member.on_lost = told.extend
     world.poll(given(ZERO))
     world.poll(lost(ZERO, ONE))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from workloads import session as module
-from workloads.session import Control, Status
+from workloads.session import Control, WorkerStatus
 
 
 def test_control_heeds_what_it_knows() -> None:
@@ -61,7 +61,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 def test_statuses_are_lines_and_not_too_many(pipe: int) -> None:
     """The second of two at the same moment is left out; the last one never."""
-    status = Status(sent=3, ok=2, detail="x" * 10_000)
+    status = WorkerStatus(sent=3, ok=2, detail="x" * 10_000)
     status.show()
     status.show()
     status.last("ended")
@@ -73,7 +73,7 @@ def test_statuses_are_lines_and_not_too_many(pipe: int) -> None:
 
 def test_a_runner_that_does_not_listen_holds_nobody_up(pipe: int) -> None:
     """A full pipe drops statuses."""
-    status = Status()
+    status = WorkerStatus()
     for _ in range(2000):
         status._shown_at = 0.0
         status.show()

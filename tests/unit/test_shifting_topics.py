@@ -22,15 +22,15 @@ from harness.history import F, Kind, Type
 from harness.security import Security
 from tests.sessions import FakeConsumer, FakeProducer, rows, session, settings_of
 from tests.support import eventually
-from workloads import consuming, keeping, producing, shifting_topics
+from workloads import consuming, producing, shifting_topics, topic_keeper
 from workloads.base import CONSUMER, KEEPER, PRODUCER, TopicSpec
 from workloads.clients import confluent, kafka_python
 from workloads.consuming import Reader
-from workloads.keeping import Keeper
 from workloads.producing import Sender
 from workloads.session import Session
 from workloads.shifting_topics import LASTING, Topics, TopicsSettings, Watch, number_of
-from workloads.topics import Seen
+from workloads.topic_keeper import TopicKeeper
+from workloads.topics import LiveTopic
 
 TOPICS = Topics()
 
@@ -67,13 +67,13 @@ class Cluster:
     """Topics by name, in place of a cluster; `refuse` says what to do to the next calls."""
 
     def __init__(self, *names: str) -> None:
-        self.topics = {name: Seen(f"first {name}", 3) for name in names}
+        self.topics = {name: LiveTopic(f"first {name}", 3) for name in names}
         self.refuse: list[Exception | None] = []
         self.asked: list[str] = []
-        self.before_seen: Callable[[], None] = lambda: None
+        self.before_look: Callable[[], None] = lambda: None
 
-    def maker(self, *_: Any) -> Cluster:
-        """As `TopicMaker` is made."""
+    def admin(self, *_: Any) -> Cluster:
+        """As `TopicAdmin` is made."""
         return self
 
     def _next(self, what: str) -> None:
@@ -87,7 +87,7 @@ class Cluster:
         name = topic.full_name(prefix)
         if name in self.topics:
             raise TopicAlreadyExistsError(name)
-        self.topics[name] = Seen(f"{len(self.asked)} {name}", topic.partitions)
+        self.topics[name] = LiveTopic(f"{len(self.asked)} {name}", topic.partitions)
 
     def delete(self, name: str) -> None:
         """At once."""
@@ -97,12 +97,12 @@ class Cluster:
     def grow(self, name: str, partitions: int) -> None:
         """At once."""
         self._next(f"grow {number_of(name)}")
-        self.topics[name] = Seen(self.topics[name].id, partitions)
+        self.topics[name] = LiveTopic(self.topics[name].id, partitions)
 
-    def seen(self, prefix: str) -> dict[str, Seen]:
+    def live_topics(self, prefix: str) -> dict[str, LiveTopic]:
         """All of the run."""
-        self.before_seen()
-        return {name: seen for name, seen in self.topics.items() if name.startswith(prefix)}
+        self.before_look()
+        return {name: topic for name, topic in self.topics.items() if name.startswith(prefix)}
 
     def close(self) -> None:
         """Nothing to do."""
@@ -112,9 +112,9 @@ class Cluster:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The four topics of the beginning."""
     made = Cluster(*(f"run-topic-{number}" for number in range(4)))
-    monkeypatch.setattr("workloads.topics.TopicMaker", made.maker)
-    monkeypatch.setattr(keeping, "TopicMaker", made.maker)
-    monkeypatch.setattr(keeping, "AGAIN_S", 0.001)
+    monkeypatch.setattr("workloads.topics.TopicAdmin", made.admin)
+    monkeypatch.setattr(topic_keeper, "TopicAdmin", made.admin)
+    monkeypatch.setattr(topic_keeper, "AGAIN_S", 0.001)
     monkeypatch.setattr(shifting_topics, "LOOK_EVERY_S", 0.001)
     return made
 
@@ -125,10 +125,10 @@ def operations(at: Session) -> list[tuple[F, int, Type]]:
     return [(F(row["f"]), int(row["topic"]), Type(row["type"])) for row in ended]
 
 
-def keeper_of(directory: Path, seed: int = 1, **settings: Any) -> tuple[Session, Keeper]:
+def keeper_of(directory: Path, seed: int = 1, **settings: Any) -> tuple[Session, TopicKeeper]:
     """A keeper of the four."""
     at = session(directory, "topics", role=KEEPER, seed=seed, settings=settings)
-    return at, Keeper(at, settings_of(at))
+    return at, TopicKeeper(at, settings_of(at))
 
 
 def test_a_keeper_creates_deletes_and_grows_within_its_limits(tmp_path: Path, cluster: Cluster) -> None:
@@ -142,7 +142,7 @@ def test_a_keeper_creates_deletes_and_grows_within_its_limits(tmp_path: Path, cl
     assert {type_ for _, _, type_ in done} == {Type.OK}
     assert (F.DELETE, LASTING) not in {(f, topic) for f, topic, _ in done}
     assert sorted(cluster.topics) == [f"run-topic-{number}" for number in range(6)]
-    assert {name: seen.partitions for name, seen in cluster.topics.items()} == dict.fromkeys(cluster.topics, 5)
+    assert {name: topic.partitions for name, topic in cluster.topics.items()} == dict.fromkeys(cluster.topics, 5)
     assert {number: f"run-topic-{number}" for number in (4, 5)}.items() <= rows(at)[0].topics.items()
     grown = rows(at)[1][Kind.INVOKE]
     assert grown["count"][grown["f"] == F.GROW].max() == 5
@@ -153,7 +153,7 @@ def test_its_changes_come_from_its_seed(tmp_path: Path, monkeypatch: pytest.Monk
     asked = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         made = Cluster(*(f"run-topic-{number}" for number in range(4)))
-        monkeypatch.setattr(keeping, "TopicMaker", made.maker)
+        monkeypatch.setattr(topic_keeper, "TopicAdmin", made.admin)
         _, keeper = keeper_of(tmp_path / name, seed)
         for _ in range(10):
             keeper.change()
@@ -228,11 +228,11 @@ def test_a_topic_is_back_when_another_one_has_its_name(tmp_path: Path, cluster: 
     (number,) = keeper.missing
     name = f"run-topic-{number}"
     old = keeper.missing[number].id
-    cluster.topics[name] = Seen(str(old), 3)  # as a node says that lags behind
+    cluster.topics[name] = LiveTopic(str(old), 3)  # as a node says that lags behind
     asked = len(cluster.asked)
     keeper.change()
     assert keeper.missing.keys() == {number}
-    cluster.topics[name] = Seen("another", 3)
+    cluster.topics[name] = LiveTopic("another", 3)
     keeper.change()
     assert not keeper.missing
     assert len(cluster.asked) == asked
@@ -250,7 +250,7 @@ def test_whatever_the_library_raises_is_recorded(tmp_path: Path, cluster: Cluste
     keeper._make_anew()
     assert [type_ for _, _, type_ in operations(at)] == [Type.OK, Type.INFO]
     assert rows(at)[1][Kind.COMPLETE]["error"].tolist() == [0, UNNUMBERED]
-    cluster.before_seen = fail
+    cluster.before_look = fail
     keeper.change()
     assert not keeper.missing
 
@@ -274,7 +274,7 @@ def test_the_end_is_not_waited_for_without_an_end(
     _, keeper = keeper_of(tmp_path)
     cluster.topics.clear()
     cluster.refuse = [UnknownTopicOrPartitionError("no")] * 10_000
-    monkeypatch.setattr(keeping, "ALL_BACK_WITHIN_S", 0.01)
+    monkeypatch.setattr(topic_keeper, "ALL_BACK_WITHIN_S", 0.01)
     keeper.bring_back()
     assert keeper.missing.keys() == {0, 1, 2, 3}
 
@@ -282,7 +282,7 @@ def test_the_end_is_not_waited_for_without_an_end(
 def test_a_keeper_ends_when_it_is_told_to(tmp_path: Path, cluster: Cluster) -> None:
     """With everything in its place."""
     at = session(tmp_path, "topics", role=KEEPER, settings={"change_every": "1ms"})
-    cluster.before_seen = lambda: at.control.stop() if len(cluster.asked) > 5 else None
+    cluster.before_look = lambda: at.control.stop() if len(cluster.asked) > 5 else None
     TOPICS.work(at, settings_of(at))
     assert {"run-topic-0", "run-topic-1", "run-topic-2", "run-topic-3"} <= cluster.topics.keys()
     assert len(rows(at)[1][Kind.INVOKE]) == len(rows(at)[1][Kind.COMPLETE]) > 5
@@ -297,11 +297,11 @@ def test_a_watch_goes_on_when_nobody_answers(tmp_path: Path, cluster: Cluster) -
     def fail() -> None:
         raise KafkaTimeoutError("nobody answers")
 
-    cluster.before_seen = fail
+    cluster.before_look = fail
     eventually(lambda: "nobody answers" in at.status.detail, "a look that failed")
     assert watch.topics()
-    cluster.topics["run-topic-9"] = Seen("new", 1)
-    cluster.before_seen = lambda: None
+    cluster.topics["run-topic-9"] = LiveTopic("new", 1)
+    cluster.before_look = lambda: None
     eventually(lambda: "run-topic-9" in watch.topics(), "the next look")
     watch.close()
     assert rows(at)[0].topics[9] == "run-topic-9"
@@ -326,12 +326,12 @@ def test_a_producer_goes_over_all_that_there_is(
 ) -> None:
     """Topics that have grown, and partitions that no topic had at first."""
     at = session(tmp_path, "topics", settings={"rate": 0})
-    cluster.topics["run-topic-1"] = Seen("grown", 12)
+    cluster.topics["run-topic-1"] = LiveTopic("grown", 12)
     library = _Stopping(60, lambda left: None if left else at.control.stop())
     monkeypatch.setattr(producing, "open_sender", lambda *_: Sender(at, settings_of(at), library))
     TOPICS.work(at, settings_of(at))
     assert {(topic, partition) for topic, partition, _ in library.sent} == {
-        (name, partition) for name, seen in cluster.topics.items() for partition in range(seen.partitions)
+        (name, partition) for name, topic in cluster.topics.items() for partition in range(topic.partitions)
     }
     sent = rows(at)[1][Kind.INVOKE]
     here = sent[(sent["topic"] == 1) & (sent["partition"] == 11)]
@@ -351,7 +351,7 @@ def test_consumers_take_up_a_topic_that_was_made_anew_from_its_beginning(
     monkeypatch.setattr(consuming, "open_reader", lambda *_: reader)
 
     def when_empty() -> None:
-        cluster.topics["run-topic-1"] = Seen("anew", 3)
+        cluster.topics["run-topic-1"] = LiveTopic("anew", 3)
         if len(taken) > 2:
             at.control.stop()
 
@@ -369,7 +369,7 @@ def test_consumers_take_up_a_topic_that_was_made_anew_from_its_beginning(
 def test_consumers_share_whatever_there_is(tmp_path: Path) -> None:
     """A topic more moves nothing between them."""
     shares = []
-    topics = {f"run-topic-{number}": Seen("", partitions) for number, partitions in enumerate((3, 1, 12))}
+    topics = {f"run-topic-{number}": LiveTopic("", partitions) for number, partitions in enumerate((3, 1, 12))}
     for number in (0, 1):
         at = session(tmp_path / str(number), "topics", role=CONSUMER, number=number, of=2)
         few = set(shifting_topics._share(at, {name: topics[name] for name in list(topics)[:2]}))

@@ -147,7 +147,7 @@ class _Maker:
 
 def test_a_new_topic_is_created_once_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the first generation are there already."""
-    monkeypatch.setattr(topics, "TopicMaker", _Maker)
+    monkeypatch.setattr(topics, "TopicAdmin", _Maker)
     at = session(tmp_path, "stream", settings={"rotate": 1})
     rotation = Rotation(at, settings_of(at))
     for generation in (0, 1, 1, 2):
@@ -161,7 +161,7 @@ def test_a_new_topic_is_created_once_and_recorded(tmp_path: Path, monkeypatch: p
 
 def test_a_topic_that_could_not_be_created_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows whether it was; the next use asks again."""
-    monkeypatch.setattr(topics, "TopicMaker", _Maker)
+    monkeypatch.setattr(topics, "TopicAdmin", _Maker)
     at = session(tmp_path, "stream", settings={"rotate": 1})
     rotation = Rotation(at, settings_of(at))
     monkeypatch.setattr(_Maker, "fails", True)

@@ -13,7 +13,7 @@ from tests.sessions import NOBODY, PREFIX, silent_broker
 from tests.support import eventually
 from workloads import topics
 from workloads.base import Settings
-from workloads.topics import TopicMaker
+from workloads.topics import TopicAdmin
 
 SPEC = Settings().topic(0, "t")
 
@@ -33,10 +33,10 @@ class Admin:
 def test_a_topic_that_is_there_already_is_as_good_unless_it_shall_be_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever deleted it has to know."""
     monkeypatch.setattr(topics, "Admin", Admin)
-    maker = TopicMaker([NOBODY], Security(), "test")
-    maker.create(SPEC, PREFIX)
+    admin = TopicAdmin([NOBODY], Security(), "test")
+    admin.create(SPEC, PREFIX)
     with pytest.raises(TopicAlreadyExistsError):
-        maker.create_anew(SPEC, PREFIX)
+        admin.create_anew(SPEC, PREFIX)
 
 
 def test_nothing_is_left_of_one_that_finds_nobody() -> None:
@@ -45,5 +45,5 @@ def test_nothing_is_left_of_one_that_finds_nobody() -> None:
     with silent_broker() as address:
         for _ in range(2):
             with pytest.raises(KafkaError):
-                TopicMaker([address], Security(), "test", 0.1)
+                TopicAdmin([address], Security(), "test", 0.1)
     eventually(lambda: set(threading.enumerate()) <= before, "the threads of the library are gone")

@@ -13,7 +13,7 @@ from harness.error_codes import REFUSED_LOCALLY
 from harness.history import COLUMNS, F, Kind, Type
 from tests.sessions import FakeProducer, rows, session
 from workloads.base import TransactingSettings
-from workloads.clients.base import ClientError, Delivered, Place
+from workloads.clients.base import ClientError, Delivered, TopicPartition
 from workloads.clients.transactional import TransactionalProducer
 from workloads.session import Session
 from workloads.transacting import Transaction, Transactor
@@ -42,7 +42,7 @@ class FakeTransactional(FakeProducer, TransactionalProducer):
         """As told."""
         return self._call("begin")
 
-    def send_offsets(self, offsets: Mapping[Place, int], member: Any, timeout_s: float) -> ClientError | None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Any, timeout_s: float) -> ClientError | None:
         """As told."""
         return self._call("send_offsets")
 

@@ -18,7 +18,7 @@ from harness.config import Model
 from workloads.clients.stack import COMPRESSIONS, ClientStack
 from workloads.clients.stacks import STACKS, ClientName, find_stack, those_with, with_groups
 
-Place = tuple[str, int]  # a topic's name and a partition
+TopicPartition = tuple[str, int]  # a topic's name and a partition
 BEGINNING = -2  # in place of an offset
 MARK = "tidegauge"  # the header of a tombstone: the message that would be its value
 BLOCK_AT_MOST_S = 10.0  # handing a chunk to the library; kafka-python's own 60 s outlast any patience at the end
@@ -205,7 +205,7 @@ class Consumer(ABC):
     """Polls partitions that it was given or that its group gave it."""
 
     @abstractmethod
-    def assign(self, positions: Mapping[Place, int]) -> ClientError | None:
+    def assign(self, positions: Mapping[TopicPartition, int]) -> ClientError | None:
         """Take exactly these partitions, from these offsets; those it already has go on where they are.
 
         A library that could not even be set up tries again with the next call of this, or with the next poll.
@@ -213,7 +213,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def subscribe(
-        self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]
+        self, topics: Sequence[str], group: str, on_assign: Callable[[list[TopicPartition]], None]
     ) -> ClientError | None:
         """Join a group; `on_assign` is told what it gives."""
 
@@ -222,15 +222,15 @@ class Consumer(ABC):
         """Records that have arrived; errors of the library are part of the answer, never raised."""
 
     @abstractmethod
-    def position(self, place: Place) -> int | None:
+    def position(self, tp: TopicPartition) -> int | None:
         """The offset that is read next; None as long as nobody knows."""
 
     @abstractmethod
-    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def seek(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """Go on at these offsets of partitions that it was given: those where that did not work."""
 
     @abstractmethod
-    def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
+    def end_offsets(self, partitions: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """Ask the leaders now where these partitions end; those that do not answer are left out."""
 
     @abstractmethod

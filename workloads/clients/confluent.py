@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as LibraryPartition
 
 from harness.error_codes import REFUSED_LOCALLY
 from harness.security import Security
@@ -22,9 +23,9 @@ from workloads.clients.base import (
     Consumer,
     Delivered,
     Keyed,
-    Place,
     Polled,
     Producer,
+    TopicPartition,
 )
 
 PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - its public name
@@ -200,11 +201,11 @@ class ConfluentConsumer(Consumer):
         }
         self._consumer: Any = None
         self._keyed = settings.keyed
-        self._has: set[Place] = set()
+        self._has: set[TopicPartition] = set()
         self._only: str | None = None  # the topic of all records, where there is one
-        self._ends: dict[Place, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
 
-    def assign(self, positions: Mapping[Place, int]) -> ClientError | None:
+    def assign(self, positions: Mapping[TopicPartition, int]) -> ClientError | None:
         """Add what is new and take away what is gone; the others are not disturbed."""
         gone, new = self._has - positions.keys(), positions.keys() - self._has
         try:
@@ -212,10 +213,10 @@ class ConfluentConsumer(Consumer):
                 alone = {"group.id": self._options["client.id"], "enable.auto.commit": False}
                 self._consumer = confluent_kafka.Consumer(_given(self._options | alone), logger=LOG)
             if gone:
-                self._consumer.incremental_unassign([TopicPartition(*place) for place in gone])
+                self._consumer.incremental_unassign([LibraryPartition(*tp) for tp in gone])
                 self._has -= gone
             if new:
-                self._consumer.incremental_assign([TopicPartition(*place, positions[place]) for place in new])
+                self._consumer.incremental_assign([LibraryPartition(*tp, positions[tp]) for tp in new])
         except KafkaException as error:
             return _error(error.args[0])
         self._has = set(positions)
@@ -224,7 +225,7 @@ class ConfluentConsumer(Consumer):
         return None
 
     def subscribe(
-        self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]
+        self, topics: Sequence[str], group: str, on_assign: Callable[[list[TopicPartition]], None]
     ) -> ClientError | None:
         """Join, or change what an existing membership asks for."""
         try:
@@ -269,31 +270,31 @@ class ConfluentConsumer(Consumer):
                 errors.append(_error(error))
         return errors
 
-    def position(self, place: Place) -> int | None:
+    def position(self, tp: TopicPartition) -> int | None:
         """After the last record, or where the library met the end."""
-        (found,) = self._consumer.position([TopicPartition(*place)])
-        position = max(found.offset, self._ends.get(place, BEGINNING))
+        (found,) = self._consumer.position([LibraryPartition(*tp)])
+        position = max(found.offset, self._ends.get(tp, BEGINNING))
         return position if position >= 0 else None
 
-    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def seek(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """By taking them anew: the library refuses to seek where it does not fetch just then."""
         errors = {}
-        for place, offset in positions.items():
+        for tp, offset in positions.items():
             try:
-                if place in self._has:
-                    self._consumer.incremental_unassign([TopicPartition(*place)])
-                    self._has.discard(place)
-                self._consumer.incremental_assign([TopicPartition(*place, offset)])
+                if tp in self._has:
+                    self._consumer.incremental_unassign([LibraryPartition(*tp)])
+                    self._has.discard(tp)
+                self._consumer.incremental_assign([LibraryPartition(*tp, offset)])
             except KafkaException as error:
-                errors[place] = _error(error.args[0])
+                errors[tp] = _error(error.args[0])
             else:
-                self._has.add(place)
-                self._ends.pop(place, None)
+                self._has.add(tp)
+                self._ends.pop(tp, None)
         return errors
 
-    def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
+    def end_offsets(self, partitions: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """ListOffsets(latest), in one call for all."""
-        asked = [TopicPartition(*place, END_OFFSET) for place in places]
+        asked = [LibraryPartition(*tp, END_OFFSET) for tp in partitions]
         try:
             found = self._consumer.offsets_for_times(asked, timeout=timeout_s)
         except KafkaException:

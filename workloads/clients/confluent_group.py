@@ -9,11 +9,12 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as LibraryPartition
 
 from harness.error_codes import code_of
 from harness.security import Security
-from workloads.clients.base import ClientError, Place, Polled
+from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.confluent import FULL_QUEUE_BACKOFF_MS, LOG, _connection, _error, _given
 from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, GroupSettings, Joining
 
@@ -85,16 +86,16 @@ class ConfluentMember(GroupConsumer):
             errors,
         )
 
-    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def seek(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """One call of the library per partition; one that was given just now is waited for."""
         give_up_at = time.monotonic() + SEEK_S
-        errors = {place: self._seek(place, offset, give_up_at) for place, offset in positions.items()}
-        return {place: error for place, error in errors.items() if error}
+        errors = {tp: self._seek(tp, offset, give_up_at) for tp, offset in positions.items()}
+        return {tp: error for tp, error in errors.items() if error}
 
-    def _seek(self, place: Place, offset: int, give_up_at: float) -> ClientError | None:
+    def _seek(self, tp: TopicPartition, offset: int, give_up_at: float) -> ClientError | None:
         while True:
             try:
-                self._consumer.seek(TopicPartition(*place, offset))
+                self._consumer.seek(LibraryPartition(*tp, offset))
             except KafkaException as error:
                 if error.args[0].code() != WRONG_STATE or time.monotonic() > give_up_at:
                     return _error(error.args[0])
@@ -102,7 +103,7 @@ class ConfluentMember(GroupConsumer):
             else:
                 return None
 
-    def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """One request for all; the library says for each partition what became of it.
 
         Its call waits for a coordinator as long as a session lasts, which with KIP-848 cannot be set. So it is made
@@ -113,7 +114,7 @@ class ConfluentMember(GroupConsumer):
             return dict.fromkeys(offsets, ClientError(TIMED_OUT, "a commit before is still without an answer"))
         if self._within:
             return _commit(self._consumer, offsets)
-        answered: SimpleQueue[dict[Place, ClientError]] = SimpleQueue()
+        answered: SimpleQueue[dict[TopicPartition, ClientError]] = SimpleQueue()
         consumer, wanted = self._consumer, dict(offsets)
         aside = threading.Thread(target=lambda: answered.put(_commit(consumer, wanted)), daemon=True, name="commit")
         aside.start()
@@ -123,10 +124,12 @@ class ConfluentMember(GroupConsumer):
             self._given_up.append(aside)
             return dict.fromkeys(offsets, ClientError(TIMED_OUT, f"no answer to the commit within {COMMIT_S:.0f} s"))
 
-    def committed(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int] | ClientError:
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, int] | ClientError:
         """OffsetFetch, in one call for all."""
         try:
-            answers = self._consumer.committed([TopicPartition(*place) for place in places], timeout=timeout_s)
+            answers = self._consumer.committed([LibraryPartition(*tp) for tp in partitions], timeout=timeout_s)
         except KafkaException as error:
             return _error(error.args[0])
         wrong = next((each.error for each in answers if each.error), None)
@@ -174,16 +177,16 @@ class ConfluentMember(GroupConsumer):
         """Whether a commit is under way that nobody waits for."""
         return any(commit.is_alive() for commit in self._given_up)
 
-    def _tell(self, tell: Callable[[Sequence[Place]], None], given: Sequence[TopicPartition]) -> None:
+    def _tell(self, tell: Callable[[Sequence[TopicPartition]], None], given: Sequence[LibraryPartition]) -> None:
         self._within = True
         try:
             tell([(each.topic, each.partition) for each in given])
         finally:
             self._within = False
 
-    def _on_commit(self, error: KafkaError | None, offsets: Sequence[TopicPartition]) -> None:
+    def _on_commit(self, error: KafkaError | None, offsets: Sequence[LibraryPartition]) -> None:
         """Pass on what the library committed by itself; to have had nothing to commit is not an error."""
-        by_error: dict[ClientError | None, dict[Place, int]] = {}
+        by_error: dict[ClientError | None, dict[TopicPartition, int]] = {}
         for each in offsets:
             wrong = each.error or error
             if each.offset >= 0 and (wrong is None or wrong.code() != NO_OFFSET):
@@ -194,9 +197,9 @@ class ConfluentMember(GroupConsumer):
                 self._listener.committed(of_error, failed, None)
 
 
-def _commit(consumer: Any, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
+def _commit(consumer: Any, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
     """Commit these: those that were not committed."""
-    wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+    wanted = [LibraryPartition(*tp, offset) for tp, offset in offsets.items()]
     try:
         answers = consumer.commit(offsets=wanted, asynchronous=False)
     except KafkaException as error:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as LibraryPartition
 
 from harness.security import Security
-from workloads.clients.base import ClientError, Place
+from workloads.clients.base import ClientError, TopicPartition
 from workloads.clients.confluent import ConfluentProducer
 from workloads.clients.transactional import FENCED, TransactionalProducer, TransactionalSettings
 
@@ -41,9 +42,9 @@ class ConfluentTransactionalProducer(ConfluentProducer, TransactionalProducer):
         """Local."""
         return _called(self._producer.begin_transaction)
 
-    def send_offsets(self, offsets: Mapping[Place, int], member: Any, timeout_s: float) -> ClientError | None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Any, timeout_s: float) -> ClientError | None:
         """AddOffsetsToTxn and TxnOffsetCommit."""
-        given = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        given = [LibraryPartition(*tp, offset) for tp, offset in offsets.items()]
         return self._aside(timeout_s, self._producer.send_offsets_to_transaction, given, member, timeout_s)
 
     def commit(self, timeout_s: float) -> ClientError | None:

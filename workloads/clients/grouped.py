@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from pydantic import Field, PositiveInt, model_validator
 
-from workloads.clients.base import ClientError, ClientSettings, Place, Polled
+from workloads.clients.base import ClientError, ClientSettings, Polled, TopicPartition
 from workloads.clients.stacks import those_with, with_groups
 
 ASK_S = 5.0  # for what a group committed: the longest that a member stands still for it
@@ -79,16 +79,16 @@ class GroupListener(Protocol):
     Nothing else of the same client runs at that time; its calls may be made from within, `poll` and `leave` excepted.
     """
 
-    def assigned(self, places: Sequence[Place]) -> None:
+    def assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """The group gave these partitions, beside those that the member has."""
 
-    def revoked(self, places: Sequence[Place]) -> None:
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """The group asks for these back; the member may still commit before this returns."""
 
-    def lost(self, places: Sequence[Place]) -> None:
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
         """These belong to somebody else already."""
 
-    def committed(self, offsets: Mapping[Place, int], error: ClientError | None, began: int | None) -> None:
+    def committed(self, offsets: Mapping[TopicPartition, int], error: ClientError | None, began: int | None) -> None:
         """The library committed these by itself, or tried to; `began` is the time, where anybody knows it."""
 
 
@@ -104,15 +104,17 @@ class GroupConsumer(ABC):
         """Records that have arrived."""
 
     @abstractmethod
-    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def seek(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """Go on at these offsets of partitions that the member has: those where that did not work."""
 
     @abstractmethod
-    def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """Commit these, and wait for the answer, `COMMIT_S` at most: those that were not committed."""
 
     @abstractmethod
-    def committed(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int] | ClientError:
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, int] | ClientError:
         """Ask the group for its offsets now; -1 where there is none."""
 
     @property

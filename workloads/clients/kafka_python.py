@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as LibraryPartition
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 from kafka.producer.future import RecordMetadata
@@ -22,9 +23,9 @@ from workloads.clients.base import (
     Consumer,
     Delivered,
     Keyed,
-    Place,
     Polled,
     Producer,
+    TopicPartition,
 )
 
 BOOTSTRAP_S = 5.0  # a consumer is made by connecting; the library's own 30 s outlast any patience at the end
@@ -68,14 +69,14 @@ def open_consumer(**options: Any) -> Any:
         raise
 
 
-def seek_each(consumer: Any, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+def seek_each(consumer: Any, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
     """Have it go on at these offsets, which is asked of nobody: where it refused."""
     errors = {}
-    for place, offset in positions.items():
+    for tp, offset in positions.items():
         try:
-            consumer.seek(TopicPartition(*place), offset)
+            consumer.seek(LibraryPartition(*tp), offset)
         except Exception as error:  # noqa: BLE001 - no error of its own: the partition is somebody else's by now
-            errors[place] = _error(error)
+            errors[tp] = _error(error)
     return errors
 
 
@@ -174,12 +175,12 @@ class KafkaPythonProducer(Producer):
             return
 
 
-def polled_of(batches: Mapping[TopicPartition, Sequence[Any]], *, keyed: bool = False) -> Polled:
+def polled_of(batches: Mapping[LibraryPartition, Sequence[Any]], *, keyed: bool = False) -> Polled:
     """What a poll of the library returned."""
     polled = Polled(keys=[], marks=[]) if keyed else Polled()
-    for place, records in batches.items():
-        polled.topics.extend([place.topic] * len(records))
-        polled.partitions.extend([place.partition] * len(records))
+    for tp, records in batches.items():
+        polled.topics.extend([tp.topic] * len(records))
+        polled.partitions.extend([tp.partition] * len(records))
         polled.offsets.extend([record.offset for record in records])
         polled.payloads.extend([record.value for record in records])
         if polled.keys is not None and polled.marks is not None:
@@ -200,28 +201,28 @@ class KafkaPythonConsumer(Consumer):
         }
         self._consumer: Any = None
         self._keyed = settings.keyed
-        self._has: set[Place] = set()
+        self._has: set[TopicPartition] = set()
         self._again: Callable[[], ClientError | None] = lambda: NOT_CONNECTED  # what a poll without a library tries
 
-    def assign(self, positions: Mapping[Place, int]) -> ClientError | None:
+    def assign(self, positions: Mapping[TopicPartition, int]) -> ClientError | None:
         """The library keeps the positions of partitions that stay."""
         self._again = partial(self.assign, dict(positions))
         try:
             if self._consumer is None:
                 self._consumer = open_consumer(**self._options, enable_auto_commit=False)
-            self._consumer.assign([TopicPartition(*place) for place in positions])
-            for place in positions.keys() - self._has:
-                if positions[place] == BEGINNING:
-                    self._consumer.seek_to_beginning(TopicPartition(*place))
+            self._consumer.assign([LibraryPartition(*tp) for tp in positions])
+            for tp in positions.keys() - self._has:
+                if positions[tp] == BEGINNING:
+                    self._consumer.seek_to_beginning(LibraryPartition(*tp))
                 else:
-                    self._consumer.seek(TopicPartition(*place), positions[place])
+                    self._consumer.seek(LibraryPartition(*tp), positions[tp])
         except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
             return _error(error)
         self._has = set(positions)
         return None
 
     def subscribe(
-        self, topics: Sequence[str], group: str, on_assign: Callable[[list[Place]], None]
+        self, topics: Sequence[str], group: str, on_assign: Callable[[list[TopicPartition]], None]
     ) -> ClientError | None:
         """Join, or change what an existing membership asks for."""
         self._again = partial(self.subscribe, topics, group, on_assign)
@@ -245,31 +246,31 @@ class KafkaPythonConsumer(Consumer):
             return Polled(errors=[_error(error)])
         return polled_of(batches, keyed=self._keyed)
 
-    def position(self, place: Place) -> int | None:
+    def position(self, tp: TopicPartition) -> int | None:
         """As the library says, without asking anybody."""
         if self._consumer is None:
             return None
-        state = self._consumer._subscription.assignment.get(TopicPartition(*place))  # noqa: SLF001 - position() may block
+        state = self._consumer._subscription.assignment.get(LibraryPartition(*tp))  # noqa: SLF001 - position() may block
         return None if state is None or state.position is None else int(state.position.offset)
 
-    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def seek(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """Local."""
         return (
             dict.fromkeys(positions, NOT_CONNECTED) if self._consumer is None else seek_each(self._consumer, positions)
         )
 
-    def end_offsets(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int]:
+    def end_offsets(self, partitions: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """ListOffsets(latest); one partition without an answer fails the call for all, so each is then asked alone."""
         if self._consumer is None:
             return {}
-        asked = [TopicPartition(*place) for place in places]
+        asked = [LibraryPartition(*tp) for tp in partitions]
         try:
             found = self._consumer.end_offsets(asked, timeout_ms=int(timeout_s * 1000))
         except (KafkaError, KeyError):  # the library takes it for granted that an answer names every partition
-            if len(places) == 1:
+            if len(partitions) == 1:
                 return {}
-            answers = [self.end_offsets([place], timeout_s / len(places)) for place in places]
-            return {place: end for answer in answers for place, end in answer.items()}
+            answers = [self.end_offsets([tp], timeout_s / len(partitions)) for tp in partitions]
+            return {tp: end for answer in answers for tp, end in answer.items()}
         return {(tp.topic, tp.partition): end for tp, end in found.items() if end is not None}
 
     def close(self) -> None:
@@ -284,7 +285,7 @@ class KafkaPythonConsumer(Consumer):
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     """Passes on what the group gives."""
 
-    def __init__(self, on_assign: Callable[[list[Place]], None]) -> None:
+    def __init__(self, on_assign: Callable[[list[TopicPartition]], None]) -> None:
         self._on_assign = on_assign
 
     def on_partitions_revoked(self, revoked: Any) -> None:

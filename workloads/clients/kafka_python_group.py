@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from kafka import AsyncConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
+from kafka import AsyncConsumerRebalanceListener, OffsetAndMetadata
+from kafka import TopicPartition as LibraryPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -22,7 +23,7 @@ from kafka.future import Future
 
 from harness.history import now
 from harness.security import Security
-from workloads.clients.base import ClientError, Place, Polled
+from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, GroupSettings, Joining
 from workloads.clients.kafka_python import (
     BOOTSTRAP_S,
@@ -67,7 +68,7 @@ class KafkaPythonMember(GroupConsumer):
             self._options["partition_assignment_strategy"] = (ASSIGNORS[settings.assignor],)
         self._consumer: Any = None
         self._listener: GroupListener | None = None
-        self._automatic: deque[tuple[dict[Place, int], ClientError | None, int]] = deque()
+        self._automatic: deque[tuple[dict[TopicPartition, int], ClientError | None, int]] = deque()
 
     def join(self, topics: Sequence[str], listener: GroupListener) -> ClientError | None:
         """Connect and subscribe."""
@@ -96,28 +97,30 @@ class KafkaPythonMember(GroupConsumer):
         self._tell_commits()
         return polled_of(batches)
 
-    def seek(self, positions: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def seek(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """Nothing is asked of anybody."""
         return (
             dict.fromkeys(positions, NOT_CONNECTED) if self._consumer is None else seek_each(self._consumer, positions)
         )
 
-    def commit(self, offsets: Mapping[Place, int]) -> dict[Place, ClientError]:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """One request for all; the library raises the first error that it finds in the answer."""
         if self._consumer is None:
             return dict.fromkeys(offsets, NOT_CONNECTED)
-        wanted = {TopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
+        wanted = {LibraryPartition(*tp): OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()}
         try:
             self._consumer.commit(wanted, timeout_ms=int(COMMIT_S * 1000))
         except Exception as error:  # noqa: BLE001 - see above
             return dict.fromkeys(offsets, _commit_error(error))
         return {}
 
-    def committed(self, places: Sequence[Place], timeout_s: float) -> dict[Place, int] | ClientError:
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, int] | ClientError:
         """One OffsetFetch for all, sent now: `committed()` may answer with one that was sent before it was called."""
         if self._consumer is None:
             return NOT_CONNECTED
-        wanted, timeout_ms = [TopicPartition(*place) for place in places], int(timeout_s * 1000)
+        wanted, timeout_ms = [LibraryPartition(*tp) for tp in partitions], int(timeout_s * 1000)
         try:
             coordinator = self._consumer._coordinator  # noqa: SLF001 - see above
             coordinator.ensure_coordinator_ready(timeout_ms=timeout_ms)
@@ -125,7 +128,7 @@ class KafkaPythonMember(GroupConsumer):
             found = coordinator._net.run(coordinator._manager.wait_for, asked, timeout_ms)  # noqa: SLF001
         except Exception as error:  # noqa: BLE001 - see above
             return _error(error)
-        return {place: found[tp].offset if tp in found else -1 for place, tp in zip(places, wanted, strict=True)}
+        return {tp: found[each].offset if each in found else -1 for tp, each in zip(partitions, wanted, strict=True)}
 
     @property
     def member_id(self) -> str:
@@ -179,15 +182,15 @@ class KafkaPythonMember(GroupConsumer):
         coordinator = self._consumer._coordinator  # noqa: SLF001 - the callback that it offers is told of some alone
         send, note = coordinator._send_offset_commit_request, self._automatic.append  # noqa: SLF001
 
-        async def watched(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        async def watched(offsets: Mapping[LibraryPartition, OffsetAndMetadata]) -> None:
             began = now()
-            places = {(tp.topic, tp.partition): committed.offset for tp, committed in offsets.items()}
+            partitions = {(tp.topic, tp.partition): committed.offset for tp, committed in offsets.items()}
             try:
                 await send(offsets)
             except KafkaError as error:
-                note((places, _commit_error(error), began))
+                note((partitions, _commit_error(error), began))
                 raise
-            note((places, None, began))
+            note((partitions, None, began))
 
         coordinator._send_offset_commit_request = watched  # noqa: SLF001
 
@@ -217,15 +220,15 @@ class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         """Tell."""
         await self._aside(self._listener.lost, lost)
 
-    async def _aside(self, tell: Callable[[Sequence[Place]], None], taken: Any) -> None:
-        places = sorted((tp.topic, tp.partition) for tp in taken)
-        if not places:
+    async def _aside(self, tell: Callable[[Sequence[TopicPartition]], None], taken: Any) -> None:
+        partitions = sorted((tp.topic, tp.partition) for tp in taken)
+        if not partitions:
             return
         told = Future()
 
         def run() -> None:
             try:
-                tell(places)
+                tell(partitions)
             except BaseException as error:  # noqa: BLE001 - it is raised where the library waits
                 wrong: BaseException = error
                 self._net.call_soon_threadsafe(lambda: told.failure(wrong))

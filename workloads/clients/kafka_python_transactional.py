@@ -12,13 +12,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaProducer
+from kafka import TopicPartition as LibraryPartition
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 
 from harness.error_codes import REFUSED_LOCALLY
 from harness.security import Security
-from workloads.clients.base import ClientError, Place
+from workloads.clients.base import ClientError, TopicPartition
 from workloads.clients.kafka_python import KafkaPythonProducer, _error
 from workloads.clients.transactional import FENCED, TransactionalProducer, TransactionalSettings
 
@@ -71,9 +72,9 @@ class KafkaPythonTransactionalProducer(KafkaPythonProducer, TransactionalProduce
             return self._refusal(error)
         return None
 
-    def send_offsets(self, offsets: Mapping[Place, int], member: Any, timeout_s: float) -> ClientError | None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Any, timeout_s: float) -> ClientError | None:
         """AddOffsetsToTxn and TxnOffsetCommit."""
-        given = {TopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
+        given = {LibraryPartition(*tp): OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()}
         return self._asked(lambda: self._manager.send_offsets_to_transaction(given, member), timeout_s)
 
     def commit(self, timeout_s: float) -> ClientError | None:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from workloads.clients.base import ClientError, ClientSettings, Place, Producer
+from workloads.clients.base import ClientError, ClientSettings, Producer, TopicPartition
 from workloads.clients.stacks import those_with
 
 # Kafka's codes that say so, and librdkafka's own: INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, _FENCED
@@ -61,7 +61,7 @@ class TransactionalProducer(Producer):
         """Open a transaction; nothing is sent by that."""
 
     @abstractmethod
-    def send_offsets(self, offsets: Mapping[Place, int], member: Any, timeout_s: float) -> ClientError | None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Any, timeout_s: float) -> ClientError | None:
         """Have these offsets committed with the transaction; `member` is `GroupConsumer.metadata()`."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from harness.error_codes import code_of
 from harness.history import F, Type
 from harness.outcomes import outcome
 from workloads.shifting_topics import LASTING, TopicsSettings
-from workloads.topics import CHANGE_TIMEOUT_S, Seen, TopicMaker
+from workloads.topics import CHANGE_TIMEOUT_S, LiveTopic, TopicAdmin
 
 if TYPE_CHECKING:
     from workloads.session import Session
@@ -23,9 +23,9 @@ AGAIN_S = 0.2
 GROWS_BY_AT_MOST = 3
 
 
-def keep(session: Session, settings: TopicsSettings) -> None:
+def keep_topics(session: Session, settings: TopicsSettings) -> None:
     """One change after the other until told to stop; then everything that should be there is brought back."""
-    keeper = Keeper(session, settings)
+    keeper = TopicKeeper(session, settings)
     while not session.control.wait(settings.change_every):
         keeper.change()
     keeper.bring_back()
@@ -40,7 +40,7 @@ class Missing:
     certain: bool = True  # that it was deleted, if not yet everywhere
 
 
-class Keeper:
+class TopicKeeper:
     """Knows which topics there should be, with how many partitions."""
 
     def __init__(self, session: Session, settings: TopicsSettings) -> None:
@@ -48,7 +48,7 @@ class Keeper:
         self._settings = settings
         self._prefix = session.config.prefix
         self._chances = random.Random(session.config.seed)  # noqa: S311 - repeatable on purpose
-        self._maker: TopicMaker | None = None
+        self._admin: TopicAdmin | None = None
         self.partitions = {topic.number: topic.partitions for topic in session.config.topics}
         self.missing: dict[int, Missing] = {}
         self.changes = {F.CREATE: 0, F.DELETE: 0, F.GROW: 0}
@@ -56,7 +56,7 @@ class Keeper:
     def change(self) -> None:
         """One change; a topic that could not be created goes before."""
         if self.missing:
-            self._restore(self._seen())
+            self._restore(self._live())
         else:
             self._chances.choice(self._possible())()
         self._say()
@@ -65,20 +65,20 @@ class Keeper:
         """Create whatever is not there, until all of it is: a deletion nobody knows of may have come through late."""
         give_up_at = time.monotonic() + ALL_BACK_WITHIN_S
         while not self._session.control.gone and time.monotonic() < give_up_at:
-            seen = self._seen()
-            if seen is not None:
-                gone = [number for number in self.partitions if self._name(number) not in seen]
+            live = self._live()
+            if live is not None:
+                gone = [number for number in self.partitions if self._name(number) not in live]
                 self.missing = {number: Missing() for number in gone} | self.missing
-            self._restore(seen)
+            self._restore(live)
             self._say()
-            if seen is not None and not self.missing:
+            if live is not None and not self.missing:
                 return
             time.sleep(AGAIN_S)
 
     def close(self) -> None:
         """Let go of the connection."""
-        if self._maker is not None:
-            self._maker.close()
+        if self._admin is not None:
+            self._admin.close()
 
     def _possible(self) -> list[Callable[[], None]]:
         settings, possible = self._settings, []
@@ -100,21 +100,21 @@ class Keeper:
     def _make_anew(self) -> None:
         number = self._chances.choice(sorted(self.partitions.keys() - {LASTING}))
         name = self._name(number)
-        seen = self._seen() or {}
-        if name not in seen or not self._delete(number, seen[name].id):
+        live = self._live() or {}
+        if name not in live or not self._delete(number, live[name].id):
             return
         give_up_at = time.monotonic() + GONE_WITHIN_S
         while time.monotonic() < give_up_at and not self._session.control.stopped:
-            looked = self._seen()
+            looked = self._live()
             if looked is not None and name not in looked:
                 break
             self._session.control.wait(AGAIN_S)
         self._create(number)
 
-    def _restore(self, seen: Mapping[str, Seen] | None) -> None:
+    def _restore(self, live: Mapping[str, LiveTopic] | None) -> None:
         """See to it that what is missing is there again, given what there is, where anybody says."""
         for number, missing in sorted(self.missing.items()):
-            found = (seen or {}).get(self._name(number))
+            found = (live or {}).get(self._name(number))
             if found is None:
                 self._create(number)
             elif found.id != missing.id:
@@ -124,7 +124,7 @@ class Keeper:
 
     def _delete(self, number: int, id_: str) -> bool:
         """Delete a topic, the one of this id; whether that may have happened."""
-        ended = self._do(F.DELETE, number, lambda maker: maker.delete(self._name(number)))
+        ended = self._do(F.DELETE, number, lambda admin: admin.delete(self._name(number)))
         if ended != Type.FAIL:
             self.missing[number] = Missing(id_, certain=ended == Type.OK)
         return ended != Type.FAIL
@@ -133,17 +133,17 @@ class Keeper:
         most = self._settings.partitions_at_most
         number = self._chances.choice([n for n, count in sorted(self.partitions.items()) if count < most])
         count = min(most, self.partitions[number] + self._chances.randint(1, GROWS_BY_AT_MOST))
-        if self._do(F.GROW, number, lambda maker: maker.grow(self._name(number), count), count) != Type.FAIL:
+        if self._do(F.GROW, number, lambda admin: admin.grow(self._name(number), count), count) != Type.FAIL:
             self.partitions[number] = count
 
     def _create(self, number: int) -> None:
         """Create a topic that is missing, as it should be; it stays missing unless that is certain."""
         topic = self._settings.numbered(number).model_copy(update={"partitions": self.partitions[number]})
-        created = self._do(F.CREATE, number, lambda maker: maker.create_anew(topic, self._prefix), topic.partitions)
+        created = self._do(F.CREATE, number, lambda admin: admin.create_anew(topic, self._prefix), topic.partitions)
         if created == Type.OK:
             del self.missing[number]
 
-    def _do(self, f: F, number: int, ask: Callable[[TopicMaker], None], count: int | None = None) -> Type:
+    def _do(self, f: F, number: int, ask: Callable[[TopicAdmin], None], count: int | None = None) -> Type:
         """One operation, recorded whatever comes of it."""
         recorder = self._session.recorder
         op = recorder.begin(f, topic=number, count=count)
@@ -158,18 +158,18 @@ class Keeper:
         recorder.end(op, Type.OK, topic=number, count=count, error=0)
         return Type.OK
 
-    def _seen(self) -> dict[str, Seen] | None:
+    def _live(self) -> dict[str, LiveTopic] | None:
         """The topics that there are; None when nobody says."""
         try:
-            return self._connected().seen(self._prefix)
+            return self._connected().live_topics(self._prefix)
         except Exception:  # noqa: BLE001 - whatever the library raises, the next look may succeed
             return None
 
-    def _connected(self) -> TopicMaker:
-        if self._maker is None:
+    def _connected(self) -> TopicAdmin:
+        if self._admin is None:
             session = self._session
-            self._maker = TopicMaker(session.addresses, session.security, session.client_id, CHANGE_TIMEOUT_S)
-        return self._maker
+            self._admin = TopicAdmin(session.addresses, session.security, session.client_id, CHANGE_TIMEOUT_S)
+        return self._admin
 
     def _name(self, number: int) -> str:
         return self._settings.numbered(number).full_name(self._prefix)
