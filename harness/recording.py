@@ -267,7 +267,7 @@ class Recording:
 
     def _remove_topics(self) -> None:
         """From a cluster that stays, what we made there; our own goes as a whole."""
-        if (self.cluster.kind == "external" or self.cluster_is_lent) and not self.topics_removed:
+        if (self.cluster.stays or self.cluster_is_lent) and not self.topics_removed:
             self.topics_removed = True
             try:
                 delete_topics(self.cluster.nodes, self.cluster.security, self.prefix)
