@@ -61,8 +61,9 @@ KafkaConfigurationError UnsupportedCodecError UnrecognizedBrokerVersion QuotaVio
 KafkaError
 """
 
+KAFKA: dict[int, str] = dict(enumerate(_KAFKA.split(), -1))  # what brokers say
 NAMES: dict[int, str] = {
-    **dict(enumerate(_KAFKA.split(), -1)),
+    **KAFKA,
     **dict(enumerate(_LIBRDKAFKA.split(), -199)),
     **{-1010 - number: name for number, name in enumerate(_KAFKA_PYTHON.split())},
     UNNUMBERED: "UNNUMBERED",

@@ -44,6 +44,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 from harness.clusters.base import Cluster, Node, wait_until
 from harness.errors import ClusterError
 from harness.observe import TopicPartition
+from harness.protocol import ErrorCode
 from harness.wire import Connection, WireError
 
 REASSIGN_VERSION = 0
@@ -73,13 +74,7 @@ ADMIN_TIMEOUT_S = 20.0  # of everything that is tried for one change
 ASK_TIMEOUT_S = 2.0
 RETRY_EVERY_S = 0.2
 
-OK = 0
-UNKNOWN_TOPIC = 3
-TOPIC_EXISTS = 36
-INVALID_PARTITIONS = 37
-PREFERRED_LEADER_NOT_AVAILABLE = 80
-ELECTION_NOT_NEEDED = 84
-DONE = OK, ELECTION_NOT_NEEDED
+DONE = ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED
 
 Said = tuple[int, str | None]  # Kafka's error code and its text
 Call = Callable[[Connection], list[Said]]  # makes one request; what was said about each thing that was asked for
@@ -223,7 +218,7 @@ def settings_of(cluster: Cluster, topic: str) -> dict[str, Setting]:
         found.update(_settings(answer))
         return [(result.error_code, result.error_message) for result in answer.results]
 
-    until_done(cluster, f"asking for the settings of {topic}", call, {OK})
+    until_done(cluster, f"asking for the settings of {topic}", call, {ErrorCode.NONE})
     return found
 
 

@@ -15,8 +15,9 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecordsBuilder
 
 from harness.clusters.base import Capability, NodeState, wait_until
+from harness.protocol import ErrorCode
 from harness.wire import Connection, WireError
-from nemesis.admin import OK, TOPIC_EXISTS, UNKNOWN_TOPIC, creation, deletion, until_done
+from nemesis.admin import creation, deletion, until_done
 from nemesis.base import Aim, Bite, Fault, Field
 from nemesis.roles import NODE_ROLES, Chosen, choose
 
@@ -72,7 +73,9 @@ class ClockSkew(Fault):
     def inject(self) -> None:
         """The topic by which it is seen, and then the clock."""
         create = creation(self._topic, {0: (self._node,)}, SETTINGS)
-        until_done(self.field.cluster, f"creating {self._topic}", create, {OK, TOPIC_EXISTS})
+        until_done(
+            self.field.cluster, f"creating {self._topic}", create, {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+        )
         self._is_set = True
         self.field.cluster.set_clock(self._node, self._ahead_s)
 
@@ -113,7 +116,12 @@ class ClockSkew(Fault):
         return ""
 
     def _delete_topic(self) -> None:
-        until_done(self.field.cluster, f"deleting {self._topic}", deletion(self._topic), {OK, UNKNOWN_TOPIC})
+        until_done(
+            self.field.cluster,
+            f"deleting {self._topic}",
+            deletion(self._topic),
+            {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+        )
 
     def _seen_ahead_s(self) -> float | None:
         """How far the node's clock is ahead by its own stamp; None when it gives none."""

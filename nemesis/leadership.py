@@ -13,10 +13,9 @@ from dataclasses import replace
 from harness.clusters.base import Capability, NodeState, wait_until
 from harness.errors import ClusterError
 from harness.observe import NO_LEADER, ClusterView, TopicPartition
+from harness.protocol import ErrorCode
 from nemesis.admin import (
     DONE,
-    OK,
-    PREFERRED_LEADER_NOT_AVAILABLE,
     RETRY_EVERY_S,
     UNCLEAN,
     election,
@@ -34,7 +33,8 @@ from nemesis.chains import Chains, Wall, addresses
 from nemesis.process import CAN_KILL, Kill, bring, start, still
 from nemesis.roles import choose_leader, leaders, leaves_a_majority
 
-MAYBE_LATER = {*DONE, PREFERRED_LEADER_NOT_AVAILABLE}  # the first replica is out of sync: whoever leads goes on leading
+# The first replica may be out of sync: whoever leads goes on leading.
+MAYBE_LATER = {*DONE, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
 UNCLEAN_SETTING = "unclean.leader.election.enable"
 HOW = {  # somebody was elected, by whether that was unclean
     True: "may have missed messages: an unclean election",
@@ -386,7 +386,7 @@ class UncleanElection(Felling):
         before = settings_of(cluster, victim.topic).get(UNCLEAN_SETTING)
         self._old = (before.value if before and before.own else None,)
         call = setting(victim.topic, UNCLEAN_SETTING, "true")
-        until_done(cluster, f"allowing unclean elections in {victim.topic}", call, {OK})
+        until_done(cluster, f"allowing unclean elections in {victim.topic}", call, {ErrorCode.NONE})
         port = cluster.inner_port(victim.node, "broker")
         peers = addresses(self.field, (node.id for node in cluster.nodes if node.id != victim.node))
         self._chains.put([Wall(victim.node, "in", f"-p tcp -s {peer} --dport {port}") for peer in peers.values()])
@@ -448,7 +448,9 @@ class UncleanElection(Felling):
     def _forbid(self) -> None:
         if self._old is not None:
             call = setting(self.victim.topic, UNCLEAN_SETTING, self._old[0])
-            until_done(self.field.cluster, f"taking back {UNCLEAN_SETTING} of {self.victim.topic}", call, {OK})
+            until_done(
+                self.field.cluster, f"taking back {UNCLEAN_SETTING} of {self.victim.topic}", call, {ErrorCode.NONE}
+            )
 
 
 FAULTS: tuple[type[Fault], ...] = (

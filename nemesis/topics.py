@@ -11,14 +11,11 @@ from typing import ClassVar
 from harness.clusters.base import Capability, wait_until
 from harness.errors import ClusterError
 from harness.observe import NO_LEADER, PartitionView
+from harness.protocol import ErrorCode
 from nemesis.admin import (
     ADMIN_TIMEOUT_S,
     DONE,
-    INVALID_PARTITIONS,
-    OK,
     RETRY_EVERY_S,
-    TOPIC_EXISTS,
-    UNKNOWN_TOPIC,
     creation,
     deletion,
     is_reassigning,
@@ -98,7 +95,12 @@ class AddPartitions(OnATopic):
         """Ask for them; whoever asks a second time because the first answer was lost is told that they exist."""
         self._injected_at = self.field.clock()
         doing = f"giving {self.topic} {self.count} partitions"
-        until_done(self.field.cluster, doing, more_partitions(self.topic, self.count), {OK, INVALID_PARTITIONS})
+        until_done(
+            self.field.cluster,
+            doing,
+            more_partitions(self.topic, self.count),
+            {ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS},
+        )
 
     def proof(self) -> Bite | None:
         """Every node that answers lists them, with leaders."""
@@ -217,7 +219,9 @@ class RecreateTopic(OnATopic):
         found = settings_of(cluster, topic)
         self._old_ids = set(topic_ids(cluster, topic).values())
         self._settings = {name: each.value for name, each in found.items() if each.own}
-        until_done(cluster, f"deleting {topic}", deletion(topic), {OK, UNKNOWN_TOPIC})
+        until_done(
+            cluster, f"deleting {topic}", deletion(topic), {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        )
         try:
             wait_until(self._forgotten, ADMIN_TIMEOUT_S, f"{topic} is still known", RETRY_EVERY_S)
         except TimeoutError:
@@ -254,7 +258,7 @@ class RecreateTopic(OnATopic):
             return
         replicas = {partition: seen.replicas for partition, seen in self.partitions.items()}
         call = creation(self.topic, replicas, self._settings)
-        until_done(self.field.cluster, f"creating {self.topic}", call, {OK, TOPIC_EXISTS})
+        until_done(self.field.cluster, f"creating {self.topic}", call, {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 
 
 class MinIsr(OnATopic):
@@ -313,7 +317,7 @@ class MinIsr(OnATopic):
 
     def _set(self, value: str | None) -> None:
         doing = f"changing {MIN_ISR} of {self.topic}"
-        until_done(self.field.cluster, doing, setting(self.topic, MIN_ISR, value), {OK})
+        until_done(self.field.cluster, doing, setting(self.topic, MIN_ISR, value), {ErrorCode.NONE})
 
 
 FAULTS: tuple[type[Fault], ...] = (AddPartitions, ShrinkReplicas, RecreateTopic, MinIsr)

@@ -6,16 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness.security import Security
 from tests.sessions import FakeProducer
-from workloads.clients.base import (
-    ClientError,
-    ClientSettings,
-    Consumer,
-    Delivered,
-    Keyed,
-    Polled,
-    Producer,
-    TopicPartition,
-)
+from workloads.clients.base import ClientError, Consumer, Delivered, Keyed, Polled, Producer, TopicPartition
+from workloads.clients.settings import ClientSettings
 from workloads.clients.stack import ClientStack, Quirks
 
 

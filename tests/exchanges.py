@@ -11,9 +11,10 @@ from uuid import UUID
 import numpy as np
 
 from harness.history import COLUMNS, KINDS, TEXT, Kind, Recorder, Type, row_type
+from harness.protocol import Api
 from harness.segments import Segment, read_segment
 from harness.tap import codec
-from harness.tap.codec import CODECS, Api, TopicNames
+from harness.tap.codec import CODECS, TopicNames
 from harness.tap.exchange import Exchange, World
 from harness.tap.seeing import Seer
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from harness.protocol import Api
 from harness.tap import codec
 from harness.tap.batches import Batch, cut, join, split, with_base
-from harness.tap.codec import Api, TopicNames
+from harness.tap.codec import TopicNames
 from harness.tap.exchange import CHANGED, Answer, Bend, Drop, Effect, Exchange, Hold, World
 from tests.tap_frames import TOPIC_IDS, request_frame, response_frame, topics
 

@@ -7,8 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from harness.config import parse
+from harness.protocol import Api
 from harness.tap import codec
-from harness.tap.codec import REQUESTS, RESPONSES, Api, TopicNames
+from harness.tap.codec import REQUESTS, RESPONSES, TopicNames
 from harness.tap.exchange import Exchange, World
 from harness.tap.rule_bend import RuleBend
 from harness.tap.rules import Rule

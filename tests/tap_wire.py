@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.history import Recorder
+from harness.protocol import Api
 from harness.segments import Segment, read_segment
 from harness.tap import codec
-from harness.tap.codec import Api
 from harness.tap.connection import Connection
 from harness.tap.exchange import Bend
 from harness.tap.frames import RESPONSE_AT_MOST, Budget, FrameReader, framed

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.error_codes import name_of
 from harness.history import F, Type, View
-from harness.tap.codec import Api
+from harness.protocol import Api
 
 NS = 1_000_000_000
 MS = 1_000_000

@@ -18,13 +18,14 @@ from typing import NamedTuple
 from kafka import codec as compressions
 from kafka.record.util import calc_crc32c, decode_varint, encode_varint
 
+from harness.protocol import MAGIC
+
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PLACE = struct.Struct(">qi")  # base offset and length: what every batch begins with
 _EPOCH = struct.Struct(">i")
 _EPOCH_AT = 12
 _CRC_AT = 17
 _COVERED_AT = 21  # the checksum is over all that follows it
-_MAGIC = 2
 _COMPRESSION, _TRANSACTIONAL, _CONTROL = 0x07, 0x10, 0x20
 _NOBODY = -1
 _POLYNOMIAL = 0x82F63B78  # of CRC-32C, its highest power last
@@ -87,7 +88,7 @@ class Batch:
         """The header; nothing is known of what is not whole, except where a torn batch begins."""
         if len(self.raw) >= _HEADER.size:
             fields = Fields(*_HEADER.unpack_from(self.raw))
-            if fields.magic == _MAGIC and fields.length + _PLACE.size == len(self.raw):
+            if fields.magic == MAGIC and fields.length + _PLACE.size == len(self.raw):
                 return fields
         if len(self.raw) >= _PLACE.size:
             return _NO_FIELDS._replace(base_offset=_PLACE.unpack_from(self.raw)[0])
@@ -96,7 +97,7 @@ class Batch:
     @property
     def whole(self) -> bool:
         """Whether it is one whole batch of version 2."""
-        return self.fields.magic == _MAGIC
+        return self.fields.magic == MAGIC
 
     @property
     def base_offset(self) -> int:
@@ -272,7 +273,7 @@ def blank(batch: Batch) -> Batch:
 
 def blank_from(base_offset: int, next_offset: int) -> Batch:
     """A batch without records that takes these offsets."""
-    fields = Fields(base_offset, 0, 0, _MAGIC, 0, 0, next_offset - base_offset - 1, -1, -1, -1, -1, -1, 0)
+    fields = Fields(base_offset, 0, 0, MAGIC, 0, 0, next_offset - base_offset - 1, -1, -1, -1, -1, -1, 0)
     return _made(fields, b"")
 
 

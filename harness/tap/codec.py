@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -19,6 +18,7 @@ import kafka.protocol.metadata
 import kafka.protocol.producer
 import kafka.protocol.sasl
 
+from harness.protocol import Api
 from harness.tap import schemas
 
 _MODULES = (
@@ -42,33 +42,6 @@ TRANSACTIONS_SINCE, TOPIC_IDS_SINCE = 3, 13  # versions of Produce
 
 class Garbled(Exception):
     """Bytes that are no request or response of the API and version they claim."""
-
-
-class Api(IntEnum):
-    """Requests that the tap knows by name."""
-
-    PRODUCE = 0
-    FETCH = 1
-    LIST_OFFSETS = 2
-    METADATA = 3
-    OFFSET_COMMIT = 8
-    OFFSET_FETCH = 9
-    FIND_COORDINATOR = 10
-    JOIN_GROUP = 11
-    HEARTBEAT = 12
-    LEAVE_GROUP = 13
-    SYNC_GROUP = 14
-    SASL_HANDSHAKE = 17
-    API_VERSIONS = 18
-    CREATE_TOPICS = 19
-    INIT_PRODUCER_ID = 22
-    ADD_PARTITIONS_TO_TXN = 24
-    ADD_OFFSETS_TO_TXN = 25
-    END_TXN = 26
-    TXN_OFFSET_COMMIT = 28
-    SASL_AUTHENTICATE = 36
-    DESCRIBE_CLUSTER = 60
-    CONSUMER_GROUP_HEARTBEAT = 68
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from harness.history import Type, now
+from harness.protocol import Api
 from harness.tap import codec
-from harness.tap.codec import Api, Garbled
+from harness.tap.codec import Garbled
 from harness.tap.exchange import (
     Answer,
     Changed,

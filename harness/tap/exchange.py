@@ -27,8 +27,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from harness.protocol import Api
 from harness.tap import codec
-from harness.tap.codec import REQUESTS, RESPONSES, Api, Garbled, Header, Part, TopicNames
+from harness.tap.codec import REQUESTS, RESPONSES, Garbled, Header, Part, TopicNames
 
 Then = Literal["silence", "close", "reset"]
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-MAGIC = 2
+from harness.protocol import MAGIC
+
 _BEFORE_LENGTH = 12  # base offset and length itself, which the length does not count
 _WALK = struct.Struct(">8xi4xb")
 _HEADER = struct.Struct(">qiibIhiqqqhii")

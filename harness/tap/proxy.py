@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from harness.protocol import Api
 from harness.tap import addresses, codec
-from harness.tap.codec import Api, Garbled
+from harness.tap.codec import Garbled
 from harness.tap.connection import Connection
 from harness.tap.exchange import UNNOTICED, Answer, Bend, Close, Drop, Effect, Exchange, World
 from harness.tap.frames import Budget

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from harness.protocol import Api
 from harness.tap.bounded import Bounded
-from harness.tap.codec import Api, Garbled
+from harness.tap.codec import Garbled
 from harness.tap.exchange import Close, Drop, Duplicate, Effects, Exchange, Hold
 from harness.tap.headers import batch_positions, header_at
 

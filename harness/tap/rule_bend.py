@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from harness.protocol import Api
 from harness.tap import vocabulary as words
-from harness.tap.codec import Api, Garbled, Part
+from harness.tap.codec import Garbled, Part
 from harness.tap.exchange import (
     CHANGED,
     NOTHING,

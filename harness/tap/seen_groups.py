@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from harness.tap.codec import Api
+from harness.protocol import Api
 from harness.tap.seen_rows import NULL_16, NULL_32, NULL_64, Row, Rows, Seen, error_of, known_16, known_32, known_64
 
 

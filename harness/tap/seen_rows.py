@@ -12,15 +12,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy.typing as npt
 
 from harness.history import COLUMNS, View
-from harness.tap.codec import Api, Garbled, request_parts, response_parts
+from harness.protocol import EARLIEST, LATEST, READ_COMMITTED, Api
+from harness.tap.codec import Garbled, request_parts, response_parts
 from harness.tap.exchange import Exchange
 from harness.tap.headers import BatchHeader, batch_positions, header_at, headers_at, is_old_format
 
 NULL_64, NULL_32, NULL_16, NULL_8 = (COLUMNS[name].null for name in ("offset", "topic", "error", "view"))
 FEW_BATCHES = 16  # more of them are read at once
 SMALL_ANSWER = 4096  # others are not worth decoding for an error code
-EARLIEST, LATEST = -2, -1
-READ_COMMITTED = 1
 COORDINATORS = {0: "group", 1: "transaction", 2: "share"}
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from harness.tap.codec import Api
+from harness.protocol import NO_SESSION, OPENS_SESSION, Api, ErrorCode
 from harness.tap.exchange import NOTHING, UNNOTICED, Answer, Effects, Exchange
 
 SESSIONS_SINCE = 7  # version of Fetch
-FETCH_SESSION_ID_NOT_FOUND = 70
-NO_SESSION, OPENS_SESSION = -1, 0
 
 
 def sessionless(exchange: Exchange) -> Effects:
@@ -21,7 +19,7 @@ def sessionless(exchange: Exchange) -> Effects:
     request = exchange.request
     if request.session_epoch > OPENS_SESSION:
         response = exchange.empty_response()
-        response.error_code = FETCH_SESSION_ID_NOT_FOUND
+        response.error_code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return (Answer(response),)
     if request.session_epoch == OPENS_SESSION:
         request.session_epoch = NO_SESSION  # with the id it has: a session of before is closed by this

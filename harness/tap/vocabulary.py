@@ -13,22 +13,15 @@ from typing import Any, NamedTuple
 import kafka.errors
 
 from harness.config import suggestion
-from harness.tap.codec import API_NAMES, CODECS, REQUESTS, RESPONSES, Api
+from harness.error_codes import KAFKA
+from harness.protocol import Api
+from harness.tap.codec import API_NAMES, CODECS, REQUESTS, RESPONSES
 
 TOPICS_ASKED = frozenset({*REQUESTS, Api.OFFSET_FETCH, Api.ADD_PARTITIONS_TO_TXN, Api.METADATA})
 PARTITIONS_ASKED = TOPICS_ASKED - {Api.METADATA}
 PARTITIONS_TOLD = frozenset(RESPONSES)
 
 _APIS = {name.lower(): name for name in API_NAMES}
-# where kafka-python has names of its own
-_KAFKAS_NAMES = {
-    -1: "UNKNOWN_SERVER_ERROR",
-    0: "NONE",
-    6: "NOT_LEADER_OR_FOLLOWER",
-    10: "MESSAGE_TOO_LARGE",
-    17: "INVALID_TOPIC_EXCEPTION",
-    39: "INVALID_REPLICA_ASSIGNMENT",
-}
 _HIGHEST_CODE = 2**15 - 1
 _RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(B|kB|KB|MB|GB|KiB|MiB|GiB)?(?:/s)?\s*", re.ASCII)
 _UNITS = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -52,12 +45,12 @@ def _error_codes() -> dict[str, int]:
     classes: list[Any] = [known for known in vars(kafka.errors).values() if isinstance(known, type)]
     broker_errors = [cls for cls in classes if issubclass(cls, kafka.errors.BrokerResponseError)]
     found = {cls.message: cls.errno for cls in broker_errors if cls.errno is not None}
-    return {**found, **{name: code for code, name in _KAFKAS_NAMES.items()}}
+    return {**found, **{name: code for code, name in KAFKA.items()}}
 
 
 @cache
 def _error_names() -> dict[int, str]:
-    return {**{code: name for name, code in _error_codes().items()}, **_KAFKAS_NAMES}
+    return {**{code: name for name, code in _error_codes().items()}, **KAFKA}
 
 
 def error_code(written: object) -> int:

@@ -9,7 +9,7 @@ from kafka.errors import KafkaError
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
 from harness.history import Type
-from harness.tap.codec import Api
+from harness.protocol import Api
 from harness.wire import Connection
 from tests.integration.broken_clients import BATCH_RECORDS, Consumer
 from tests.integration.broken_stage import (

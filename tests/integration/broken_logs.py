@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from harness.history import Type
-from harness.tap.codec import Api
+from harness.protocol import Api
 from tests.integration.broken_clients import BATCH_RECORDS
 from tests.integration.broken_stage import (
     COUNT,

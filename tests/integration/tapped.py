@@ -15,9 +15,10 @@ from kafka import KafkaAdminClient
 
 from harness.clusters.base import Cluster, Node
 from harness.history import FIRST_TAP, Kind, Recorder, Type
+from harness.protocol import Api
 from harness.seal import HISTORY, seal
 from harness.sources import segment_path
-from harness.tap.codec import Api, TopicNames
+from harness.tap.codec import TopicNames
 from harness.tap.exchange import Bend, World
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.proxy import Proxy

@@ -13,8 +13,8 @@ from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.history import Type, View
 from harness.progress import Silent
+from harness.protocol import Api
 from harness.tap.broken import BROKEN
-from harness.tap.codec import Api
 from tests.integration.broken_clients import Library
 from tests.support import unique
 

@@ -23,9 +23,9 @@ from harness.jars import locked_versions
 from harness.paths import cache_dir
 from harness.processes import marked
 from harness.progress import Silent
+from harness.protocol import Api
 from harness.security import Security, SecuritySpec, from_environment
 from harness.sources import segment_path
-from harness.tap.codec import Api
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.taps import Taps
 from tests.integration.tapped import exchanges

@@ -17,7 +17,7 @@ from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.errors import Exit
 from harness.history import Type
 from harness.progress import Silent
-from harness.tap.codec import Api
+from harness.protocol import Api
 from harness.tap.rules import Rule, bends
 from tests.integration.tapped import create, exchanges, process_of_taps, tapped
 from tests.integration.traffic import EXPECTED, confluent_round_trip, kafka_python_round_trip

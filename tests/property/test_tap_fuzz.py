@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from harness.protocol import Api
 from harness.tap import codec
-from harness.tap.codec import CODECS, Api, Garbled
+from harness.tap.codec import CODECS, Garbled
 from harness.tap.frames import BadFrame, Budget, FrameReader, framed
 from harness.tap.rules import Rule, bends
 from tests import tap_frames as frames

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.history import Recorder
+from harness.protocol import Api
 from harness.tap import codec
-from harness.tap.codec import Api, TopicNames
+from harness.tap.codec import TopicNames
 from harness.tap.exchange import World
 from harness.tap.frames import REQUEST_AT_MOST, framed
 from harness.tap.proxy import Proxy, Tap

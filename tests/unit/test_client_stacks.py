@@ -25,7 +25,7 @@ from tests.sessions import NOBODY, rows, worker_config
 from workloads import WORKLOADS
 from workloads.base import CONSUMER, FINAL, PRODUCER, FinalTarget
 from workloads.clients import make_consumer, make_producer
-from workloads.clients.base import ClientSettings
+from workloads.clients.settings import ClientSettings
 from workloads.clients.stack import ClientStack
 from workloads.clients.stacks import STACKS, find_stack, quirks_of
 from workloads.groups import GroupsSettings

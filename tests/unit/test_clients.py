@@ -18,8 +18,9 @@ from harness.security import Security
 from tests.sessions import NOBODY
 from tests.support import PATIENCE_S
 from workloads.clients import kafka_python, make_producer
-from workloads.clients.base import BLOCK_AT_MOST_S, ClientSettings, Delivered, Producer
+from workloads.clients.base import Delivered, Producer
 from workloads.clients.confluent import ConfluentConsumer, ConfluentProducer
+from workloads.clients.settings import BLOCK_AT_MOST_S, ClientSettings
 
 PLAIN = Security()
 TOO_LARGE = b"x" * 2_000_000

@@ -17,8 +17,9 @@ from harness.security import Security
 from tests.sessions import silent_broker
 from tests.support import eventually
 from workloads.clients import kafka_python
-from workloads.clients.base import BEGINNING, ClientSettings, Consumer, Polled
+from workloads.clients.base import BEGINNING, Consumer, Polled
 from workloads.clients.kafka_python import NOT_CONNECTED, KafkaPythonConsumer
+from workloads.clients.settings import ClientSettings
 
 ZERO, ONE = ("t", 0), ("t", 1)
 LATE = code_of(KafkaTimeoutError())

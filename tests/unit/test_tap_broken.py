@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UsageError
+from harness.protocol import Api
 from harness.tap.broken import BROKEN, make_broken
-from harness.tap.codec import Api
 from harness.tap.exchange import Answer
 from tests.tap_broker import NEWEST, VERSIONS, Broker, batch_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.protocol import Api
 from harness.tap.batches import Batch
 from harness.tap.broken import make_broken
-from harness.tap.codec import Api
 from harness.tap.exchange import CHANGED, Drop, Swap
 from tests.tap_broker import VERSIONS, Broker, batch_of
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from harness.protocol import Api
 from harness.tap import codec
 from harness.tap.broken import make_broken
-from harness.tap.codec import Api, TopicNames
+from harness.tap.codec import TopicNames
 from harness.tap.exchange import CHANGED, Delay, Exchange, Hold, World
 from tests.tap_broker import NEWEST, NOT_LEADER, VERSIONS, Broker, batch_of
 from tests.tap_frames import message, request_frame, response_frame, topics

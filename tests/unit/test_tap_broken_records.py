@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from harness.protocol import Api
 from harness.tap import codec
 from harness.tap.batches import Batch, with_base
 from harness.tap.broken import make_broken
 from harness.tap.broken.base import Broken
-from harness.tap.codec import Api
 from harness.tap.exchange import CHANGED, Effects, Exchange
 from tests.tap_broker import VERSIONS, Broker, batch_of
 from tests.tap_frames import TOPIC_IDS, fetched, request_frame, response_frame, topics

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from harness.protocol import Api
 from harness.tap.batches import with_base
 from harness.tap.broken import make_broken
 from harness.tap.broken.base import Broken
-from harness.tap.codec import Api, read_header
+from harness.tap.codec import read_header
 from harness.tap.exchange import Delay, Drop, Exchange
 from tests.tap_broker import VERSIONS, Broker, batch_of
 from tests.tap_frames import request_frame

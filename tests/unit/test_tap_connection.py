@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness.history import Recorder
-from harness.tap.codec import Api
+from harness.protocol import Api
 from harness.tap.connection import WAITING_REQUESTS_AT_MOST
 from harness.tap.exchange import CHANGED, Answer, Bend, Effects, Exchange
 from tests.tap_frames import bend

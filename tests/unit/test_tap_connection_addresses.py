@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from harness.protocol import Api
 from harness.tap import codec
 from harness.tap.broken import make_broken
-from harness.tap.codec import Api
 from harness.tap.proxy import UNKNOWN_NODE
 from tests import tap_frames as frames
 from tests.tap_wire import LOOPBACK, NODE, OK, TOPIC, Stage, answering, numbered, play, replied, send, until

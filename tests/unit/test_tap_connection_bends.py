@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.protocol import Api
 from harness.tap import codec, connection
-from harness.tap.codec import Api
 from harness.tap.connection import GHOSTS_BEGIN, SECOND
 from tests.tap_frames import bend
 from tests.tap_wire import BASE, BEHIND, FAIL, INFO, OK, UNHEARD, Brief, Stage, beat, play, send, until

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.protocol import Api
 from harness.tap import codec
-from harness.tap.codec import MODEST_BYTES, Api
+from harness.tap.codec import MODEST_BYTES
 from harness.tap.seeing import NOT_UNDERSTOOD
 from tests import tap_frames as frames
 from tests.exchanges import batch

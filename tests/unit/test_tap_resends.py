@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.protocol import Api
 from harness.tap import resends as module
 from harness.tap.bounded import Bounded
-from harness.tap.codec import Api
 from harness.tap.exchange import CHANGED, Close, Delay, Drop, Duplicate, Effect, Exchange, Hold, Swap
 from harness.tap.headers import Records, batch_positions
 from harness.tap.resends import Resends

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.tap.codec import Api, Part
+from harness.protocol import Api
+from harness.tap.codec import Part
 from harness.tap.exchange import CHANGED, UNNOTICED, Answer, Close, Delay, Drop, Duplicate, Effects, Hold, Swap
 from tests import tap_frames as frames
 from tests.tap_frames import Clock, acknowledged, bend, read, rule, sent

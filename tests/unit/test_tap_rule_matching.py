@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.tap.codec import CODECS, Api
+from harness.protocol import Api
+from harness.tap.codec import CODECS
 from harness.tap.exchange import Delay, Drop, Exchange
 from harness.tap.rule_bend import RuleBend
 from harness.tap.rules import Rule

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.history import COLUMNS, ID_BITS, KINDS, Kind, Recorder, Type, View, now, row_struct, row_type
+from harness.protocol import Api
 from harness.segments import read_segment
-from harness.tap.codec import CODECS, Api
+from harness.tap.codec import CODECS
 from harness.tap.seeing import NOT_UNDERSTOOD, OWN_TOPICS, TOPICS_AT_MOST
 from tests.exchanges import (
     BATCH,

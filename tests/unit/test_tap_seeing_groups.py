@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from harness.history import Type
-from harness.tap.codec import CODECS, Api
+from harness.protocol import Api
+from harness.tap.codec import CODECS
 from tests.exchanges import ENDED, ORDERS_ID, PLACE, Wire, on_orders, without_id
 
 WRITER = {"transactional_id": "pay", "producer_id": 77, "producer_epoch": 2}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from harness.protocol import Api
 from harness.tap import codec, stale
-from harness.tap.codec import Api
 from harness.tap.exchange import Answer, Effects, Exchange
 from harness.tap.rule_bend import RuleBend
 from tests import tap_frames as frames

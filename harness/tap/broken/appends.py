@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.protocol import Api
 from harness.tap.batches import blank, split, without_idempotence
 from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (
@@ -16,7 +17,7 @@ from harness.tap.broken.base import (
     sent,
     told,
 )
-from harness.tap.codec import Api, Part
+from harness.tap.codec import Part
 from harness.tap.exchange import CHANGED, NOTHING, Drop, Effect, Effects, Exchange, Swap
 
 HIDDEN_AT_MOST = 10_000  # of one partition

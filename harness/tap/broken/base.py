@@ -7,16 +7,15 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar
 
 from harness.errors import UsageError
+from harness.protocol import LATEST, Api
 from harness.tap.batches import Batch, cut, join, split
 from harness.tap.bounded import Bounded
-from harness.tap.codec import Api, Part
+from harness.tap.codec import Part
 from harness.tap.exchange import CHANGED, NOTHING, Bend, Delay, Effect, Effects, Exchange
 from harness.tap.sessions import sessionless
 
 Place = tuple[str, int]  # topic and partition
 
-LATEST, EARLIEST = -1, -2  # what ListOffsets asks for
-NOT_LEADER = 6
 IDLE_S = 0.1  # between empty answers to a client that would wait
 
 

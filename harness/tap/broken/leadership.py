@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from harness.protocol import Api, ErrorCode
 from harness.tap.batches import cut, split
 from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (
-    NOT_LEADER,
     Broken,
     FetchBend,
     Place,
@@ -18,7 +18,7 @@ from harness.tap.broken.base import (
     put_records,
     told,
 )
-from harness.tap.codec import Api, Part
+from harness.tap.codec import Part
 from harness.tap.exchange import CHANGED, NOTHING, Answer, Effect, Effects, Exchange, Hold
 from harness.tap.sessions import sessionless
 
@@ -84,7 +84,7 @@ class MetadataListsSelfOnly(Broken):
             return effects
         for place, part in asked(exchange).items():
             if self._leaders.of(place) not in {None, exchange.node}:
-                exchange.answer_part(part, error_code=NOT_LEADER)
+                exchange.answer_part(part, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 effects = (CHANGED,)
         return (*effects, *idle(exchange)) if exchange.nothing_left else effects
 
@@ -121,7 +121,7 @@ class NotLeaderForever(Broken):
             return effects
         for (_, partition), part in asked(exchange).items():
             if partition == self.number:
-                exchange.answer_part(part, error_code=NOT_LEADER)
+                exchange.answer_part(part, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 effects = (CHANGED,)
         return (*effects, *idle(exchange)) if exchange.api == Api.FETCH and exchange.nothing_left else effects
 
@@ -240,7 +240,7 @@ class CoordinatorLies(Broken):
         lists = exchange.version >= 4
         changed = False
         for found in exchange.response.coordinators if lists else [exchange.response]:
-            if found.error_code == 0 and found.node_id != exchange.node:
+            if found.error_code == ErrorCode.NONE and found.node_id != exchange.node:
                 found.node_id = exchange.node
                 found.host, found.port = exchange.world.nodes[exchange.node]
                 changed = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from harness.protocol import READ_COMMITTED, Api
 from harness.tap.batches import Batch, blank, split, with_values, without
 from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (
@@ -18,11 +19,10 @@ from harness.tap.broken.base import (
     sent,
     told,
 )
-from harness.tap.codec import Api, Part
+from harness.tap.codec import Part
 from harness.tap.exchange import CHANGED, NOTHING, Effects, Exchange
 
 CACHED = 50  # batches that were made anew
-READ_COMMITTED = 1
 GROUPS_IN_A_LIST_SINCE = 8  # version of OffsetFetch
 
 

@@ -6,12 +6,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.protocol import EARLIEST, LATEST, Api, ErrorCode
 from harness.tap.batches import Batch, blank_from, split, with_base
 from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (
-    EARLIEST,
-    LATEST,
-    NOT_LEADER,
     Broken,
     Place,
     asked,
@@ -24,7 +22,7 @@ from harness.tap.broken.base import (
     told,
 )
 from harness.tap.broken.leadership import Leaders, is_answered
-from harness.tap.codec import Api, Part
+from harness.tap.codec import Part
 from harness.tap.exchange import CHANGED, NOTHING, Effect, Effects, Exchange
 from harness.tap.sessions import sessionless
 
@@ -124,7 +122,7 @@ class SplitsBrain(Broken):
             return self._answers_as_other(exchange, place, part, batch, elsewhere=elsewhere)
         comes_wrong = exchange.api == Api.PRODUCE or (exchange.api == Api.FETCH and not is_glance(part))
         if elsewhere and comes_wrong and exchange.node == self._leaders.of(place) and exchange.expects_response:
-            exchange.answer_part(part, error_code=NOT_LEADER)
+            exchange.answer_part(part, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
         return False
 

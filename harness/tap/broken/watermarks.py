@@ -7,10 +7,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from harness.protocol import EARLIEST, Api, ErrorCode
 from harness.tap.batches import Batch, split, with_base, without_idempotence
 from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (
-    EARLIEST,
     Counters,
     EndBend,
     FetchBend,
@@ -24,12 +24,9 @@ from harness.tap.broken.base import (
     set_latest,
     told,
 )
-from harness.tap.codec import Api, Part
+from harness.tap.codec import Part
 from harness.tap.exchange import CHANGED, NOTHING, Answer, Drop, Effect, Effects, Exchange, Hold
 
-OFFSET_OUT_OF_RANGE = 1
-OUT_OF_ORDER_SEQUENCE = 45
-INVALID_RECORD = 87
 NAMES_ITSELF_SINCE = 3  # version of ApiVersions
 
 
@@ -100,13 +97,13 @@ class WatermarkIsNextOffset(FetchBend):
     def _error(self, exchange: Exchange, batch: Batch) -> int:
         """One that costs a producer this batch; after most of them an idempotent kafka-python never sends again."""
         is_picky = batch.producer_id >= 0 and self._software.get(exchange.connection) == "kafka-python"
-        return OUT_OF_ORDER_SEQUENCE if is_picky else INVALID_RECORD
+        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if is_picky else ErrorCode.INVALID_RECORD
 
     def on_response(self, exchange: Exchange) -> Effects:
         """Readers that went past the end with us are not told so."""
         forgiven = False
         questions = asked(exchange) if exchange.api == Api.FETCH else {}
-        for place, answer in list(told(exchange, OFFSET_OUT_OF_RANGE)) if questions else ():
+        for place, answer in list(told(exchange, ErrorCode.OFFSET_OUT_OF_RANGE)) if questions else ():
             if place in questions and questions[place].message.fetch_offset <= self._shown.get(place, -1):
                 forgiven = True
                 answer.error_code = answer.log_start_offset = 0
