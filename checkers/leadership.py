@@ -22,9 +22,10 @@ impostor-leader   an *act* is an answer with error 0, to a probe (api 1 or 2), o
                   epoch is the highest one among the claims of other nodes with first < began - S. It is not known
                   (null) without one; or if none of them was made again after the act (last > ended), for nobody need
                   have heard yet of a leader that came since; or if any node has a claim of a higher epoch with begun <=
-                  ended + S. An act whose epoch is known, and for which all those claims of that epoch name one leader
-                  that is another node, is an impostor's. One finding per partition, node and epoch, which tells of the
-                  impostor's acts alone; `deposed` if another node has a claim of a lower epoch that names it
+                  ended + S, or one may have begun by then (`since`, `checkers.core.answers`). An act whose epoch is
+                  known, and for which all those claims of that epoch name one leader that is another node, is an
+                  impostor's. One finding per partition, node and epoch, which tells of the impostor's acts alone;
+                  `deposed` if another node has a claim of a lower epoch that names it
 split-brain       `one epoch`: two nodes have acts with appends of one known epoch; `overlapping`: in one second two
                   nodes have appends in acts of no known epoch, and one append of each ended before one of the other was
                   invoked. One finding per partition and epoch, or second, which tells of the appends of those nodes
@@ -38,7 +39,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.answers import FETCH, FETCH_OF_FOLLOWERS, LIST_OFFSETS, METADATA, PRODUCE, SETTLING_NS
+from checkers.core.answers import FETCH, FETCH_OF_FOLLOWERS, LIST_OFFSETS, METADATA, PRODUCE, SETTLING_NS, Epochs
 from checkers.core.arrays import NEVER, Ints, Lanes, ints
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, Known, Outcome
@@ -235,7 +236,7 @@ class Acts(OfPartitions):
         if made.is_empty():
             return Outcome()
         told = Lines(claims(answers(piece)), PLACE)
-        judged = with_epochs(made, told)
+        judged = with_epochs(made, told, Epochs(piece.epochs))
         of_epochs = judged.filter(pl.col("epoch").is_not_null())
         appended = appends(judged)
         findings = [_impostors(of_epochs.filter("impostor"), told.frame, run), _split(appended, run)]
@@ -278,7 +279,7 @@ def acts(piece: Piece) -> pl.DataFrame:
     )
 
 
-def with_epochs(made: pl.DataFrame, told: Lines) -> pl.DataFrame:
+def with_epochs(made: pl.DataFrame, told: Lines, epochs: Epochs) -> pl.DataFrame:
     """Acts, each with its epoch, null if it is not known, and whether it is an impostor's, and who leads then."""
     places = told.frame.select(PLACE).unique(maintain_order=True).with_row_index("lane")
     lane = ints(made.join(places, on=PLACE, how="left", maintain_order="left"), "lane", -1)
@@ -292,7 +293,8 @@ def with_epochs(made: pl.DataFrame, told: Lines) -> pl.DataFrame:
 
     newest = best(last)
     upheld = taken(last, newest) > ended
-    outdated = taken(_soonest_of_higher(told), newest) <= ended + SETTLING_NS
+    possible = ints(pl.DataFrame({"epoch": epochs.possible(made, pl.col("ended") + SETTLING_NS)}), "epoch")
+    outdated = (taken(_soonest_of_higher(told), newest) <= ended + SETTLING_NS) | (possible > taken(epoch, newest))
     is_known = (newest >= 0) & upheld & ~outdated
     highest, lowest = taken(leader, best(leader)), taken(leader, best(-leader))
     known = pl.Series(is_known)

@@ -34,6 +34,19 @@ def _wake(fault: Fault) -> tuple[int, float]:
     return fault.injected_ns or 0, inf if over is None else over + RECOVERY_NS
 
 
+def _lasted_ns(case: Case) -> float:
+    began, ended = case.finding.time_ns, case.finding.until_ns
+    return inf if began is None or ended is None else ended - began
+
+
+def _judge_slow(case: Case) -> Mark:
+    """What a node need not have known yet; on a machine that is busy leaders change without any fault."""
+    mark = _judge_stale(case)
+    if mark.status == "illegal" and not case.leaders_changed and _lasted_ns(case) < RECOVERY_NS:
+        return Mark("unproven", "slow-to-hear")
+    return mark
+
+
 def _judge_stale(case: Case) -> Mark:
     return Mark("allowed", STALE) if in_wake(case) else Mark("illegal")
 
@@ -45,13 +58,13 @@ def _judge_loop(case: Case) -> Mark:
 
 
 def _judge_disagreement(case: Case) -> Mark:
-    return _judge_stale(case) if "stale" in case.finding.tags else Mark("illegal")
+    return _judge_slow(case) if "stale" in case.finding.tags else Mark("illegal")
 
 
 def _judge_epochs(case: Case) -> Mark:
     if {fault.name for fault in case.facts.faults} & {OLD_ANSWERS} and in_wake(case, OLD_ANSWERS):
         return Mark("allowed", "stale-metadata-fault")
-    return _judge_stale(case) if "one client" in case.finding.tags else Mark("illegal")
+    return _judge_slow(case) if "one client" in case.finding.tags else Mark("illegal")
 
 
 def _judge_incomplete(case: Case) -> Mark:
@@ -60,14 +73,20 @@ def _judge_incomplete(case: Case) -> Mark:
 
 
 def _judge_impostor(case: Case) -> Mark:
-    if "deposed" in case.finding.tags and in_wake(case):
-        return Mark("allowed", "deposed-unaware")
+    if "deposed" not in case.finding.tags:
+        return Mark("illegal")
+    return Mark("allowed", "deposed-unaware") if in_wake(case) else _judge_slow(case)
+
+
+def _judge_split(case: Case) -> Mark:
+    if "overlapping" in case.finding.tags and case.leaders_changed:
+        return Mark("unproven", "there-and-back")
     return Mark("illegal")
 
 
 def _judge_coordinator(case: Case) -> Mark:
-    if "moved" in case.finding.tags and case.leaders_changed:
-        return Mark("allowed", "coordinator-moved")
+    if "moved" in case.finding.tags:
+        return Mark("allowed", "coordinator-moved") if case.leaders_changed else Mark("unproven", "moved-without-fault")
     return _judge_stale(case)
 
 
@@ -78,6 +97,8 @@ POLICIES: dict[str, Policy] = {
     "epoch-regression": Policy(_judge_epochs, by_deletion=True),
     "impostor-leader": Policy(_judge_impostor, by_deletion=True),
     "coordinator-mismatch": Policy(_judge_coordinator),
-    "split-brain": Policy(by_deletion=True, by_configuration=True, by_leader_change=True, by_unclean_election=True),
+    "split-brain": Policy(
+        _judge_split, by_deletion=True, by_configuration=True, by_leader_change=True, by_unclean_election=True
+    ),
     "leaderless": Policy(_judge_stale, by_deletion=True),
 }

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.policies.case import OF_WRITES, Case, Mark, Policy
+from harness.policies.watermarks import deposed
 
 
 def _judge_end(case: Case) -> Mark:
     tags = case.finding.tags
     if "behind" in tags and case.facts.acks in {"0", "1"}:
         return case.by_acks("weak-acks-end")
-    if "older epoch" in tags and case.leaders_changed:
-        return Mark("allowed", "deposed-leader")
+    if "older epoch" in tags:
+        return deposed(case)
     return Mark("illegal")
 
 

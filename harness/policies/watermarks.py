@@ -14,7 +14,7 @@ _NEW = Mark("allowed", "new-leader")
 _UNCLEAN = Mark("allowed", "unclean-election")
 
 
-def _deposed(case: Case) -> Mark:
+def deposed(case: Case) -> Mark:
     """Of an answer of an older epoch: Metadata shows that the leader changed, and not why."""
     return _DEPOSED if case.leaders_changed else Mark("unproven", "deposed-without-fault")
 
@@ -24,7 +24,7 @@ def _judge_regression(case: Case) -> Mark:
     if case.unclean and changed:
         return _UNCLEAN
     if "older epoch" in tags and "across nodes" in tags:
-        return _deposed(case)
+        return deposed(case)
     if "restarted" in tags and changed:
         return Mark("allowed", "restarted-follower")
     if "epoch unknown" in tags and changed:
@@ -54,7 +54,7 @@ def _judge_behind(case: Case) -> Mark:
     if case.unclean and changed:
         return _UNCLEAN
     if "older epoch" in tags:
-        return _deposed(case)
+        return deposed(case)
     if "epoch rose" in tags:
         return _NEW
     if "epoch unknown" in tags and changed:
@@ -84,7 +84,7 @@ def _judge_ahead(case: Case) -> Mark:
 
 
 def _judge_stuck(case: Case) -> Mark:
-    return _deposed(case) if "older epoch" in case.finding.tags else Mark("illegal")
+    return deposed(case) if "older epoch" in case.finding.tags else Mark("illegal")
 
 
 _REGRESSION = Policy(

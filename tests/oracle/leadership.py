@@ -14,6 +14,7 @@ from checkers.core.results import Finding
 from harness.history import F, Kind, Type
 from tests.histories import SECOND_NS, Rows, process_of
 from tests.oracle import Event, Told, who
+from tests.oracle.answers import Epochs, deposed, epochs
 from tests.oracle.common import op_of, operations, value_of
 from tests.oracle.eras import UNSURE, Eras
 from tests.oracle.metadata import Claim, claims
@@ -141,11 +142,11 @@ def find(rows: Rows) -> Iterator[Told]:
     eras = Eras(rows)
     yield from _loops(rows, eras)
     acts = _acts(rows, eras)
-    claimed = claims(rows)
+    claimed, shown = claims(rows), epochs(rows, eras)
     for place, of_place in acts.items():
         known = claimed.get((*place, None), [])
         for act in of_place:
-            act.judge(known)
+            act.judge(known, shown.get((place[:2], place[2]), {}))
         yield from _impostors(place[:2], of_place, known)
         yield from _split(place[:2], of_place)
 
@@ -229,11 +230,13 @@ class Act:
         """Those that append."""
         return [event for event in self.events if event["api"] == PRODUCE]
 
-    def judge(self, known: list[Claim]) -> None:
+    def judge(self, known: list[Claim], shown: Epochs) -> None:
         """By what the other nodes claim."""
         others = [claim for claim in known if claim.node != self.node and claim.first < self.began - SETTLING_NS]
         newest = max((claim.epoch for claim in others), default=None)
         if newest is None or any(c.epoch > newest and c.begun <= self.ended + SETTLING_NS for c in known):
+            return
+        if deposed(shown, newest, self.ended):
             return
         if not any(claim.epoch == newest and claim.last > self.ended for claim in others):
             return  # nobody said so any more

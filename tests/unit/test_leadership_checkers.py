@@ -271,6 +271,21 @@ CASES = [
         """t1 produce ─ @7 acks 1 [1..2]
            t2 produce ─ @8 acks 1 [2..2]""",
     ),
+    Case(
+        "a new leader of which nobody spoke for long, though somebody spoke of the old one",
+        """n1 metadata ─ leader 1 epoch 1 [0..1]
+           n2 list ─ @7 [10..11]
+           n1 metadata ─ leader 1 epoch 1 [12..13]
+           n1 metadata ─ leader 2 epoch 2 [29..30]""",
+    ),
+    Case(
+        "a node that answered long before the others heard of a new leader",
+        """n1 metadata ─ leader 1 epoch 1 [0..1]
+           n2 list ─ @7 [10..11]
+           n1 metadata ─ leader 1 epoch 1 [14..15]
+           n1 metadata ─ leader 2 epoch 2 [29..30]""",
+        ("impostor-leader  2",),
+    ),
 ]
 # a second is as fine as the text goes
 OVERLAPPING = [("t1", 0, 100), ("t2", 200, 300), ("t1", 400, 500), ("t2", 500, 600)]
@@ -581,6 +596,17 @@ MARKS = [
     ("coordinator-mismatch", ("steadfast",), 12, 20, "allowed"),
     ("coordinator-mismatch", ("steadfast",), 12, 40, "illegal"),
     ("coordinator-mismatch", ("moved",), 12, 40, "allowed"),
+    ("coordinator-mismatch", ("moved",), 5, 6, "unproven"),
+    ("coordinator-mismatch", ("steadfast",), 5, 6, "illegal"),
+    ("metadata-disagreement", ("stale",), 2, 6, "unproven"),
+    ("metadata-disagreement", ("one epoch",), 2, 6, "illegal"),
+    ("metadata-disagreement", ("stale",), -3, 8, "illegal"),
+    ("epoch-regression", ("one client",), 2, 6, "unproven"),
+    ("epoch-regression", ("one node",), 2, 6, "illegal"),
+    ("impostor-leader", ("deposed",), 2, 6, "unproven"),
+    ("impostor-leader", (), 2, 6, "illegal"),
+    ("split-brain", ("overlapping",), 12, 13, "unproven"),
+    ("split-brain", ("overlapping",), 5, 6, "illegal"),
     ("split-brain", ("one epoch",), 12, 20, "illegal"),
     ("leaderless", (), 12, 29, "allowed"),
     ("leaderless", (), 12, 31, "illegal"),

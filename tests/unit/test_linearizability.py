@@ -281,7 +281,7 @@ KILL = {"faults": (PlannedFault("leader-kill", changes_leaders=True),)}
         ("not-linearizable", ("end", "behind"), {"acks": "1"}, "allowed"),
         ("not-linearizable", ("end", "ahead"), {"acks": "1"}, "illegal"),
         ("not-linearizable", ("end", "fell"), {"acks": "1"}, "illegal"),
-        ("not-linearizable", ("end", "behind", "older epoch"), {}, "illegal"),
+        ("not-linearizable", ("end", "behind", "older epoch"), {}, "unproven"),
         ("not-linearizable", ("end", "behind", "older epoch"), KILL, "allowed"),
         ("not-linearizable", ("end", "fell", "older epoch"), KILL, "allowed"),
     ],
