@@ -16,9 +16,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from harness.config import Model
 from harness.security import SecuritySpec
-from workloads.clients.base import ClientSettings
-from workloads.clients.grouped import GroupSettings
-from workloads.clients.transactional import TransactionalSettings
+from workloads.clients.settings import ClientSettings, GroupSettings, TransactionalSettings
 
 if TYPE_CHECKING:
     from harness.tap.rules import Rule

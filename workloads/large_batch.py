@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, PositiveInt
 
 from workloads.base import CONSUMER, PRODUCER, Role, Settings, TopicSpec, Workload
-from workloads.clients.base import Acks
+from workloads.clients.settings import Acks
 from workloads.clients.stacks import ClientName
 
 if TYPE_CHECKING:

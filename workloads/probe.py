@@ -22,27 +22,31 @@ import numpy as np
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
-from harness.history import COLUMNS, Kind, View, now
+from harness.history import COLUMNS, NO_CONNECTION, Kind, View, now
+from harness.protocol import (
+    CONSUMER_REPLICA,
+    EARLIEST,
+    LATEST,
+    NO_SESSION,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Api,
+)
 from harness.wire import Connection, WireError
 from workloads import find_workload
 from workloads.base import NodeAddress, Settings, TopicSpec
 from workloads.session import Session
 
-FETCH, LIST_OFFSETS, METADATA = 1, 2, 3
-VERSIONS = {FETCH: (4, 10), LIST_OFFSETS: (2, 5), METADATA: (1, 8)}  # least that says enough, most that is wanted
+# The least that says enough, and the most that is wanted.
+VERSIONS = {Api.FETCH: (4, 10), Api.LIST_OFFSETS: (2, 5), Api.METADATA: (1, 8)}
 FETCH_WITH_EPOCH = 9
 TIMEOUT_S = 2.0
 JOIN_S = 2 * TIMEOUT_S
-NO_CONNECTION = -1
-EARLIEST, LATEST = -2, -1
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 VIEWS = (
     (View.EARLIEST, EARLIEST, READ_UNCOMMITTED),
     (View.LATEST, LATEST, READ_UNCOMMITTED),
     (View.LATEST_COMMITTED, LATEST, READ_COMMITTED),
 )
-CONSUMER_REPLICA = -1
-NO_SESSION = -1
 
 
 class PartitionAnswer(NamedTuple):
@@ -138,7 +142,7 @@ class NodeProbe:
             topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
         )
         asked_at = now()
-        answer = connection.ask(request, MetadataResponse, self._versions[METADATA])
+        answer = connection.ask(request, MetadataResponse, self._versions[Api.METADATA])
         rows, isrs = [], []
         for topic in answer.topics:
             number = names[topic.name].number
@@ -157,7 +161,7 @@ class NodeProbe:
         brokers = [broker.node_id for broker in answer.brokers]
         with self._lock:
             self._write(
-                METADATA, rows, asked_at, count=len(brokers), brokers=_ids(brokers),
+                Api.METADATA, rows, asked_at, count=len(brokers), brokers=_ids(brokers),
                 isr=np.array([self._session.recorder.text(isr) for isr in isrs], np.int32),
             )  # fmt: skip
 
@@ -181,7 +185,7 @@ class NodeProbe:
             ],
         )
         asked_at = now()
-        answer = connection.ask(request, ListOffsetsResponse, self._versions[LIST_OFFSETS])
+        answer = connection.ask(request, ListOffsetsResponse, self._versions[Api.LIST_OFFSETS])
         rows = [
             PartitionAnswer(names[topic.name].number, at.partition_index, at.error_code,
                 {"offset": at.offset, "leader_epoch": at.leader_epoch})
@@ -190,7 +194,7 @@ class NodeProbe:
         if view == View.LATEST:
             self._latest = {(row.topic, row.partition): row.values["offset"] for row in rows if not row.error}
         with self._lock:
-            self._write(LIST_OFFSETS, rows, asked_at, view=view)
+            self._write(Api.LIST_OFFSETS, rows, asked_at, view=view)
 
     def _ask_watermarks(self, connection: Connection, names: dict[str, TopicSpec]) -> None:
         request = FetchRequest(
@@ -210,7 +214,7 @@ class NodeProbe:
             forgotten_topics_data=[],
         )
         asked_at = now()
-        answer = connection.ask(request, FetchResponse, self._versions[FETCH])
+        answer = connection.ask(request, FetchResponse, self._versions[Api.FETCH])
         rows = [
             PartitionAnswer(names[topic.topic].number, at.partition_index, at.error_code,
                 {"high_watermark": at.high_watermark, "last_stable_offset": at.last_stable_offset,
@@ -219,7 +223,7 @@ class NodeProbe:
             for topic in answer.responses for at in topic.partitions
         ]  # fmt: skip
         with self._lock:
-            self._write(FETCH, rows, asked_at)
+            self._write(Api.FETCH, rows, asked_at)
 
     def _fetch(self, topic: TopicSpec, partition: int) -> Any:
         return FetchRequest.FetchTopic.FetchPartition(
@@ -233,7 +237,7 @@ class NodeProbe:
     def _epoch(self, topic: TopicSpec, partition: int) -> int:
         """The leader epoch that a Fetch names; -1 when none is known or the version cannot say it."""
         known = self._epochs.get((topic.number, partition), -1)
-        return known if self._versions[FETCH] >= FETCH_WITH_EPOCH else -1
+        return known if self._versions[Api.FETCH] >= FETCH_WITH_EPOCH else -1
 
     def _write(self, api: int, rows: Sequence[PartitionAnswer], asked_at: int, **columns: Any) -> None:
         """One row per partition, as of now; the caller holds the lock, so that rows are in the order of their times."""

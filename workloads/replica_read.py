@@ -21,20 +21,18 @@ from kafka.record.memory_records import MemoryRecords
 
 from harness.history import F, Type
 from harness.observe import ask_partitions
+from harness.protocol import CONSUMER_REPLICA, FETCH_OF_FOLLOWERS, NO_SESSION, Api
 from harness.wire import Connection, WireError
 from workloads.base import FinalTarget, Settings
 from workloads.clients.kafka_python import polled_of
 from workloads.consuming import write_records
 from workloads.session import Session
 
-FETCH = 1
-OF_FOLLOWERS, BY_NAMES = 11, 12  # the first version that they answer, the last one before ids
+LAST_BY_NAMES = 12  # version of Fetch: from the next one on topics go by ids
 TIMEOUT_S = 5.0
 PATIENCE_S = 5.0  # without anything new from a node that has shown a higher watermark
 WAIT_MS = 100
 MAX_BYTES = 1 << 20
-CONSUMER_REPLICA = -1
-NO_SESSION = -1
 
 
 def replica_read(session: Session, settings: Settings) -> None:
@@ -55,10 +53,10 @@ def replica_read(session: Session, settings: Settings) -> None:
 
 def _version(connection: Connection) -> int:
     answer = connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
-    most = max((api.max_version for api in answer.api_keys if api.api_key == FETCH), default=-1)
-    if most < OF_FOLLOWERS:
+    most = max((api.max_version for api in answer.api_keys if api.api_key == Api.FETCH), default=-1)
+    if most < FETCH_OF_FOLLOWERS:
         raise WireError(f"{connection.address} offers Fetch up to version {most}, which followers refuse")
-    return min(most, BY_NAMES)
+    return min(most, LAST_BY_NAMES)
 
 
 class ReplicaRead:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from workloads.base import PRODUCER, Role, TopicSpec, Workload
-from workloads.clients.base import IN_FLIGHT_WITH_IDEMPOTENCE
+from workloads.clients.settings import IN_FLIGHT_WITH_IDEMPOTENCE
 from workloads.stream import Stream, StreamSettings, consume, produce
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.security import Security
-from workloads.clients.base import ClientSettings, Consumer, Producer
-from workloads.clients.grouped import GroupConsumer, GroupSettings, Joining
-from workloads.clients.transactional import TransactionalProducer, TransactionalSettings
+from workloads.clients.base import Consumer, Producer
+from workloads.clients.grouped import GroupConsumer, Joining
+from workloads.clients.settings import ClientSettings, GroupSettings, TransactionalSettings
+from workloads.clients.transactional import TransactionalProducer
 
 
 def make_producer(settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> Producer:

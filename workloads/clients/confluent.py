@@ -19,7 +19,6 @@ from workloads.clients.base import (
     BEGINNING,
     MARK,
     ClientError,
-    ClientSettings,
     Consumer,
     Delivered,
     Keyed,
@@ -27,6 +26,7 @@ from workloads.clients.base import (
     Producer,
     TopicPartition,
 )
+from workloads.clients.settings import ClientSettings
 
 PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - its public name
 LOG = logging.getLogger("librdkafka")

@@ -16,7 +16,8 @@ from harness.error_codes import code_of
 from harness.security import Security
 from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.confluent import FULL_QUEUE_BACKOFF_MS, LOG, _connection, _error, _given
-from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, GroupSettings, Joining
+from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, Joining
+from workloads.clients.settings import GroupSettings
 
 NO_OFFSET = KafkaError._NO_OFFSET  # noqa: SLF001 - its public name
 WRONG_STATE = KafkaError._STATE  # noqa: SLF001 - its public name

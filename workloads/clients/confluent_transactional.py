@@ -13,7 +13,8 @@ from confluent_kafka import TopicPartition as LibraryPartition
 from harness.security import Security
 from workloads.clients.base import ClientError, TopicPartition
 from workloads.clients.confluent import ConfluentProducer
-from workloads.clients.transactional import FENCED, TransactionalProducer, TransactionalSettings
+from workloads.clients.settings import TransactionalSettings
+from workloads.clients.transactional import FENCED, TransactionalProducer
 
 TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - its public name
 BEYOND_S = 2.0  # a call may take that much longer than it was told to

@@ -9,60 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from pydantic import Field, PositiveInt, model_validator
-
-from workloads.clients.base import ClientError, ClientSettings, Polled, TopicPartition
-from workloads.clients.stacks import those_with, with_groups
+from workloads.clients.base import ClientError, Polled, TopicPartition
 
 ASK_S = 5.0  # for what a group committed: the longest that a member stands still for it
 COMMIT_S = 5.0  # and for the answer to a commit
-
-
-class GroupSettings(ClientSettings):
-    """How members of a group are set up."""
-
-    group_protocol: Literal["classic", "consumer"] = Field(
-        default="classic",
-        description="how members and brokers agree: classic, or consumer"
-        f" (KIP-848, {those_with(lambda stack: 'consumer' in stack.group_protocols)} alone)",
-    )
-    assignor: Literal["range", "roundrobin", "cooperative-sticky", "uniform"] | None = Field(
-        default=None,
-        description="how partitions are given out: range, roundrobin or cooperative-sticky by members (classic),"
-        " range or uniform by the broker (consumer); the library's or the broker's own choice unless set",
-    )
-    session_timeout_ms: PositiveInt = Field(
-        default=6000,  # brokers refuse less
-        description="a member that is not heard of for that long is out; with group_protocol=consumer brokers decide on"
-        " it, and this has to be what they are set to: 6000 where we start them, 45000 by default",
-    )
-    auto_commit_interval_ms: PositiveInt = Field(
-        default=1000, description="how often a library that commits by itself does so"
-    )
-
-    @property
-    def session_s(self) -> float:
-        """How long a group waits for a member that says nothing."""
-        return self.session_timeout_ms / 1000
-
-    @model_validator(mode="after")
-    def _protocol(self) -> GroupSettings:
-        """Refuse what the protocol or the client library does not know."""
-        if not self.stack.group_protocols:
-            raise ValueError(f"{self.client} has no members of groups: take client={with_groups()}")
-        if self.group_protocol not in self.stack.group_protocols:
-            others = those_with(lambda stack: self.group_protocol in stack.group_protocols)
-            (own,) = self.stack.group_protocols
-            raise ValueError(f"{self.client} knows the {own} protocol alone: take client={others} or {own}")
-        known = {"classic": ("range", "roundrobin", "cooperative-sticky"), "consumer": ("range", "uniform")}
-        if self.assignor is not None and self.assignor not in known[self.group_protocol]:
-            raise ValueError(
-                f"group_protocol={self.group_protocol} has no assignor {self.assignor}:"
-                f" take {' or '.join(known[self.group_protocol])}"
-            )
-        return self
 
 
 @dataclass(frozen=True)

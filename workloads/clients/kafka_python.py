@@ -19,7 +19,6 @@ from workloads.clients.base import (
     BEGINNING,
     MARK,
     ClientError,
-    ClientSettings,
     Consumer,
     Delivered,
     Keyed,
@@ -27,6 +26,7 @@ from workloads.clients.base import (
     Producer,
     TopicPartition,
 )
+from workloads.clients.settings import ClientSettings
 
 BOOTSTRAP_S = 5.0  # a consumer is made by connecting; the library's own 30 s outlast any patience at the end
 NOT_CONNECTED = ClientError(NUMBERS["IllegalStateError"], "the library is not set up")

@@ -24,7 +24,7 @@ from kafka.future import Future
 from harness.history import now
 from harness.security import Security
 from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, GroupSettings, Joining
+from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, Joining
 from workloads.clients.kafka_python import (
     BOOTSTRAP_S,
     NAP_S,
@@ -35,6 +35,7 @@ from workloads.clients.kafka_python import (
     polled_of,
     seek_each,
 )
+from workloads.clients.settings import GroupSettings
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,

@@ -21,7 +21,8 @@ from harness.error_codes import REFUSED_LOCALLY
 from harness.security import Security
 from workloads.clients.base import ClientError, TopicPartition
 from workloads.clients.kafka_python import KafkaPythonProducer, _error
-from workloads.clients.transactional import FENCED, TransactionalProducer, TransactionalSettings
+from workloads.clients.settings import TransactionalSettings
+from workloads.clients.transactional import FENCED, TransactionalProducer
 
 # the first request of a transaction is mostly told that the one before is not through yet; the library's own 100 ms,
 # twice, would be most of the time of a transaction

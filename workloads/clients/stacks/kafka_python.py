@@ -9,9 +9,10 @@ from workloads.clients.stack import ClientStack, Quirks
 
 if TYPE_CHECKING:
     from harness.security import Security
-    from workloads.clients.base import ClientSettings, Consumer, Producer
-    from workloads.clients.grouped import GroupConsumer, GroupSettings, Joining
-    from workloads.clients.transactional import TransactionalProducer, TransactionalSettings
+    from workloads.clients.base import Consumer, Producer
+    from workloads.clients.grouped import GroupConsumer, Joining
+    from workloads.clients.settings import ClientSettings, GroupSettings, TransactionalSettings
+    from workloads.clients.transactional import TransactionalProducer
 
 
 class KafkaPython(ClientStack):
