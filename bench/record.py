@@ -86,7 +86,7 @@ class Bench:
         self.cluster = cluster
         self.client = client
         self.count = MESSAGES[client]
-        self.settings = LargeBatchSettings(client=client, acks="1", partitions=PARTITIONS)  # type: ignore[arg-type]
+        self.settings = LargeBatchSettings(client=client, acks="1", partitions=PARTITIONS)
         self._directory = directory
         self._topics = itertools.count()
 

@@ -54,7 +54,7 @@ class Walk:
     @property
     def settings(self) -> TransactingSettings:
         """A partition per step; nothing times out before it is looked at."""
-        return TransactingSettings(client=self.client, partitions=len(STEPS), transaction_timeout_ms=60_000)  # type: ignore[arg-type]
+        return TransactingSettings(client=self.client, partitions=len(STEPS), transaction_timeout_ms=60_000)
 
     @property
     def topic(self) -> str:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import shlex
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 from typing import Any
 
 import pytest
 import typer
 
 import checkers
+import nemesis
+import workloads
 from checkers.core.families import FAMILIES, families_of
 from harness.cli import app
 from harness.errors import UsageError
@@ -22,9 +28,11 @@ from harness.limits import Limits
 from harness.policies import POLICIES
 from harness.scenario import load
 from harness.tap.broken import BROKEN
-from nemesis import FAULTS, check_sense
+from nemesis import FAULTS, check_sense, families_in
 from tests.support import REPOSITORY
-from workloads import WORKLOADS
+from workloads import WORKLOADS, workloads_in
+from workloads.clients import stacks
+from workloads.clients.stacks import STACKS, stacks_in
 
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 GUIDE = REPOSITORY / "docs" / "extending.md"
@@ -38,7 +46,7 @@ _COMMAND = re.compile(r"^(?:\$ )?(?:[\w./]*/)?tidegauge (.+)$")
 _ENDS = re.compile(r"\s(?:#|&&|\||>|;)\s.*$|\s+#.*$")  # where a shell, or a reader, takes the command to be over
 _FILE = re.compile(r"`((?:harness|nemesis|checkers|workloads|tests|bench|docs|suites)/[\w./-]*)`")
 _QUOTED = re.compile(r"# (?P<file>[\w/]+\.py)\n")
-_CHECKER = re.compile(r"# checker: (?P<name>\w+\.py)\n")
+_WORKED = re.compile(r"# (?P<kind>checker|workload|client|fault): (?P<name>\w+\.py)\n")
 _LEFT_OUT = re.compile(r"^\s*\.\.\.,?$", re.MULTILINE)
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -161,7 +169,7 @@ def test_pipelines_install_what_there_is(file: Path) -> None:
 def test_imports_work(page: Path) -> None:
     """Of all Python that is no quotation."""
     for block in python_blocks(page):
-        if not (_QUOTED.match(block) or _CHECKER.match(block)):
+        if not (_QUOTED.match(block) or _WORKED.match(block)):
             body = ast.parse(block).body
             imports: list[ast.stmt] = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
             exec(compile(ast.Module(imports, []), str(page), "exec"), {})
@@ -177,30 +185,87 @@ def test_code_of_the_guide_is_the_code() -> None:
         for part in (part.strip("\n") for part in _LEFT_OUT.split(text)):
             _, found, rest = rest.partition(part)
             assert found == part, f"{named['file']} does not have this, or not in this order:\n{part}"
-    assert len(quotes) >= 5
+    assert len(quotes) >= 4
 
 
-def test_the_checker_of_the_guide_is_one_and_its_test_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Saved where the guide says, it is found without being registered; its own test passes."""
-    files = {match["name"]: block[match.end() :] for block in python_blocks() if (match := _CHECKER.match(block))}
-    assert sorted(files) == ["late_acks.py", "test_late_acks.py"]
-    for name, text in files.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+@dataclass(frozen=True)
+class Worked:
+    """An example of the guide that is a file of its own, with its test."""
+
+    kind: str
+    module: str
+    package: ModuleType  # where the guide says that it is saved
+    found: Callable[[str], dict[str, Any]]  # what is found in a directory by being there, by name
+    registry: dict[str, Any]
+    name: str
+
+
+def families_by_name(_: str) -> dict[str, Any]:
+    """Those of the product are there as well."""
+    found = {family.name: family for family in families_of(checkers)}
+    ours = {family.name for family in FAMILIES}
+    assert ours < found.keys()
+    return {name: family for name, family in found.items() if name not in ours}
+
+
+def faults_by_name(directory: str) -> dict[str, Any]:
+    """Of all families in there."""
+    return {fault.name: fault for faults in families_in([directory]).values() for fault in faults}
+
+
+WORKED = (
+    Worked("checker", "late_acks", checkers, families_by_name, {}, "late acks"),
+    Worked("workload", "bursts", workloads, lambda directory: workloads_in([directory]), WORKLOADS, "bursts"),
+    Worked("client", "one_by_one", stacks, lambda directory: stacks_in([directory]), STACKS, "kafka-python-one-by-one"),
+    Worked("fault", "slow_acks", nemesis, faults_by_name, FAULTS, "slow-acks"),
+)
+
+
+@pytest.fixture
+def forgetful() -> Iterator[None]:
+    """Examples that a test imported are gone after it."""
+    yield
+    for example in WORKED:
+        sys.modules.pop(f"{example.package.__name__}.{example.module}", None)
+        sys.modules.pop(example.module, None)
+        vars(example.package).pop(example.module, None)
+
+
+def test_every_worked_example_is_run() -> None:
+    """None is shown that nobody tries."""
+    assert {match["kind"] for block in python_blocks() if (match := _WORKED.match(block))} == {e.kind for e in WORKED}
+
+
+@pytest.mark.usefixtures("forgetful")
+@pytest.mark.parametrize("example", WORKED, ids=lambda example: example.kind)
+def test_a_worked_example_is_found_and_its_test_passes(
+    example: Worked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One file, saved where the guide says, and registered nowhere."""
+    blocks = [(match, block) for block in python_blocks() if (match := _WORKED.match(block))]
+    files = {match["name"]: block[match.end() :] for match, block in blocks if match["kind"] == example.kind}
+    file, test_file = f"{example.module}.py", f"test_{example.module}.py"
+    assert files.keys() == {file, test_file}
+    (tmp_path / file).write_text(files[file], encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(checkers, "__path__", [*checkers.__path__, str(tmp_path)])
-    names = {family.name for family in families_of(checkers)}
-    assert "late acks" in names
-    assert {family.name for family in FAMILIES} < names
-    namespace: dict[str, Any] = {"__name__": "test_late_acks"}
-    exec(compile(files["test_late_acks.py"], "test_late_acks.py", "exec", dont_inherit=True), namespace)
-    namespace["test_an_acknowledgement_after_more_than_a_minute_is_late"]()
+    monkeypatch.setattr(example.package, "__path__", [*example.package.__path__, str(tmp_path)])
+    found = example.found(str(tmp_path))
+    assert list(found) == [example.name]
+    monkeypatch.setitem(example.registry, example.name, found[example.name])
+    namespace: dict[str, Any] = {"__name__": test_file}
+    exec(compile(files[test_file], test_file, "exec", dont_inherit=True), namespace)
+    tests = [made for name, made in namespace.items() if name.startswith("test_")]
+    fixtures = {"tmp_path": tmp_path, "monkeypatch": monkeypatch}
+    for test in tests:
+        test(**{name: fixtures[name] for name in inspect.signature(test).parameters})
+    assert tests
 
 
 def test_snippets_of_the_guide_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shown without the name of a file can be typed into a Python shell, one after the other."""
     monkeypatch.chdir(REPOSITORY)
     names: dict[str, Any] = {"__name__": "extending"}
-    snippets = [block for block in python_blocks() if not (_QUOTED.match(block) or _CHECKER.match(block))]
+    snippets = [block for block in python_blocks() if not (_QUOTED.match(block) or _WORKED.match(block))]
     for snippet in snippets:
         exec(compile(snippet, str(GUIDE), "exec", dont_inherit=True), names)
     assert len(snippets) >= 5
