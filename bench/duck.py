@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.history import F, Kind, Type, View
+from harness.protocol import FETCH_OF_FOLLOWERS, Api
 from harness.seal import Sealed
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-FETCH, LIST_OFFSETS = 1, 2
-FOLLOWERS_ANSWER = 11  # from this version of Fetch on
 
 LOST = f"""
     with sends as (
@@ -57,14 +55,15 @@ POLL_ORDER = """
 _ANSWERS = f"""
     answers as (
         select api, topic, partition, -1 as scope, invoked, time,
-            case api when {FETCH} then high_watermark else "offset" end as shown
-        from probe where error = 0 and (api = {FETCH} or (api = {LIST_OFFSETS} and "view" = {View.LATEST:d}))
+            case api when {Api.FETCH:d} then high_watermark else "offset" end as shown
+        from probe
+        where error = 0 and (api = {Api.FETCH:d} or (api = {Api.LIST_OFFSETS:d} and "view" = {View.LATEST:d}))
         union all
         select api, topic, partition,
-            case when api_version < {FOLLOWERS_ANSWER} and leader_epoch is not null then -1 else node end,
-            invoked, time, case api when {FETCH} then high_watermark else "offset" end
+            case when api_version < {FETCH_OF_FOLLOWERS} and leader_epoch is not null then -1 else node end,
+            invoked, time, case api when {Api.FETCH:d} then high_watermark else "offset" end
         from exchange where error = 0 and type = {Type.OK:d}
-            and (api = {FETCH} or (api = {LIST_OFFSETS} and "view" = {View.LATEST:d}))
+            and (api = {Api.FETCH:d} or (api = {Api.LIST_OFFSETS:d} and "view" = {View.LATEST:d}))
     )
 """
 REGRESSION = f"""

@@ -33,11 +33,11 @@ from bench.history_plan import (
     make_rows,
 )
 from harness.history import FIRST_TAP, ID_BITS, NEMESIS_PROCESS, F, FaultStage, Kind, Status, Type, View
+from harness.protocol import Api
 from harness.sources import Rows
 
 RECORDS_OF_A_POLL = RUN * RUNS_OF_A_POLL
 ON_ITS_WAY_NS = 2 * MS  # a request goes to whoever leads when it is sent
-PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Load:
         plan = self.plan
         for numbers in blocks(plan.probes):
             partitions, invoked = plan.probe(numbers)
-            api = np.array([FETCH, LIST_OFFSETS, METADATA, LIST_OFFSETS])[numbers % 4]
+            api = np.array([Api.FETCH, Api.LIST_OFFSETS, Api.METADATA, Api.LIST_OFFSETS])[numbers % 4]
             leader, epoch = plan.leader(partitions, invoked)
             mark = plan.watermark(partitions, invoked + MS // 2)
             before = plan.shown_before(numbers)
@@ -152,13 +152,13 @@ class Load:
             asked = numbers // 4 // plan.partitions % 3 + 1
             rows = make_rows(
                 Kind.PROBE, len(numbers), process=PROBE, counter=numbers, invoked=invoked, time=invoked + MS, api=api,
-                node=np.where(api == METADATA, np.where(cut & (asked == 1), 2, asked), leader), topic=TOPIC,
+                node=np.where(api == Api.METADATA, np.where(cut & (asked == 1), 2, asked), leader), topic=TOPIC,
                 partition=partitions, leader_epoch=epoch, error=0,
             )  # fmt: skip
-            _where(rows, api == FETCH, high_watermark=mark, last_stable_offset=mark, log_start=0)
-            _where(rows, api == LIST_OFFSETS, offset=mark, view=View.LATEST)
+            _where(rows, api == Api.FETCH, high_watermark=mark, last_stable_offset=mark, log_start=0)
+            _where(rows, api == Api.LIST_OFFSETS, offset=mark, view=View.LATEST)
             brokers = np.where(cut, TEXT["2,3"], TEXT["1,2,3"])
-            _where(rows, api == METADATA, leader=leader, brokers=brokers, isr=brokers, count=np.where(cut, 2, 3))
+            _where(rows, api == Api.METADATA, leader=leader, brokers=brokers, isr=brokers, count=np.where(cut, 2, 3))
             yield rows
 
     def produces(self) -> Iterator[Rows]:
@@ -168,7 +168,7 @@ class Load:
             partitions, invoked = runs % plan.partitions, plan.invoked(runs * RUN + RUN - 1)
             producer = plan.producer(partitions)
             yield make_rows(
-                Kind.EXCHANGE, len(runs), api=PRODUCE, api_version=10, op=(FIRST_TAP << ID_BITS) + 2 * runs,
+                Kind.EXCHANGE, len(runs), api=Api.PRODUCE, api_version=10, op=(FIRST_TAP << ID_BITS) + 2 * runs,
                 counter=2 * runs, invoked=invoked, time=plan.acknowledged(runs) - MS // 2, acks=-1,
                 client=TEXT["tidegauge-producer-10"] + producer - producer.min(), producer_id=producer,
                 producer_epoch=0,
@@ -184,7 +184,7 @@ class Load:
             consumer = plan.consumer(partitions)
             common = self._exchange(runs, done)
             yield make_rows(
-                Kind.EXCHANGE, len(runs), api=FETCH, api_version=16, op=(FIRST_TAP << ID_BITS) + 2 * runs + 1,
+                Kind.EXCHANGE, len(runs), api=Api.FETCH, api_version=16, op=(FIRST_TAP << ID_BITS) + 2 * runs + 1,
                 counter=2 * runs + 1, invoked=done - MS // 2, time=done + MS, asked=common["offset"],
                 view=View.LATEST, high_watermark=mark, last_stable_offset=mark,
                 leader_epoch=plan.leader(partitions, done - ON_ITS_WAY_NS)[1],

@@ -34,7 +34,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bench.history_load import FETCH, LIST_OFFSETS, METADATA, PRODUCE, Extras, Load
+from bench.history_load import Extras, Load
 from bench.history_plan import (
     EVENTS_OF_100,
     FINAL_POLL,
@@ -62,15 +62,16 @@ from bench.history_plan import (
     blocks,
     make_rows,
 )
+from harness.error_codes import NUMBERS
 from harness.history import COLUMNS, FIRST_TAP, ID_BITS, NEMESIS_PROCESS, F, FaultStage, Kind, Status, Type, View
+from harness.protocol import Api, ErrorCode
 from harness.seal import write_history
 from harness.sources import Rows
 
 Streams = dict[Kind, list[Iterator[Rows]]]
 SECOND_TAP = FIRST_TAP + 1  # what lies beside the load is seen by a tap of its own, whose events are in order, too
 STRANGE_TOPIC = 2
-NOT_LEADER, TIMED_OUT = 6, -192  # the latter is the client's own
-OFFSET_COMMIT, OFFSET_FETCH = 8, 9
+TIMED_OUT = NUMBERS["_MSG_TIMED_OUT"]  # the client's own
 POLL = 3  # the how-manieth operation of a stay
 TXN_PRODUCERS, MEMBERS = 20, 500
 FIRST_MEMBER = 100
@@ -205,7 +206,7 @@ class SickLoad(Load):
         """Metadata, a row for each partition, told to one client after the other."""
         return make_rows(
             Kind.EXCHANGE, len(numbers), process=SECOND_TAP, counter=numbers, op=(SECOND_TAP << ID_BITS) + op,
-            type=Type.OK, api=METADATA, api_version=12, error=0, topic=TOPIC, partition=partitions, **columns,
+            type=Type.OK, api=Api.METADATA, api_version=12, error=0, topic=TOPIC, partition=partitions, **columns,
         )  # fmt: skip
 
     def names(self, client: Numbers) -> Numbers:
@@ -269,8 +270,8 @@ class Refusals(SickLoad):
         plan, partitions = self.plan, rows["partition"].astype(np.int64)
         offset = plan.watermark(partitions, rows["invoked"])
         refusal = self._exchange(offset // RUN * plan.partitions + partitions, rows["invoked"])
-        rows["api"] = np.where(refused, np.where(sends, PRODUCE, FETCH), METADATA)
-        rows["error"] = np.where(refused, NOT_LEADER, 0)
+        rows["api"] = np.where(refused, np.where(sends, Api.PRODUCE, Api.FETCH), Api.METADATA)
+        rows["error"] = np.where(refused, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
         of_batch = {name: refusal[name] for name in ("sequence", "crc", "count")}
         of_batch |= {"acks": -1, "producer_id": plan.producer(partitions), "producer_epoch": 0}
         _where(rows, refused & sends, leader_epoch=_null("leader_epoch"), **of_batch)
@@ -378,7 +379,7 @@ class FallingWatermarks(SickLoad):
         plan, pace = self.plan, self.pace(self.extra)
         for numbers in blocks(self.extra):
             partitions = numbers // 4 % plan.partitions
-            api = np.array([FETCH, LIST_OFFSETS, METADATA, LIST_OFFSETS])[numbers % 4]
+            api = np.array([Api.FETCH, Api.LIST_OFFSETS, Api.METADATA, Api.LIST_OFFSETS])[numbers % 4]
             invoked, mark = START_NS + numbers * pace, self.extra - numbers
             leader, epoch = plan.leader(partitions, invoked)
             start, view = np.maximum(0, mark - 100), np.where(numbers % 4 == 1, View.LATEST, View.LATEST_COMMITTED)
@@ -386,9 +387,9 @@ class FallingWatermarks(SickLoad):
                 Kind.PROBE, len(numbers), process=PROBE, counter=numbers, invoked=invoked,
                 time=invoked + min(MS, pace // 2), api=api, node=leader, topic=TOPIC, partition=partitions,
                 leader_epoch=epoch, error=0,
-                **_only(api == FETCH, high_watermark=mark, last_stable_offset=mark, log_start=start),
-                **_only(api == LIST_OFFSETS, offset=mark, view=view),
-                **_only(api == METADATA, leader=leader, brokers=TEXT["1,2,3"], isr=TEXT["1,2,3"], count=3),
+                **_only(api == Api.FETCH, high_watermark=mark, last_stable_offset=mark, log_start=start),
+                **_only(api == Api.LIST_OFFSETS, offset=mark, view=view),
+                **_only(api == Api.METADATA, leader=leader, brokers=TEXT["1,2,3"], isr=TEXT["1,2,3"], count=3),
             )  # fmt: skip
 
     def fetches(self) -> Iterator[Rows]:
@@ -409,7 +410,7 @@ class Wide(SickLoad):
         for rows in super().probes():
             asked = (rows["event"] >> 2) % 3 + 1
             cut = rows["brokers"] == TEXT["2,3"]
-            _where(rows, rows["api"] == METADATA, node=np.where(cut & (asked == 1), 2, asked))
+            _where(rows, rows["api"] == Api.METADATA, node=np.where(cut & (asked == 1), 2, asked))
             yield rows
 
 
@@ -466,8 +467,8 @@ class ManyFaults(SickLoad):
         leader, epoch = plan.leader(partitions, self.begins[faults])
         mark = plan.watermark(partitions, self.begins[faults])
         return make_rows(
-            Kind.PROBE, len(numbers), process=PROBE + 1, counter=numbers, invoked=invoked, time=invoked + MS, api=FETCH,
-            node=leader, topic=TOPIC, partition=partitions, leader_epoch=epoch, error=0, high_watermark=mark,
+            Kind.PROBE, len(numbers), process=PROBE + 1, counter=numbers, invoked=invoked, time=invoked + MS,
+            api=Api.FETCH, node=leader, topic=TOPIC, partition=partitions, leader_epoch=epoch, error=0, high_watermark=mark,
             last_stable_offset=mark, log_start=0,
         )  # fmt: skip
 
@@ -496,8 +497,8 @@ class Resends(SickLoad):
             }  # fmt: skip
             yield make_rows(
                 Kind.EXCHANGE, len(numbers), counter=numbers, op=(SECOND_TAP << ID_BITS) + numbers, invoked=invoked,
-                time=invoked + pace // 2, api=np.where(sends, PRODUCE, FETCH), api_version=10, client=TEXT["stranger"],
-                producer_id=1_000 + partitions, producer_epoch=0, **_only(sends, acks=-1),
+                time=invoked + pace // 2, api=np.where(sends, Api.PRODUCE, Api.FETCH), api_version=10,
+                client=TEXT["stranger"], producer_id=1_000 + partitions, producer_epoch=0, **_only(sends, acks=-1),
                 **_only(~sends, asked=base, view=View.LATEST, high_watermark=mark, last_stable_offset=mark),
                 **_only(~sends, leader_epoch=epoch), **common,
             )  # fmt: skip
@@ -756,7 +757,7 @@ class Rebalances:
             streams[kind] += [self._operations(kind, turn) for turn in range(self.OPERATIONS)]
             streams[kind] += [self._sends(kind), self._finals(kind)]
         streams[Kind.RECORD] += [self._records(), self._final_reads()]
-        streams[Kind.EXCHANGE] += [self._exchanges(OFFSET_FETCH, 2), self._exchanges(OFFSET_COMMIT, 4)]
+        streams[Kind.EXCHANGE] += [self._exchanges(Api.OFFSET_FETCH, 2), self._exchanges(Api.OFFSET_COMMIT, 4)]
         streams[Kind.PHASE].append(iter([_phases(self.end_ns, self.final_ns)]))
         return streams
 
@@ -892,7 +893,7 @@ class Rebalances:
 
     def _exchanges(self, api: int, turn: int) -> Iterator[Rows]:
         """OffsetCommit and OffsetFetch, as the tap saw them."""
-        commits = api == OFFSET_COMMIT
+        commits = api == Api.OFFSET_COMMIT
         for stays in blocks(self.count):
             process, invoked = self._process(stays), self._at(stays, self.DOINGS[turn][1]) + MS // 4
             number = 2 * stays + commits

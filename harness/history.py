@@ -31,6 +31,7 @@ SCHEMA_VERSION = 2
 ID_BITS = 40  # of an event or an operation: the process above, its counter below
 RUNNER_PROCESS, NEMESIS_PROCESS, FIRST_WORKER = 0, 1, 2
 FIRST_TAP = 1_000_000  # the tap, and those that took its place when it died
+NO_CONNECTION = -1  # in place of an error code: nobody answered
 TEXTS_AT_MOST = 10_000
 TOO_MANY_TEXTS = "(too many different texts: this one was not kept)"
 

@@ -37,7 +37,7 @@ class Limits(Model):
 
 
 DEFAULTS: Mapping[str, float] = Limits().model_dump()
-SETTLING_S = 20.0  # until a coordinator ends a transaction whose time is over
+TXN_ENDED_S = 20.0  # until a coordinator ends a transaction whose time is over
 SESSIONS = 4  # that a group may take to get over members that are gone
 
 
@@ -46,7 +46,7 @@ def limits_of(given: Mapping[str, float], settings: Mapping[str, object]) -> dic
     limits = {**DEFAULTS, **given}
     transaction_ms, session_ms = settings.get("transaction_timeout_ms"), settings.get("session_timeout_ms")
     if isinstance(transaction_ms, int):
-        limits["lso_stuck_s"] = max(limits["lso_stuck_s"], transaction_ms / 1000 + SETTLING_S)
+        limits["lso_stuck_s"] = max(limits["lso_stuck_s"], transaction_ms / 1000 + TXN_ENDED_S)
     if isinstance(session_ms, int):
         limits["group_stall_s"] = max(limits["group_stall_s"], SESSIONS * session_ms / 1000)
     return limits

@@ -87,7 +87,7 @@ class NodeProbe:
         self._settings = settings
         self._workload = find_workload(session.config.workload)
         self._lock = lock
-        self._versions: dict[int, int] = {}
+        self._versions: dict[Api, int] = {}
         self._latest: dict[tuple[int, int], int] = {}
         self._epochs: dict[tuple[int, int], int] = {}
 
@@ -114,7 +114,7 @@ class NodeProbe:
                 self.rounds += 1
                 self._session.control.wait(max(0.0, 1 / self._settings.probe_rate - (now() - began) / 1e9))
 
-    def _negotiate(self, connection: Connection) -> dict[int, int]:
+    def _negotiate(self, connection: Connection) -> dict[Api, int]:
         answer = connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
         offered = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
         chosen = {}

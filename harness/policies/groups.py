@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.policies.case import Case, Mark, Policy
 
-SETTLING_NS = 10_000_000_000  # after a fault, until everybody knows who coordinates what
+COORDINATORS_KNOWN_NS = 10_000_000_000  # after a fault, until everybody knows who coordinates what
 
 
 def _near(case: Case, *, all_faults: bool = False) -> bool:
@@ -15,7 +15,7 @@ def _near(case: Case, *, all_faults: bool = False) -> bool:
         fault is None
         or fault.undone_ns is None
         or seen_ns is None
-        or seen_ns <= max(fault.undone_ns, fault.healed_ns or 0) + SETTLING_NS
+        or seen_ns <= max(fault.undone_ns, fault.healed_ns or 0) + COORDINATORS_KNOWN_NS
         for fault in case.came(changing)
     )
 

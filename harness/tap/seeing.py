@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from harness.history import COLUMNS, KINDS, Kind, Recorder, Type, now, row_struct, row_type
+from harness.history import COLUMNS, KINDS, NO_CONNECTION, Kind, Recorder, Type, now, row_struct, row_type
 from harness.tap import codec
 from harness.tap.codec import Garbled, TopicNames
 from harness.tap.exchange import Exchange
@@ -24,7 +24,6 @@ TOPICS_AT_MOST = 10_000
 NAME_CHARACTERS = 249  # Kafka has no longer names of topics
 TEXT_CHARACTERS = 300
 NOT_UNDERSTOOD = "passed through: not understood"
-NO_CONNECTION = -1
 
 _ROWS = {**OF_LOGS, **OF_GROUPS}
 _PACK = row_struct(Kind.EXCHANGE).pack

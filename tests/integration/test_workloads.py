@@ -26,7 +26,6 @@ from tests.support import PATIENCE_S, eventually
 from workloads.base import CONSUMER, PRODUCER
 from workloads.clients import make_consumer
 from workloads.clients.base import BEGINNING, TopicPartition
-from workloads.probe import FETCH, LIST_OFFSETS, METADATA
 
 pytestmark = pytest.mark.cluster
 
@@ -90,7 +89,7 @@ def test_large_batch(cluster: Cluster, taps: Tapped, tmp_path: Path, client: str
     probes = run.rows(Kind.PROBE)
     answered = probes[probes["error"] == 0]
     assert set(zip(answered["node"].tolist(), answered["api"].tolist(), strict=True)) == {
-        (node.id, api) for node in cluster.nodes for api in (FETCH, LIST_OFFSETS, METADATA)
+        (node.id, api) for node in cluster.nodes for api in (Api.FETCH, Api.LIST_OFFSETS, Api.METADATA)
     }
     assert answered["high_watermark"].max() <= 1000
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from harness.history import COLUMNS, Kind, View, now
+from harness.protocol import Api
 from harness.security import Security
 from harness.wire import WireError
 from tests.sessions import rows, session, settings_of
 from workloads.base import PROBE
-from workloads.probe import FETCH, LIST_OFFSETS, METADATA, NodeProbe, probe
+from workloads.probe import NodeProbe, probe
 from workloads.session import Session
 
 NOT_LEADER = 6
@@ -36,7 +37,7 @@ class _Node:
 
     def ApiVersionsRequest(self, _: Any) -> Any:  # noqa: N802 - named after what is asked
         """What was given."""
-        numbers = {"fetch": FETCH, "list_offsets": LIST_OFFSETS, "metadata": METADATA}
+        numbers = {"fetch": Api.FETCH, "list_offsets": Api.LIST_OFFSETS, "metadata": Api.METADATA}
         return SimpleNamespace(
             api_keys=[
                 SimpleNamespace(api_key=numbers[name], min_version=low, max_version=high)
@@ -101,7 +102,7 @@ def test_a_round_is_a_row_per_answer_and_partition(tmp_path: Path) -> None:
     at, _ = asked(tmp_path, _Node())
     segment, found = rows(at)
     probes = found[Kind.PROBE]
-    assert probes["api"].tolist() == [METADATA] * 2 + [LIST_OFFSETS] * 6 + [FETCH] * 2
+    assert probes["api"].tolist() == [Api.METADATA] * 2 + [Api.LIST_OFFSETS] * 6 + [Api.FETCH] * 2
     assert set(probes["node"].tolist()) == {1}
     assert (probes["invoked"] <= probes["time"]).all()
     assert probes["partition"].tolist() == [0, 1] * 5
@@ -139,12 +140,12 @@ def test_what_a_follower_refuses_is_an_error_without_values(tmp_path: Path) -> N
     """-1 in an answer is no offset."""
     at, _ = asked(tmp_path, _Node())
     probes = rows(at)[1][Kind.PROBE]
-    offsets = probes[probes["api"] == LIST_OFFSETS]
+    offsets = probes[probes["api"] == Api.LIST_OFFSETS]
     null = COLUMNS["offset"].null
     assert offsets["view"].tolist() == [view for view in View for _ in range(2)]
     assert offsets["offset"].tolist() == [2, null, 9, null, 9, null]
     assert offsets["error"].tolist() == [0, NOT_LEADER] * 3
-    watermarks = probes[probes["api"] == FETCH]
+    watermarks = probes[probes["api"] == Api.FETCH]
     assert watermarks["high_watermark"].tolist() == [9, COLUMNS["high_watermark"].null]
     assert watermarks["last_stable_offset"].tolist() == [8, COLUMNS["last_stable_offset"].null]
     assert watermarks["log_start"].tolist() == [2, COLUMNS["log_start"].null]

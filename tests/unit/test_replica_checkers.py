@@ -20,12 +20,13 @@ from checkers.replicas import DIVERGENCE, FAMILIES
 from harness.history import COLUMNS, F, Kind, Status, Type
 from harness.observe import PartitionView
 from harness.policies import PlannedFault, RunFacts, judge
+from harness.protocol import Api
 from harness.wire import WireError
 from tests.histories import SECOND_NS, Rows, told, write
 from tests.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, frame_of
 from tests.sessions import rows, session, settings_of, target
 from workloads.base import REPLICA
-from workloads.replica_read import FETCH, replica_read
+from workloads.replica_read import replica_read
 from workloads.session import Session
 
 BOTH = """s1 assign ─ ok @0
@@ -243,7 +244,7 @@ class _Node:
     def ask(self, request: Any, response: Any, version: int) -> Any:
         """By the kind of request."""
         if type(request).__name__ == "ApiVersionsRequest":
-            return SimpleNamespace(api_keys=[SimpleNamespace(api_key=FETCH, min_version=0, max_version=self._most)])
+            return SimpleNamespace(api_keys=[SimpleNamespace(api_key=Api.FETCH, min_version=0, max_version=self._most)])
         at = request.topics[0].partitions[0]
         self.asked.append((at.fetch_offset, version))
         if at.fetch_offset not in {0, *self._batches}:
