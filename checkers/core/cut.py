@@ -80,17 +80,16 @@ def _route(route: str, frame: pl.DataFrame, run: RunContext) -> Unsigned:
         return _hashed(np.where(place < 0, ~process, place))
     offset = ints(frame, "offset", -1)
     lost = ints(frame, "value", 0) if "value" in frame.columns else np.zeros(len(frame), np.int64)
-    return np.where((place < 0) | (offset < 0), _hashed(lost), _hashed(place, offset // run.stretch))
+    stretch = (offset // run.stretch).astype(np.uint64)  # those of a hot partition go to one bucket after the other
+    return np.where((place < 0) | (offset < 0), _hashed(lost), _hashed(place) + stretch)
 
 
-def _hashed(*numbers: npt.NDArray[np.int64]) -> Unsigned:
+def _hashed(numbers: npt.NDArray[np.int64]) -> Unsigned:
     """Numbers that lie close together, far apart."""
-    mixed = np.zeros(len(numbers[0]), np.uint64)
-    for each in numbers:
-        mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + each.astype(np.uint64)
-        mixed ^= mixed >> np.uint64(30)
-        mixed *= np.uint64(0xBF58476D1CE4E5B9)
-        mixed ^= mixed >> np.uint64(27)
+    mixed = numbers.astype(np.uint64)
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
     return mixed
 
 

@@ -197,7 +197,7 @@ def _cut(batches: Batches, work: Work) -> Iterator[pa.RecordBatch]:
         for rows in _row_groups(content, columns_of(kind, wanted)):
             for bucket, table, part in cut(kind, rows, wanted, work.run, work.buckets, by_value=work.by_value):
                 blob = io.BytesIO()
-                part.write_ipc_stream(blob)
+                part.write_ipc_stream(blob, compression="lz4")
                 yield pa.record_batch(
                     {"bucket": pa.array([bucket], pa.int32()), "kind": pa.array([table], pa.string()),
                      "blob": pa.array([blob.getvalue()], pa.binary())}
