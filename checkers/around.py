@@ -35,7 +35,7 @@ import numpy as np
 import polars as pl
 
 from checkers.core.answers import FETCH, LIST_OFFSETS, PRODUCE
-from checkers.core.arrays import NONE, Bools, Ints, ints
+from checkers.core.arrays import NONE, Bools, Ints, distinct, ints
 from checkers.core.nearest import Keyed, Shelf, among, rank_among, stretched
 from checkers.core.piece import Piece
 from checkers.core.run import REPLICA_ROLE, RunContext, by
@@ -208,7 +208,7 @@ def _lists(name: str, lists: Iterable[tuple[int, Iterable[int | None]]]) -> pl.D
 
 
 def _unique(frame: pl.DataFrame, name: str) -> Ints:
-    return np.unique(ints(frame, name))
+    return distinct(ints(frame, name))
 
 
 def _shelf(questions: pl.DataFrame, number: str) -> Shelf:

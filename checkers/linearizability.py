@@ -44,6 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,7 +52,7 @@ import polars as pl
 
 from checkers import offsets, visibility
 from checkers.core.answers import EXCHANGES, PROBES, Epochs
-from checkers.core.arrays import NEVER, NONE, Bools, Ints, nullable
+from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, nullable
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found, together
@@ -71,6 +72,7 @@ from checkers.points import (
     points_of,
     sorted_marks,
 )
+from checkers.reading import key_of
 from checkers.values import late as late_of
 from harness.history import Type
 
@@ -219,6 +221,7 @@ _LANE_SCHEMA: dict[str, Any] = {
 }  # fmt: skip
 
 
+@cache
 def _nothing() -> dict[str, pl.DataFrame]:
     top = {"topic": pl.Int32, "partition": pl.Int32, "era": pl.Int32, "stretch": pl.Int64, **_TOP_SCHEMA}
     return {
@@ -265,8 +268,17 @@ def _last(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
         rows.select(*PLACE, "era", (pl.col("offset") // run.stretch).alias("stretch"), "what", "epoch"),
         moments(rows, "invoked", "time"),
     ], how="horizontal")  # fmt: skip
-    last = told.sort("at", "event").group_by(keys).last().select(_nothing()["tops"].columns)
+    last = _latest(told, keys).sort("at", "event").group_by(keys).last().select(_nothing()["tops"].columns)
     return last.cast(_nothing()["tops"].schema)
+
+
+def _latest(told: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """The rows that are the latest of their keys: few, which is why sorting is for them alone."""
+    groups, at = Groups(key_of(*(ints(told, name, _NO_EPOCH) for name in keys))), ints(told, "at")
+    return told.filter(pl.Series(at == groups.max(at)[groups.number()]))
+
+
+_NO_EPOCH = -(1 << 32)  # no column that is a key has numbers as low as that
 
 
 def _with_what_is_below(lanes: pl.DataFrame, standstills: pl.DataFrame) -> pl.DataFrame:

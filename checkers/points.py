@@ -35,7 +35,7 @@ import numpy as np
 import polars as pl
 
 from checkers.core.answers import FETCH, LIST_OFFSETS, SETTLING_NS, Epochs
-from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, Lanes, ints, nullable
+from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, Lanes, distinct, ints, nullable
 from checkers.core.deletions import UNSURE
 from checkers.core.log import Keys, Log
 from checkers.core.piece import Piece
@@ -72,7 +72,12 @@ class Points:
 
 
 def points_of(piece: Piece) -> Points:
-    """Of a piece, without `late`."""
+    """Of a piece, without `late`; made once for all who ask."""
+    return piece.points
+
+
+def make_points(piece: Piece) -> Points:
+    """From the log of a piece and from what was answered about it."""
     log, marks, finals = piece.log, piece.marks, piece.finals
     of_marks, of_finals = log.keys.at(marks), log.keys.at(finals)
     marked, ended = Groups(of_marks), Groups(of_finals)
@@ -113,7 +118,7 @@ def points_of(piece: Piece) -> Points:
 
 def _with(sorted_keys: Ints, more: Ints) -> Ints:
     """All keys, in order."""
-    more = np.unique(more[more >= 0])
+    more = distinct(more[more >= 0])
     new = more[~_among(sorted_keys, more)]
     if not len(new):
         return sorted_keys
@@ -225,7 +230,7 @@ class Proofs:
         lane = keys.lane(self.at)
         if chosen is not None:  # lanes in which something may be wrong
             of_points = keys.lane(points.at)
-            wanted = np.unique(of_points[chosen])
+            wanted = distinct(of_points[chosen])
             self.at = self.at[np.isin(lane, wanted)]
             lane = keys.lane(self.at)
         sends = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))

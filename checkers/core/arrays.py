@@ -41,6 +41,12 @@ def is_in(values: npt.NDArray[Any], chosen: Any) -> Bools:
     return np.isin(values, np.fromiter(chosen, np.int64))
 
 
+def distinct(values: Ints) -> Ints:
+    """The different ones, in rising order; `np.unique` hashes, which takes long where they are many."""
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(values) else ordered
+
+
 class Groups:
     """Rows put together by a key: one sort, and then any number of questions about each key.
 

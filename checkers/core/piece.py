@@ -26,6 +26,7 @@ from harness.history import F, Type, View
 
 if TYPE_CHECKING:
     from checkers.core.log import Log
+    from checkers.points import Points
     from checkers.values import Fates, Split
 
 
@@ -85,6 +86,13 @@ class Piece:
         from checkers.core.log import make_log
 
         return make_log(self)
+
+    @cached_property
+    def points(self) -> Points:
+        """What was done to each offset (`checkers.points`)."""
+        from checkers.points import make_points
+
+        return make_points(self)
 
     @cached_property
     def split(self) -> Split:

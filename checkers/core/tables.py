@@ -15,6 +15,7 @@ Columns are those of the schema (docs/history.md), and `era`: the life of a topi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ def schema_of(kind: Kind) -> dict[str, Any]:
     return {name: _TYPES[COLUMNS[name].type] for name in KINDS[kind]}
 
 
+@cache
 def empty(table: str) -> pl.DataFrame:
     """A table without rows."""
     return pl.DataFrame(schema={**schema_of(TABLES[table]), "era": pl.Int32})
