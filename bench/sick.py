@@ -468,8 +468,8 @@ class ManyFaults(SickLoad):
         mark = plan.watermark(partitions, self.begins[faults])
         return make_rows(
             Kind.PROBE, len(numbers), process=PROBE + 1, counter=numbers, invoked=invoked, time=invoked + MS,
-            api=Api.FETCH, node=leader, topic=TOPIC, partition=partitions, leader_epoch=epoch, error=0, high_watermark=mark,
-            last_stable_offset=mark, log_start=0,
+            api=Api.FETCH, node=leader, topic=TOPIC, partition=partitions, leader_epoch=epoch, error=0,
+            high_watermark=mark, last_stable_offset=mark, log_start=0,
         )  # fmt: skip
 
 

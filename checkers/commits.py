@@ -38,8 +38,8 @@ from checkers.core.findings import Findings, found, together
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from harness.history import F, Type
+from harness.protocol import Api
 
-OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT = 8, 9, 28
 GROUP = ("group", "topic", "partition")
 VANISHED, REGRESSION = "committed-offset-vanished", "committed-offset-regression"
 _OK = pl.col("type") == Type.OK
@@ -77,7 +77,7 @@ class CommittedOffsets(ByPlace):
 
     def needs(self, run: RunContext) -> bool:
         """Whether anybody asked a group for its offsets."""
-        return run.does(F.COMMITTED) or run.asks(OFFSET_FETCH)
+        return run.does(F.COMMITTED) or run.asks(Api.OFFSET_FETCH)
 
     def survey(self, piece: Piece, run: RunContext) -> Outcome:
         """Both anomalies."""
@@ -97,7 +97,7 @@ def operations(ops: pl.DataFrame, run: RunContext, *functions: F) -> pl.DataFram
 
 
 def _exchanges(exchanges: pl.DataFrame, run: RunContext) -> pl.DataFrame:
-    of_offsets = pl.col("api").is_in([OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT])
+    of_offsets = pl.col("api").is_in([Api.OFFSET_COMMIT, Api.OFFSET_FETCH, Api.TXN_OFFSET_COMMIT])
     return _of_groups(exchanges, run, of_offsets, "detail")
 
 
@@ -110,7 +110,7 @@ def _acknowledged(done: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     """Acknowledged commits, the one that counts as the later one further down."""
     columns = (*GROUP, "invoked", "offset", "time", "event")
     of_ops = done.filter(pl.col("f") == F.COMMIT, _OK, _OF_AN_OFFSET).select(*columns, "txn")
-    of_tap = seen.filter(pl.col("api") == OFFSET_COMMIT, _ACKNOWLEDGED, _OF_AN_OFFSET)
+    of_tap = seen.filter(pl.col("api") == Api.OFFSET_COMMIT, _ACKNOWLEDGED, _OF_AN_OFFSET)
     commits = pl.concat([of_ops, of_tap.select(*columns, pl.lit(None, pl.Int64).alias("txn"))])
     return commits.sort("invoked", "offset", "time", "event")
 
@@ -119,7 +119,7 @@ def _answers(done: pl.DataFrame, seen: pl.DataFrame, run: RunContext) -> pl.Data
     """Answers; a loose one need not wait for the end of a transaction."""
     columns = (*GROUP, pl.col("offset").alias("shown"), "invoked", "time", "event")
     of_ops = done.filter(pl.col("f") == F.COMMITTED, _OK, _TOLD).select(*columns, loose=by(run.sees_aborted))
-    of_tap = seen.filter(pl.col("api") == OFFSET_FETCH, _ACKNOWLEDGED, _TOLD)
+    of_tap = seen.filter(pl.col("api") == Api.OFFSET_FETCH, _ACKNOWLEDGED, _TOLD)
     return pl.concat([of_ops, of_tap.select(*columns, loose=pl.lit(value=True))])
 
 
@@ -161,10 +161,10 @@ def _tried(done: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
         possible = rows.filter(_MAY_HAVE_HAPPENED, _OF_AN_OFFSET)
         return possible.select(*GROUP, "invoked", until=until, shown=pl.col("offset"))
 
-    of_tap = pl.col("api") == OFFSET_COMMIT
+    of_tap = pl.col("api") == Api.OFFSET_COMMIT
     return pl.concat([
         tried(done.filter(pl.col("f") == F.COMMIT), _OK),
-        tried(seen.filter(of_tap | (pl.col("api") == TXN_OFFSET_COMMIT)), of_tap & _ACKNOWLEDGED),
+        tried(seen.filter(of_tap | (pl.col("api") == Api.TXN_OFFSET_COMMIT)), of_tap & _ACKNOWLEDGED),
     ])  # fmt: skip
 
 

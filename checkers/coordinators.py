@@ -28,8 +28,8 @@ from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.metadata import coded, in_order, number_of
 from harness.history import Type
+from harness.protocol import Api
 
-FIND_COORDINATOR = 10
 WHEREABOUTS = r"^(.*) at (\S+)( \(.*\))?$"
 COLUMNS = ("event", "time", "invoked", "node", "api", "leader", "error", "type", "detail")
 
@@ -45,11 +45,11 @@ class Coordinators(Family):
 
     def needs(self, run: RunContext) -> bool:
         """Answers to FindCoordinator."""
-        return run.asks(FIND_COORDINATOR)
+        return run.asks(Api.FIND_COORDINATOR)
 
     def survey(self, piece: Piece, run: RunContext) -> pl.DataFrame:
         """What each node said of each thing, from `first` to `last`."""
-        answered = (pl.col("api") == FIND_COORDINATOR) & (pl.col("type") == Type.OK) & (pl.col("error") == 0)
+        answered = (pl.col("api") == Api.FIND_COORDINATOR) & (pl.col("type") == Type.OK) & (pl.col("error") == 0)
         named = (pl.col("leader") >= 0) & pl.col("node").is_not_null()
         rows = (
             piece.exchanges.filter(answered & named)

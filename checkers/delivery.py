@@ -29,7 +29,7 @@ false-ack      acknowledged without a usable offset (none, or negative). Or belo
 
 What is lost or unseen is tagged `settled` if it was acknowledged when every fault was over: all that were injected had
 been undone, and the cluster was seen to be whole after each (there was one, at least); and no leader of its partition
-changed since, or SETTLING_NS and more before the acknowledgement: of the highest leader epoch that nodes told probes,
+changed since, or DEPOSED_NS and more before the acknowledgement: of the highest leader epoch that nodes told probes,
 the first moment counts, and unless one was told after the acknowledgement there is no such tag. What weak
 acknowledgements cost is lost with a leader.
 
@@ -70,7 +70,7 @@ from checkers.values import READS, Fates, Split
 from harness.history import ID_BITS, Type
 
 STUCK_NS = 5_000_000_000
-SETTLING_NS = 10_000_000_000  # after a new leader was seen, for the one before it to hear of it
+DEPOSED_NS = 10_000_000_000  # after a new leader was seen, for the one before it to hear of it
 SETTLED = "settled"
 GONE = "deleted topic"
 STANDING_AT_MOST = 5  # readers that the evidence names
@@ -235,7 +235,7 @@ def _settled(run: RunContext) -> pl.Expr:
     if not faults or len(instants) < len(ends):
         return pl.lit(value=False)
     over, completed, since = max(instants), pl.col("completed"), pl.col("led_since")
-    led_on = (since <= over) | (completed > since + SETTLING_NS)
+    led_on = (since <= over) | (completed > since + DEPOSED_NS)
     return (completed > over) & (completed < pl.col("led_until")) & led_on
 
 

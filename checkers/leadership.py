@@ -39,7 +39,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.answers import FETCH, FETCH_OF_FOLLOWERS, LIST_OFFSETS, METADATA, PRODUCE, SETTLING_NS, Epochs
+from checkers.core.answers import FETCH, LIST_OFFSETS, METADATA, PRODUCE, SETTLING_NS, Epochs
 from checkers.core.arrays import NEVER, Ints, Lanes, ints
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, Known, Outcome
@@ -62,16 +62,16 @@ from checkers.metadata import (
     slot_of,
 )
 from harness.history import Type
+from harness.protocol import FETCH_OF_FOLLOWERS, NOT_LEADING
 
 LOOP = 5
-REFUSALS = (6, 74, 75)
 OF_LOGS = (PRODUCE, FETCH, LIST_OFFSETS)
 WORKER = r"^tidegauge-[a-z]+-([0-9]+)$"
 MOST_PROCESSES = (1 << 31) - 1
 
 _ASKED = ("client", *PLACE, "api")
 _OF_A_PLACE = pl.col("node").is_not_null() & PLACED & (pl.col("era") != UNSURE)
-_REFUSED = pl.col("error").is_in(REFUSALS)
+_REFUSED = pl.col("error").is_in(NOT_LEADING)
 
 
 class Loops(OfPartitions):

@@ -58,8 +58,8 @@ from checkers.core.others import Ranked, first_of_each, inverse, pair_of, taken
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
 from harness.history import Type
+from harness.protocol import ErrorCode
 
-LEADER_NOT_AVAILABLE = 5
 OWN_CLIENT = "tidegauge"  # of all that is no worker
 OF_OTHERS = pl.col("client").ne_missing(OWN_CLIENT)
 PLACED = pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
@@ -389,7 +389,9 @@ class Leaderless(OfPartitions):
     def survey(self, piece: Piece, run: RunContext) -> Outcome:
         """Of the partitions in it."""
         names = (pl.col("error") == 0) & (pl.col("leader") >= 0)
-        has_none = (pl.col("error") == LEADER_NOT_AVAILABLE) | ((pl.col("error") == 0) & (pl.col("leader") < 0))
+        has_none = (pl.col("error") == ErrorCode.LEADER_NOT_AVAILABLE) | (
+            (pl.col("error") == 0) & (pl.col("leader") < 0)
+        )
         rows = answers(piece).with_columns(lit=names).filter(PLACED & (pl.col("era") != UNSURE) & (names | has_none))
         dark = dark_stretches(rows).filter(pl.col("until") > pl.col("since") + run.limit_ns("leaderless_s"))
         findings = found(

@@ -38,6 +38,7 @@ from checkers.core.run import RunContext, by
 from checkers.core.timeline import Timeline
 from harness.error_codes import name_of
 from harness.history import F, Kind, Type
+from harness.protocol import NOT_LEADING, ErrorCode
 
 if TYPE_CHECKING:
     from checkers.core.results import Finding
@@ -53,8 +54,6 @@ ROWS_AT_MOST = (
 CLASSES = 8  # of latencies, an octave
 PERCENTILES = (0.5, 0.9, 0.99)
 OTHERS = "others"
-NOT_LEADER = (6, 74, 75)
-LEADER_NOT_AVAILABLE = 5
 OWN_CLIENT = "tidegauge"  # of all that is no worker
 ERRORS = 12  # different ones that are told apart
 OTHER_ERRORS = "other errors"
@@ -270,7 +269,11 @@ def _told(piece: Piece, run: RunContext) -> pl.DataFrame:
 def leaders(answers: pl.DataFrame, grid: Grid) -> pl.DataFrame:
     """Per partition and node what it said of the leader, where that changed."""
     said, node = ("leader", "leader_epoch", "isr"), (*PLACE, "node")
-    told = (pl.col("api") == METADATA) & pl.col("error").is_in([0, LEADER_NOT_AVAILABLE]) & pl.col("node").is_not_null()
+    told = (
+        (pl.col("api") == METADATA)
+        & pl.col("error").is_in([ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE])
+        & pl.col("node").is_not_null()
+    )
     claims = (
         grid.cut(answers.filter(told & _placed()).with_columns(pl.col("leader").fill_null(-1)))
         .group_by(*node, *said, "bucket")
@@ -286,7 +289,7 @@ def leaders(answers: pl.DataFrame, grid: Grid) -> pl.DataFrame:
 
 def refusals(rows: pl.DataFrame) -> pl.DataFrame:
     """Who asked whom in vain; the harness's own requests, which ask every node on purpose, are left out."""
-    refused = pl.col("error").is_in(NOT_LEADER) & (pl.col("type") == Type.OK)
+    refused = pl.col("error").is_in(NOT_LEADING) & (pl.col("type") == Type.OK)
     of_others = pl.col("client").fill_null("") != OWN_CLIENT
     return (
         rows.filter(refused & of_others)

@@ -58,7 +58,6 @@ import numpy as np
 import polars as pl
 
 from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, is_in
-from checkers.core.deletions import NEVER_NS
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found, together
 from checkers.core.piece import Piece
@@ -154,11 +153,11 @@ def _groups(piece: Piece, run: RunContext) -> pl.DataFrame:
 def _healed_ns(run: RunContext) -> int:
     """When the last fault was over."""
     ends = [
-        next((ns for ns in (fault.healed_ns, fault.undone_ns) if ns is not None), NEVER_NS)
+        next((ns for ns in (fault.healed_ns, fault.undone_ns) if ns is not None), NEVER)
         for fault in run.line.faults
         if fault.injected_ns is not None
     ]
-    return max(ends, default=-NEVER_NS)
+    return max(ends, default=-NEVER)
 
 
 # ----------------------------------------------------------------------------------------------- how transactions ended

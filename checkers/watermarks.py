@@ -76,8 +76,7 @@ from checkers.core.findings import Findings, found, together
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from harness.history import F, Kind, Type
-
-ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 26, 28
+from harness.protocol import Api
 
 MARKS = ("shown", "stable", "start")
 REGRESSIONS = {"watermark-regression": FETCH, "end-offset-regression": LIST_OFFSETS}
@@ -510,7 +509,7 @@ class StandingTransactions(OfPartitions):
 
     def needs(self, run: RunContext) -> bool:
         """Anything that a node answered, and transactions."""
-        asked = run.asks(ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT)
+        asked = run.asks(Api.ADD_PARTITIONS_TO_TXN, Api.END_TXN, Api.TXN_OFFSET_COMMIT)
         return (asked or run.does(F.TXN)) and (run.has(Kind.PROBE) or run.has(Kind.EXCHANGE))
 
     def survey(self, piece: Piece, run: RunContext) -> Seen:

@@ -22,11 +22,11 @@ import polars as pl
 
 from checkers.core.arrays import NEVER
 from harness.history import Type, View
+from harness.protocol import FETCH_OF_FOLLOWERS, Api
 
-SETTLING_NS = 2_000_000_000
+SETTLING_NS = 2_000_000_000  # nodes do not learn of a leader, a broker or a topic at one instant
 ALWAYS = -(1 << 62)
-PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
-FETCH_OF_FOLLOWERS = 11  # the first version that they answer
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.METADATA
 EVERYWHERE = -(1 << 40)  # the scope of answers that are compared with those of all nodes
 
 # the columns that are needed of probes and of exchanges

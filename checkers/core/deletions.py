@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NONE, Bools, Ints, ints
+from checkers.core.answers import SETTLING_NS
+from checkers.core.arrays import NEVER, NONE, Bools, Ints, ints
 from harness.history import F, Type
 
-SETTLING_NS = 2_000_000_000
-NEVER_NS = (1 << 63) - 1
 UNSURE = -1
 Window = tuple[int, int]
 
@@ -104,7 +103,7 @@ def deletions(rows: Iterable[Mapping[str, Any]]) -> Deletions:
         if row["f"] != F.DELETE or row["type"] == Type.FAIL:
             continue
         anew = [each["time"] for each in created.get(row["topic"], []) if each["invoked"] >= row["invoked"]]
-        end = min(anew) + SETTLING_NS if anew else NEVER_NS
+        end = min(anew) + SETTLING_NS if anew else NEVER
         mine = windows.setdefault(row["topic"], [])
         if mine and row["invoked"] <= mine[-1][1]:
             mine[-1] = (mine[-1][0], max(end, mine[-1][1]))

@@ -11,8 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from harness.protocol import EARLIEST
+
 TopicPartition = tuple[str, int]  # a topic's name and a partition
-BEGINNING = -2  # in place of an offset
+BEGINNING = EARLIEST  # in place of an offset
 MARK = "tidegauge"  # the header of a tombstone: the message that would be its value
 
 

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as LibraryPartition
 
 from harness.error_codes import REFUSED_LOCALLY
+from harness.protocol import LATEST, NO_OFFSET
 from harness.security import Security
 from workloads.clients.base import (
     BEGINNING,
@@ -33,8 +34,6 @@ LOG = logging.getLogger("librdkafka")
 RECONNECT_AT_MOST_MS = 500  # the library's own 10 s would make every fault look that long
 WAIT_AT_A_FULL_QUEUE_S = 0.05
 FULL_QUEUE_BACKOFF_MS = 20  # with the library's own second a fast reader stalls for that long, again and again
-END_OFFSET = -1
-NO_OFFSET = -1
 
 
 def _connection(settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> dict[str, Any]:
@@ -294,7 +293,7 @@ class ConfluentConsumer(Consumer):
 
     def end_offsets(self, partitions: Sequence[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """ListOffsets(latest), in one call for all."""
-        asked = [LibraryPartition(*tp, END_OFFSET) for tp in partitions]
+        asked = [LibraryPartition(*tp, LATEST) for tp in partitions]
         try:
             found = self._consumer.offsets_for_times(asked, timeout=timeout_s)
         except KafkaException:

@@ -14,6 +14,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.producer.future import RecordMetadata
 
 from harness.error_codes import NUMBERS, REFUSED_LOCALLY, code_of
+from harness.protocol import NO_OFFSET
 from harness.security import Security
 from workloads.clients.base import (
     BEGINNING,
@@ -32,7 +33,6 @@ BOOTSTRAP_S = 5.0  # a consumer is made by connecting; the library's own 30 s ou
 NOT_CONNECTED = ClientError(NUMBERS["IllegalStateError"], "the library is not set up")
 RECONNECT_AT_MOST_MS = 500  # the library's own 30 s would make every fault look that long
 NAP_S = 0.002
-NO_OFFSET = -1
 
 
 def _connection(settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> dict[str, Any]:
