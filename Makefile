@@ -14,7 +14,7 @@ Tidegauge finds out whether a Kafka-protocol broker keeps its promises while thi
   make demo     start here: a real three-node Kafka cluster, put to the test
   make test     all tests; those that need Docker are skipped without it
                   make test ARGS="tests/unit -x"     some of them
-  make lint     what the code has to pass: ruff (rules and format) and mypy (strict)
+  make lint     what the code has to pass: ruff (rules and format), mypy (strict), layers of imports
   make bench    how fast clusters start and end, each kind in turn
   make bench-record
                 what recording costs: both clients bare and recorded, and the recorder alone
@@ -57,6 +57,7 @@ lint:
 	.venv/bin/python -m ruff check
 	.venv/bin/python -m ruff format --check
 	.venv/bin/python -m mypy
+	.venv/bin/lint-imports
 
 bench:
 	@$(BOOTSTRAP)
@@ -88,7 +89,7 @@ detection:
 
 schema:
 	@$(BOOTSTRAP)
-	@.venv/bin/python -m harness.scenario_schema
+	@.venv/bin/python -m harness.runs.scenario_schema
 	@.venv/bin/python -m harness.report.schema
 	@.venv/bin/python -m harness.report.catalogue
 
@@ -97,7 +98,7 @@ lock:
 	.venv/bin/python -m uv pip compile pyproject.toml --group dev --group build --extra connect --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	    --system-certs --quiet --output-file requirements.lock $(ARGS)
-	.venv/bin/python -m harness.lock_jars
+	.venv/bin/python -m harness.clusters.lock_jars
 
 clean:
 	@$(PYTHON) -c "import shutil; shutil.rmtree('.venv', ignore_errors=True)"

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.errors import CannotHere, TidegaugeError
-from harness.progress import Silent
+from harness.foundation.errors import CannotHere, TidegaugeError
+from harness.foundation.progress import Silent
 
 ROUNDS = 5
 KINDS = {

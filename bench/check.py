@@ -36,11 +36,11 @@ from bench.duck import QUESTIONS, Duck
 from bench.histories import generate
 from checkers.core.check import Setting, check
 from checkers.core.results import CheckResults
-from harness.errors import Exit, TidegaugeError, UsageError
-from harness.paths import PACKAGE
-from harness.seal import Sealed, open_history
-from harness.spark import Session
-from harness.store import RUN_FILE
+from harness.foundation.errors import Exit, TidegaugeError, UsageError
+from harness.foundation.paths import PACKAGE
+from harness.history.sealing import Sealed, open_history
+from harness.history.store import RUN_FILE
+from harness.spark.session import Session
 
 DOCS = PACKAGE.parent / "docs"
 SIZES = "100k,1M,10M,50M"

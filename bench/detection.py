@@ -27,14 +27,14 @@ from rich.console import Console
 
 from bench.detection_matrix import MATRIX, SPINNING, STARVED, Case
 from bench.detection_report import Row, page, row_of
-from harness import store as stored
-from harness.checking import check_again
-from harness.errors import TidegaugeError, UsageError
-from harness.live import PlainView
-from harness.paths import PACKAGE
-from harness.scenario import to_toml
-from harness.seal import HISTORY
-from harness.store import Run, store_dir
+from harness.foundation.errors import TidegaugeError, UsageError
+from harness.foundation.paths import PACKAGE
+from harness.foundation.view import PlainView
+from harness.history import store as stored
+from harness.history.sealing import HISTORY
+from harness.history.store import Run, store_dir
+from harness.judging.checking import check_again
+from harness.runs.scenario import to_toml
 
 LIMIT_S = 600.0  # of one run, with its check
 PAGE = PACKAGE.parent / "docs" / "detection.md"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.detection_matrix import SPINNING, Case
-from harness import facts
-from harness.store import Run
+from harness.history.store import Run
+from harness.runs import versions as facts
 
 COMMAND = "make detection"
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.history import F, Kind, Type, View
-from harness.protocol import FETCH_OF_FOLLOWERS, Api
-from harness.seal import Sealed
+from harness.foundation.protocol import FETCH_OF_FOLLOWERS, Api
+from harness.history.schema import F, Kind, Type, View
+from harness.history.sealing import Sealed
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -40,9 +40,9 @@ from bench.history_plan import (
     Plan,
     Planted,
 )
-from harness.history import FIRST_TAP, NEMESIS_PROCESS, Kind
-from harness.seal import HISTORY, MANIFEST, write_history
-from harness.sources import Rows
+from harness.history.schema import FIRST_TAP, NEMESIS_PROCESS, Kind
+from harness.history.sealing import HISTORY, MANIFEST, write_history
+from harness.history.sources import Rows
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,9 @@ from bench.history_plan import (
     blocks,
     make_rows,
 )
-from harness.history import FIRST_TAP, ID_BITS, NEMESIS_PROCESS, F, FaultStage, Kind, Status, Type, View
-from harness.protocol import Api
-from harness.sources import Rows
+from harness.foundation.protocol import Api
+from harness.history.schema import FIRST_TAP, ID_BITS, NEMESIS_PROCESS, F, FaultStage, Kind, Status, Type, View
+from harness.history.sources import Rows
 
 RECORDS_OF_A_POLL = RUN * RUNS_OF_A_POLL
 ON_ITS_WAY_NS = 2 * MS  # a request goes to whoever leads when it is sent

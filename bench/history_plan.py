@@ -10,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from harness import seal
-from harness.history import COLUMNS, ID_BITS, KINDS, Kind, row_type
-from harness.sources import Rows
+from harness.history import sealing as seal
+from harness.history.schema import COLUMNS, ID_BITS, KINDS, Kind, row_type
+from harness.history.sources import Rows
 
 RUN = 10  # messages of a batch
 RUNS_OF_A_POLL = 5

@@ -30,10 +30,10 @@ from rich.table import Table
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.errors import TidegaugeError
-from harness.history import F, Kind, Recorder, Type, now
-from harness.progress import Silent
-from harness.security import Security
+from harness.foundation.errors import TidegaugeError
+from harness.foundation.progress import Silent
+from harness.foundation.security import Security
+from harness.history.schema import F, Kind, Recorder, Type, now
 from workloads import payload
 from workloads.base import CONSUMER, PRODUCER, NodeAddress, TopicSpec, WorkerConfig
 from workloads.clients.base import Delivered, Keyed, Producer

@@ -20,11 +20,11 @@ from rich.console import Console
 
 from bench.check import numbers
 from bench.histories import generate
-from harness.checking import Checked, check_again
-from harness.live import viewed_on
+from harness.foundation.view import viewed_on
+from harness.history.sealing import Sealed
+from harness.history.store import RUN_FILE, Run
+from harness.judging.checking import Checked, check_again
 from harness.report.making import report_checked
-from harness.seal import Sealed
-from harness.store import RUN_FILE, Run
 
 FACTS = {"state": "finished", "seed": 1, "title": "bench", "scenario": {"settings": {"acks": "all", "client": "bench"}}}
 

@@ -62,11 +62,22 @@ from bench.history_plan import (
     blocks,
     make_rows,
 )
-from harness.error_codes import NUMBERS
-from harness.history import COLUMNS, FIRST_TAP, ID_BITS, NEMESIS_PROCESS, F, FaultStage, Kind, Status, Type, View
-from harness.protocol import Api, ErrorCode
-from harness.seal import write_history
-from harness.sources import Rows
+from harness.foundation.error_codes import NUMBERS
+from harness.foundation.protocol import Api, ErrorCode
+from harness.history.schema import (
+    COLUMNS,
+    FIRST_TAP,
+    ID_BITS,
+    NEMESIS_PROCESS,
+    F,
+    FaultStage,
+    Kind,
+    Status,
+    Type,
+    View,
+)
+from harness.history.sealing import write_history
+from harness.history.sources import Rows
 
 Streams = dict[Kind, list[Iterator[Rows]]]
 SECOND_TAP = FIRST_TAP + 1  # what lies beside the load is seen by a tap of its own, whose events are in order, too

@@ -22,8 +22,8 @@ from rich.table import Table
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.errors import TidegaugeError
-from harness.progress import Silent
+from harness.foundation.errors import TidegaugeError
+from harness.foundation.progress import Silent
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.rules import Rule
 from harness.tap.taps import Taps

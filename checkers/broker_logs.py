@@ -38,7 +38,7 @@ import polars as pl
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from harness.history import Kind, Type
+from harness.history.schema import Kind, Type
 
 BEHIND = 0.9  # of what was acknowledged
 LINE_CHARACTERS = 4_000

@@ -37,8 +37,8 @@ from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found, together
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
-from harness.history import F, Type
-from harness.protocol import Api
+from harness.foundation.protocol import Api
+from harness.history.schema import F, Type
 
 GROUP = ("group", "topic", "partition")
 VANISHED, REGRESSION = "committed-offset-vanished", "committed-offset-regression"

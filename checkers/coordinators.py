@@ -19,16 +19,16 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.answers import SETTLING_NS
 from checkers.core.arrays import ints
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found
-from checkers.core.others import Before, Ranked, taken
+from checkers.core.node_answers import SETTLING_NS
+from checkers.core.other_nodes import Before, Ranked, taken
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.metadata import coded, in_order, number_of
-from harness.history import Type
-from harness.protocol import Api
+from harness.foundation.protocol import Api
+from harness.history.schema import Type
 
 WHEREABOUTS = r"^(.*) at (\S+)( \(.*\))?$"
 COLUMNS = ("event", "time", "invoked", "node", "api", "leader", "error", "type", "detail")

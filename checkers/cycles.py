@@ -35,9 +35,9 @@ wr is what a correct broker promises: whoever reads committed records reads them
 and before its own is. Kafka isolates no writes, and a poll need not return all that is there: ww and rw promise less.
 
 Each piece tells its writes, which of them were read, and how far each transaction read (`Steps`): what is settled
-there, or, of pieces by value, what is loose, or all (`checkers.values`). All of that is put in order in one place,
-where the components are found (`checkers.graph`). More than STEPS of them, or a search of more than SECONDS, are too
-much, and said.
+there, or, of pieces by value, what is loose, or all (`checkers.shared.fates`). All of that is put in order in one
+place, where the components are found (`checkers.shared.graph`). More than STEPS of them, or a search of more than
+SECONDS, are too much, and said.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ from checkers.core.findings import Findings, found, together
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from checkers.core.tables import place_of
-from checkers.graph import RW, TIME, WR, WW, Found, Graph, Step, search, with_time
-from checkers.values import READS, Fates
-from harness.history import ID_BITS, F, Kind, Status, Type
+from checkers.shared.fates import READS, Fates
+from checkers.shared.graph import RW, TIME, WR, WW, Found, Graph, Step, search, with_time
+from harness.history.schema import ID_BITS, F, Kind, Status, Type
 
 STEPS = 10_000_000
 STEPS_OF_A_PIECE = 500_000  # which it tells, however small its share of the history is

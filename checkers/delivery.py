@@ -25,7 +25,8 @@ aborted-read   read, although its send certainly failed, or its transaction did.
 duplicate      one value at two or more offsets of its partition. Tagged by its producer, as the manifest knows it:
                `transactional`, `idempotent` or `plain`; and `numbered anew` if the taps saw that producer go on with
                another producer id or epoch: a client that begins to number anew may write again what is there already.
-false-ack      acknowledged without a usable offset (none, or negative). Or below a log start (`checkers.log_starts`).
+false-ack      acknowledged without a usable offset (none, or negative). Or below a log start
+(`checkers.shared.log_starts`).
 
 What is lost or unseen is tagged `settled` if it was acknowledged when every fault was over: all that were injected had
 been undone, and the cluster was seen to be whole after each (there was one, at least); and no leader of its partition
@@ -41,7 +42,7 @@ seen before the last deletion of its topic by the workload (`checkers.deletions`
 tagged `deleted topic`; but what failed was never there, and of a duplicate that is said unless two of its offsets are
 certainly of one life of the topic. How far readers of such a topic got is told by final and raw readers alone.
 
-What became of each value is judged by value (`checkers.values`), given what its partition as a whole shows
+What became of each value is judged by value (`checkers.shared.fates`), given what its partition as a whole shows
 (`checkers.places`). Of values that are settled where they lie, only counts are needed. As many lost-tails are looked
 for as were acknowledged with an offset in partitions of which a final read ended `ok`.
 
@@ -62,12 +63,12 @@ from checkers.core.arrays import NEVER, NONE, Bools, is_in
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found, together
+from checkers.core.partitions import PLACE, Places
 from checkers.core.piece import Piece
-from checkers.core.places import PLACE, Places
 from checkers.core.run import RunContext, by
-from checkers.log_starts import LogStarts
-from checkers.values import READS, Fates, Split
-from harness.history import ID_BITS, Type
+from checkers.shared.fates import READS, Fates, Split
+from checkers.shared.log_starts import LogStarts
+from harness.history.schema import ID_BITS, Type
 
 STUCK_NS = 5_000_000_000
 DEPOSED_NS = 10_000_000_000  # after a new leader was seen, for the one before it to hear of it

@@ -53,10 +53,10 @@ from checkers.commits import GROUP, ByPlace, operations
 from checkers.core.arrays import Bools, Ints, ints, is_in
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found
-from checkers.core.log import Keys
+from checkers.core.partition_log import Keys
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
-from harness.history import F, Kind, Type
+from harness.history.schema import F, Kind, Type
 
 PLACE = ("topic", "partition")
 STRETCH = (*PLACE, "stretch")

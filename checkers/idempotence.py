@@ -37,14 +37,14 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.answers import EXCHANGES, FETCH, LIST_OFFSETS, PROBES, PRODUCE
 from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, Lanes, ints, nullable
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found, together
+from checkers.core.node_answers import EXCHANGES, FETCH, LIST_OFFSETS, PROBES, PRODUCE
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from harness.history import Type
+from harness.history.schema import Type
 
 NEAR_NS = 2_000_000_000
 WRAP = 1 << 30

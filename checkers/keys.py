@@ -33,10 +33,10 @@ import polars as pl
 from checkers.core.arrays import ints
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found
+from checkers.core.partitions import PLACE
 from checkers.core.piece import Piece
-from checkers.core.places import PLACE
 from checkers.core.run import RunContext, by
-from harness.history import F, Type
+from harness.history.schema import F, Type
 
 LAST_OF_ITS_KEY = "last of its key"
 TOPS_AT_MOST = 20_000  # of a piece, that travel

@@ -22,13 +22,13 @@ impostor-leader   an *act* is an answer with error 0, to a probe (api 1 or 2), o
                   epoch is the highest one among the claims of other nodes with first < began - S. It is not known
                   (null) without one; or if none of them was made again after the act (last > ended), for nobody need
                   have heard yet of a leader that came since; or if any node has a claim of a higher epoch with begun <=
-                  ended + S, or one may have begun by then (`since`, `checkers.core.answers`). An act whose epoch is
-                  known, and for which all those claims of that epoch name one leader that is another node, is an
+                  ended + S, or one may have begun by then (`since`, `checkers.core.node_answers`). An act whose epoch
+                  is known, and for which all those claims of that epoch name one leader that is another node, is an
                   impostor's. One finding per partition, node and epoch, which tells of the impostor's acts alone;
-                  `deposed` if another node has a claim of a lower epoch that names it
-split-brain       `one epoch`: two nodes have acts with appends of one known epoch; `overlapping`: in one second two
-                  nodes have appends in acts of no known epoch, and one append of each ended before one of the other was
-                  invoked. One finding per partition and epoch, or second, which tells of the appends of those nodes
+                  `deposed` if another node has a claim of a lower epoch that names it split-brain       `one epoch`:
+                  two nodes have acts with appends of one known epoch; `overlapping`: in one second two nodes have
+                  appends in acts of no known epoch, and one append of each ended before one of the other was invoked.
+                  One finding per partition and epoch, or second, which tells of the appends of those nodes
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.answers import FETCH, LIST_OFFSETS, METADATA, PRODUCE, SETTLING_NS, Epochs
 from checkers.core.arrays import NEVER, Ints, Lanes, ints
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found, together
-from checkers.core.others import Before, Ranked, taken
+from checkers.core.node_answers import FETCH, LIST_OFFSETS, METADATA, PRODUCE, SETTLING_NS, Epochs
+from checkers.core.other_nodes import Before, Ranked, taken
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
 from checkers.metadata import (
@@ -61,8 +61,8 @@ from checkers.metadata import (
     number_of,
     slot_of,
 )
-from harness.history import Type
-from harness.protocol import FETCH_OF_FOLLOWERS, NOT_LEADING
+from harness.foundation.protocol import FETCH_OF_FOLLOWERS, NOT_LEADING
+from harness.history.schema import Type
 
 LOOP = 5
 OF_LOGS = (PRODUCE, FETCH, LIST_OFFSETS)

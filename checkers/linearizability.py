@@ -10,9 +10,9 @@ append   the sends that ended `ok` with one offset >= 0, as one operation: invok
          with its value was read; and never complete but by a read.
 read     of an offset: it ends after the append. What nobody knows the send of is an append all the same, invoked at any
          time.
-end      an answer to ListOffsets(latest) without an error (`checkers.answers`), of a probe or one that reached its
-         client. Those that show the same end are one operation: invoked when the last of them was, complete when the
-         first was.
+end      an answer to ListOffsets(latest) without an error (`checkers.core.node_answers`), of a probe or one that
+         reached its client. Those that show the same end are one operation: invoked when the last of them was, complete
+         when the first was.
 
 The order of operations is that of offsets, end() → e right before the append at e. Each takes effect at a moment, not
 before it was invoked and not after it was complete; and moments do not fall from one operation to the next one in the
@@ -28,13 +28,14 @@ not-linearizable   x contradicts an operation of lower order, or itself:
                    the above contradicts it
     end, ahead     an end() → e that was complete before an append was invoked at an offset < e
     end, fell      an end() → e that was complete before an end() < e was invoked; where it is not ahead
-    older epoch    beside `behind`, `fell`: all those end() of lower order were of deposed leaders (`checkers.points`)
+    older epoch    beside `behind`, `fell`: all those end() of lower order were of deposed leaders
+    (`checkers.shared.by_offset`)
 
 Each x is one finding of each line at most, together with the operation of lower order that was invoked last. Eras that
 are UNSURE (`checkers.deletions`) are left out.
 
-What the rows of the log say by themselves is asked here as well (`checkers.offsets`), and what nodes showed of them
-(`checkers.visibility`): all of it is one sort of what happened at offsets.
+What the rows of the log say by themselves is asked here as well (`checkers.shared.offsets`), and what nodes showed of
+them (`checkers.shared.visibility`): all of it is one sort of what happened at offsets.
 
 The summary gives each partition a verdict: `linearizable`; `monotonic only`, if appends and reads have their moments
 and some end() has none; `violated`, also if one offset has two values. Partitions without acknowledgements have none.
@@ -50,15 +51,15 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from checkers import offsets, visibility
-from checkers.core.answers import EXCHANGES, PROBES, Epochs
 from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, nullable
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found, together
+from checkers.core.node_answers import EXCHANGES, PROBES, Epochs
 from checkers.core.piece import Piece
 from checkers.core.run import ONE_STRETCH, RunContext
-from checkers.points import (
+from checkers.shared import offsets, visibility
+from checkers.shared.by_offset import (
     ENDED,
     FINAL,
     LATE,
@@ -72,9 +73,9 @@ from checkers.points import (
     points_of,
     sorted_marks,
 )
-from checkers.reading import key_of
-from checkers.values import late as late_of
-from harness.history import Type
+from checkers.shared.fates import late as late_of
+from checkers.shared.reader_steps import key_of
+from harness.history.schema import Type
 
 LISTED = 50  # partitions that the summary names
 PLACE = ("topic", "partition")

@@ -1,7 +1,7 @@
 """Liveness: what consumers of the load did not get in time, and why. Whether sends got through: `checkers.progress`.
 
-Limits are seconds, of the scenario (`[limits]`, harness/limits.py). Topics that the workload deleted are left out, and
-events without a topic or a partition. A *second* is `time` div 10^9.
+Limits are seconds, of the scenario (`[limits]`, harness/foundation/limits.py). Topics that the workload deleted are
+left out, and events without a topic or a partition. A *second* is `time` div 10^9.
 
 **stall**: nobody in the load is handed anything of a partition, though something is there.
 
@@ -53,15 +53,16 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers import progress, stretches
-from checkers.core.answers import EXCHANGES, FETCH, PROBES
+from checkers import progress
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found
+from checkers.core.node_answers import EXCHANGES, FETCH, PROBES
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.core.tables import topic_and_partition
-from checkers.stretches import SECOND_NS, Seconds, placed
-from harness.history import F, Kind, Type
+from checkers.shared import standstills as stretches
+from checkers.shared.standstills import SECOND_NS, Seconds, placed
+from harness.history.schema import F, Kind, Type
 
 _NOT_THE_LOAD = "^tidegauge(-(final|raw|probe|replica).*)?$"
 

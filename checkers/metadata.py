@@ -49,16 +49,16 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.answers import METADATA, SETTLING_NS
 from checkers.core.arrays import NEVER, Groups, Ints, Lanes, ints
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found, together
-from checkers.core.others import Ranked, first_of_each, inverse, pair_of, taken
+from checkers.core.node_answers import METADATA, SETTLING_NS
+from checkers.core.other_nodes import Ranked, first_of_each, inverse, pair_of, taken
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
-from harness.history import Type
-from harness.protocol import ErrorCode
+from harness.foundation.protocol import ErrorCode
+from harness.history.schema import Type
 
 OWN_CLIENT = "tidegauge"  # of all that is no worker
 OF_OTHERS = pl.col("client").ne_missing(OWN_CLIENT)

@@ -50,7 +50,7 @@ transactional, idempotent, plain   of a send: in a transaction; else as the mani
 
 How it is made: in a healthy history few steps lead anywhere but to the next offset, and ranks of sends rise with their
 offsets. Pieces hand over what is odd, and it is judged where all is put together; only if that is too much, or if sends
-contradict each other, pieces are judged by themselves (`checkers.reading`, `checkers.sending`).
+contradict each other, pieces are judged by themselves (`checkers.shared.reader_steps`, `checkers.shared.sender_order`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ from typing import ClassVar
 
 import polars as pl
 
-from checkers import sending
 from checkers.core.arrays import Groups, Lanes, ints, nullable
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, Known, Outcome
@@ -69,7 +68,8 @@ from checkers.core.findings import WORST, Findings, found, together
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from checkers.core.tables import empty
-from checkers.reading import (
+from checkers.shared import sender_order as sending
+from checkers.shared.reader_steps import (
     LOG,
     NEXT,
     READER,
@@ -84,7 +84,7 @@ from checkers.reading import (
     spans_of,
     tangled_in,
 )
-from harness.history import F, Kind
+from harness.history.schema import F, Kind
 
 CARRIED = 100_000  # odd steps of a large history up to which pieces need not be judged by themselves
 AT_LEAST = 100  # that any piece may carry

@@ -1,7 +1,7 @@
 """Progress: whether sends get through while something is broken and afterwards, and how long they take.
 
-Limits are seconds, of the scenario (`[limits]`, harness/limits.py). Topics that the workload deleted are left out, and
-sends without a topic or a partition. A *second* is `time` div 10^9.
+Limits are seconds, of the scenario (`[limits]`, harness/foundation/limits.py). Topics that the workload deleted are
+left out, and sends without a topic or a partition. A *second* is `time` div 10^9.
 
 Seconds of a partition with an `ok` send cut its time into *stretches*, each from such a second (the first one: from the
 beginning) to the next. A stretch lasts from the later of two moments: the last `ok` in the second that begins it (the
@@ -37,7 +37,7 @@ from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.core.tables import topic_and_partition
 from checkers.core.timeline import Timeline
-from harness.history import F, Type
+from harness.history.schema import F, Type
 
 SEGMENTS_AT_MOST = 200
 BUCKETS = 12  # of a doubling

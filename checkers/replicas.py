@@ -33,10 +33,10 @@ from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, is_in, 
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found, together
-from checkers.core.log import Keys
+from checkers.core.partition_log import Keys
 from checkers.core.piece import Piece
 from checkers.core.run import ONE_STRETCH, REPLICA_ROLE, RunContext, by
-from harness.history import F, Kind
+from harness.history.schema import F, Kind
 
 DIVERGENCE = "replica-divergence"
 PLACE = ("topic", "partition")

@@ -41,11 +41,11 @@ each input
 `not committed`     its offset is one and the same, an output is ok and completed at or before the invocation of the
                     answer, and the answer is not above the offset
 
-How a value fares tells its fate (`checkers.values`). What is settled in a stretch of a log is visible, wherever its
-partition was read to: surveys tell that, and values are judged only where they are loose. Each piece puts together what
-it has of a transaction (`OF_TRANSACTION`, `OF_MISSING`) and of an input's outputs (`OF_OUTPUTS`), and the parts of all
-pieces are put together the same way. Inputs and their outputs lie in different partitions, so that each of them is a
-row until the end. In a history of more than SENDS sends only one in so many inputs is looked at, which is said.
+How a value fares tells its fate (`checkers.shared.fates`). What is settled in a stretch of a log is visible, wherever
+its partition was read to: surveys tell that, and values are judged only where they are loose. Each piece puts together
+what it has of a transaction (`OF_TRANSACTION`, `OF_MISSING`) and of an input's outputs (`OF_OUTPUTS`), and the parts of
+all pieces are put together the same way. Inputs and their outputs lie in different partitions, so that each of them is
+a row until the end. In a history of more than SENDS sends only one in so many inputs is looked at, which is said.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ from checkers.core.findings import Findings, found, together
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from checkers.core.tables import topic_and_partition
-from checkers.values import READS, Fates
-from harness.history import F, Kind, Status, Type
+from checkers.shared.fates import READS, Fates
+from harness.history.schema import F, Kind, Status, Type
 
 SENDS = 16_000_000  # of all of a history
 OPS = ("event", "time", "process", "invoked", "op", "f", "type", "topic", "partition", "offset", "end", "txn", "name")

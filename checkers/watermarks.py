@@ -1,4 +1,4 @@
-"""Watermarks: what nodes showed of a partition, in real time. What an answer is, is told by `checkers.answers`.
+"""Watermarks: what nodes showed of a partition, in real time. `checkers.core.node_answers` says what an answer is.
 
 Two answers are in order only when one ended before the other was invoked.
 
@@ -68,15 +68,25 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.answers import ALWAYS, EXCHANGES, FETCH, LIST_OFFSETS, METADATA, PROBES, SETTLING_NS, Epochs, moves
 from checkers.core.arrays import NONE, Bools, Groups, Ints, Lanes, ints
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, Known, Outcome
 from checkers.core.findings import Findings, found, together
+from checkers.core.node_answers import (
+    ALWAYS,
+    EXCHANGES,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    PROBES,
+    SETTLING_NS,
+    Epochs,
+    moves,
+)
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from harness.history import F, Kind, Type
-from harness.protocol import Api
+from harness.foundation.protocol import Api
+from harness.history.schema import F, Kind, Type
 
 MARKS = ("shown", "stable", "start")
 REGRESSIONS = {"watermark-regression": FETCH, "end-offset-regression": LIST_OFFSETS}

@@ -1,5 +1,5 @@
 """`python -m harness` is the `tidegauge` command."""
 
-from harness.cli import main
+from harness.commands.main import main
 
 main()

@@ -23,9 +23,9 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from harness.clusters.base import Capability, Cluster
-from harness.config import suggestion
-from harness.discovery import modules_with
-from harness.errors import CannotHere, UsageError
+from harness.foundation.config import suggestion
+from harness.foundation.discovery import modules_with
+from harness.foundation.errors import CannotHere, UsageError
 from harness.tap.taps import Taps
 from nemesis.base import Clients, Fault, Field, refuse_unless_possible
 from nemesis.schedule import RANDOM, Plan, Slot, recorded, slots

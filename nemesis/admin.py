@@ -42,10 +42,10 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse
 
 from harness.clusters.base import Cluster, Node, wait_until
-from harness.errors import ClusterError
-from harness.observe import TopicPartition
-from harness.protocol import ErrorCode
-from harness.wire import Connection, WireError
+from harness.clusters.observe import TopicPartition
+from harness.clusters.wire import Connection, WireError
+from harness.foundation.errors import ClusterError
+from harness.foundation.protocol import ErrorCode
 
 REASSIGN_VERSION = 0
 REASSIGNING_VERSION = 0

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from harness.clusters.base import Capability, Cluster
-from harness.errors import CannotHere, ClusterError, UsageError
-from harness.observe import ClusterView, PartitionView, TopicPartition, observe
+from harness.clusters.observe import ClusterView, PartitionView, TopicPartition, observe
+from harness.foundation.errors import CannotHere, ClusterError, UsageError
 
 if TYPE_CHECKING:
     from harness.tap.taps import Taps

@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import psutil
 
-from harness.errors import ClusterError
+from harness.foundation.errors import ClusterError
 from harness.tap.rules import Rule
 from nemesis.base import Aim, Bite, Client, Clients, Fault, Field
 from nemesis.leadership import LeaderMove
-from nemesis.tapped import AtTheTap
+from nemesis.tap_rules import AtTheTap
 
 STILL_S = 1.0  # a client that has done nothing for that long stands still
 ASK_EVERY = 10  # requests to produce and to fetch

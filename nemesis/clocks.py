@@ -15,8 +15,8 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecordsBuilder
 
 from harness.clusters.base import Capability, NodeState, wait_until
-from harness.protocol import ErrorCode
-from harness.wire import Connection, WireError
+from harness.clusters.wire import Connection, WireError
+from harness.foundation.protocol import ErrorCode
 from nemesis.admin import creation, deletion, until_done
 from nemesis.base import Aim, Bite, Fault, Field
 from nemesis.roles import NODE_ROLES, Chosen, choose

@@ -27,9 +27,9 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
 
-from harness.errors import ClusterError, TidegaugeError
-from harness.history import FaultStage, Kind, Recorder, now
-from harness.threads import Threads
+from harness.foundation.errors import ClusterError, TidegaugeError
+from harness.foundation.threads import Threads
+from harness.history.schema import FaultStage, Kind, Recorder, now
 from nemesis.base import Bite, Fault, Victim
 from nemesis.schedule import Slot
 

@@ -19,8 +19,8 @@ from typing import ClassVar
 
 from harness.clusters.base import Capability, NodeState, wait_until
 from harness.clusters.disk import Disk
-from harness.errors import ClusterError
-from harness.observe import NO_LEADER, ClusterView, TopicPartition
+from harness.clusters.observe import NO_LEADER, ClusterView, TopicPartition
+from harness.foundation.errors import ClusterError
 from nemesis.base import Aim, Bite, Fault, Field, Repeating
 from nemesis.process import OnNodes, bring, start
 from nemesis.roles import NODE_ROLES, Chosen, choose, leaves_a_majority

@@ -11,9 +11,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from harness.clusters.base import Capability, NodeState, wait_until
-from harness.errors import ClusterError
-from harness.observe import NO_LEADER, ClusterView, TopicPartition
-from harness.protocol import ErrorCode
+from harness.clusters.observe import NO_LEADER, ClusterView, TopicPartition
+from harness.foundation.errors import ClusterError
+from harness.foundation.protocol import ErrorCode
 from nemesis.admin import (
     DONE,
     RETRY_EVERY_S,
@@ -29,7 +29,7 @@ from nemesis.admin import (
     until_done,
 )
 from nemesis.base import Aim, Bite, Fault, Field, Repeating, Victim
-from nemesis.chains import Chains, Wall, addresses
+from nemesis.iptables import Chains, Wall, addresses
 from nemesis.process import CAN_KILL, Kill, bring, start, still
 from nemesis.roles import choose_leader, leaders, leaves_a_majority
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from harness.clusters.base import Capability, NodeState
-from harness.errors import ClusterError
+from harness.foundation.errors import ClusterError
 from harness.tap.rules import Rule
 from harness.tap.vocabulary import bytes_per_second
 from nemesis.base import Aim, Bite, Fault, Field
-from nemesis.chains import Chains, Wall, addresses, left_on, mend_all
+from nemesis.iptables import Chains, Wall, addresses, left_on, mend_all
 from nemesis.roles import NODE_ROLES, Chosen, choose
-from nemesis.tapped import AtTheTap
+from nemesis.tap_rules import AtTheTap
 
 LIMIT = "tbf"  # the kernel's name of what limits how fast it goes
 QUEUE = "400ms"  # what waits longer is dropped

@@ -1,6 +1,6 @@
 """Faults of partition: nodes are cut off from each other, or from clients.
 
-Packets are dropped in the nodes' own network namespaces (`nemesis.chains`). What goes to clients and to the harness
+Packets are dropped in the nodes' own network namespaces (`nemesis.iptables`). What goes to clients and to the harness
 passes, except where clients are what a node is cut off from. A cut has bitten when packets were taken and those on the
 other side of it say what became of it: another leader in a higher epoch, fewer replicas in sync, another controller.
 """
@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from harness.clusters.base import Capability
-from harness.observe import NO_LEADER, ClusterView, Views
+from harness.clusters.observe import NO_LEADER, ClusterView, Views
 from nemesis.admin import quorum
 from nemesis.base import Aim, Bite, Fault, Field, Repeating, Victim
-from nemesis.chains import BACK, RESET, Chains, Wall, addresses
+from nemesis.iptables import BACK, RESET, Chains, Wall, addresses
 from nemesis.roles import NODE_ROLES, Chosen, choose, leaves_a_majority
 
 BROKER, CONTROLLER = "broker", "controller"  # names of listeners

@@ -20,14 +20,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from harness.clusters.base import Capability, NodeState
-from harness.observe import NO_LEADER
-from harness.wire import WireError, ask_metadata
+from harness.clusters.observe import NO_LEADER
+from harness.clusters.wire import WireError, ask_metadata
 from nemesis.admin import quorum_leader
 from nemesis.base import Aim, Bite, Field
 from nemesis.disk import INTERNAL_TOPICS, KEPT, batches, last_segment
 from nemesis.process import CAN_KILL, bring, start, still
 from nemesis.roles import leaders
-from nemesis.steps import BROKER, Sequence
+from nemesis.sequence_steps import BROKER, Sequence
 
 ELECTED_S = 5.0  # the quorum misses its leader after two seconds, and elects another within three more
 ASKED_S = 2.0  # after the last record was copied, until the leader has heard so and has asked for the follower

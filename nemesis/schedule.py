@@ -24,9 +24,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema, model_validator
 
-from harness.config import Model, parse
-from harness.durations import Duration, seconds
-from harness.errors import UsageError
+from harness.foundation.config import Model, parse
+from harness.foundation.durations import Duration, seconds
+from harness.foundation.errors import UsageError
 from harness.tap.rules import Rate
 
 SHORTEST_PERIOD_S = 0.1

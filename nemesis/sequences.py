@@ -19,14 +19,14 @@ from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from harness.clusters.base import Capability, NodeState
-from harness.errors import ClusterError
-from harness.observe import NO_LEADER
+from harness.clusters.observe import NO_LEADER
+from harness.foundation.errors import ClusterError
 from nemesis.base import Aim, Bite, Fault, Field
 from nemesis.disk import batches, last_segment, recovery_points
 from nemesis.network import Bandwidth
 from nemesis.process import CAN_KILL, bring, start, still
 from nemesis.rejoin import LateRejoin
-from nemesis.steps import BROKER, Sequence
+from nemesis.sequence_steps import BROKER, Sequence
 
 FOLLOWED_S = 1.0  # the time that a follower is given to follow a new leader
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from harness.clusters.base import Capability, wait_until
-from harness.errors import ClusterError
-from harness.observe import NO_LEADER, PartitionView
-from harness.protocol import ErrorCode
+from harness.clusters.observe import NO_LEADER, PartitionView
+from harness.foundation.errors import ClusterError
+from harness.foundation.protocol import ErrorCode
 from nemesis.admin import (
     ADMIN_TIMEOUT_S,
     DONE,

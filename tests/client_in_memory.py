@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from harness.security import Security
+from harness.foundation.security import Security
 from tests.sessions import FakeProducer
 from workloads.clients.base import ClientError, Consumer, Delivered, Keyed, Polled, Producer, TopicPartition
 from workloads.clients.settings import ClientSettings

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.history import F, Kind, Type
-from harness.seal import Sealed
+from harness.history.schema import F, Kind, Type
+from harness.history.sealing import Sealed
 
 Row = dict[str, Any]
 

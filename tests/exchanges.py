@@ -10,13 +10,13 @@ from uuid import UUID
 
 import numpy as np
 
-from harness.history import COLUMNS, KINDS, TEXT, Kind, Recorder, Type, row_type
-from harness.protocol import Api
-from harness.segments import Segment, read_segment
+from harness.foundation.protocol import Api
+from harness.history.schema import COLUMNS, KINDS, TEXT, Kind, Recorder, Type, row_type
+from harness.history.segments import Segment, read_segment
 from harness.tap import codec
 from harness.tap.codec import CODECS, TopicNames
 from harness.tap.exchange import Exchange, World
-from harness.tap.seeing import Seer
+from harness.tap.recording import Seer
 
 ORDERS_ID = UUID(int=7)
 PROCESS = 5

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from harness.foreign.exporting import Exported, export_run
-from harness.foreign.importing import Imported, import_history
-from harness.foreign.passage import OPERATION, Passage
-from harness.history import SCHEMA_VERSION, F, FaultStage, Kind, Recorder, Status, Type, View
-from harness.live import PlainView
-from harness.seal import open_history, seal
-from harness.sources import segment_path
-from harness.store import Run
+from harness.foundation.view import PlainView
+from harness.history.exchange.exporting import Exported, export_run
+from harness.history.exchange.importing import Imported, import_history
+from harness.history.exchange.jepsen_lines import OPERATION, Passage
+from harness.history.schema import SCHEMA_VERSION, F, FaultStage, Kind, Recorder, Status, Type, View
+from harness.history.sealing import open_history, seal
+from harness.history.sources import segment_path
+from harness.history.store import Run
 
 HEADER: dict[str, Any] = {"tidegauge": "history", "version": 1}
 SETTINGS = {"acks": "all", "idempotence": True, "client": "confluent-kafka"}

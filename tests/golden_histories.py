@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from harness.checking import Checked, check_run
-from harness.spark import Session
+from harness.judging.checking import Checked, check_run
+from harness.spark.session import Session
 from tests.foreign import QUIET, take
 from tests.support import REPOSITORY
 

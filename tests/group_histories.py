@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.dataset
 
-from harness.history import COLUMNS, KINDS, F, Kind, Type
+from harness.history.schema import COLUMNS, KINDS, F, Kind, Type
 from tests.sessions import rows
 
 Row = dict[str, Any]

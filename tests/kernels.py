@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from checkers.core.cut import cut, put_together
+from checkers.core.cutting import cut, put_together
 from checkers.core.deletions import deletions
 from checkers.core.engine import Steps, look, wanted_columns
 from checkers.core.family import Family, Outcome
@@ -26,9 +26,9 @@ from checkers.core.run import RunContext
 from checkers.core.spark import READ, Work
 from checkers.core.tables import schema_of, tables_of
 from checkers.core.timeline import timeline
-from harness.history import F, Kind
-from harness.limits import DEFAULTS
-from harness.seal import Sealed
+from harness.foundation.limits import DEFAULTS
+from harness.history.schema import F, Kind
+from harness.history.sealing import Sealed
 from tests.histories import Rows
 from tests.oracle import Oracle, compacted, oracles
 
@@ -141,9 +141,9 @@ def check_here(sealed: Sealed, setting: Setting | None = None, *, limit: int = E
 
 
 def _here(sealed: Sealed, work: Work) -> dict[str, Any]:
-    from checkers.around import READS
-    from checkers.core.answer import answer_of
+    from checkers.core.conclusion import answer_of
     from checkers.core.families import FAMILIES
+    from checkers.summaries.context import READS
 
     families = [family for family in FAMILIES if family.name in work.families]
     wanted = wanted_columns(families, READS)

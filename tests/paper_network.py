@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState
+from harness.clusters.observe import ClusterView, PartitionView
 from harness.clusters.target import ReadyCheck
-from harness.errors import ClusterError
-from harness.observe import ClusterView, PartitionView
+from harness.foundation.errors import ClusterError
 from nemesis.base import Fault, Field
 
 PORTS = {"client": 9092, "broker": 9093, "controller": 9094}

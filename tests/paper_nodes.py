@@ -28,10 +28,10 @@ from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
 from harness.clusters import base as clusters
 from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState
+from harness.clusters.observe import ClusterView, PartitionView
 from harness.clusters.target import ReadyCheck
-from harness.errors import ClusterError
-from harness.observe import ClusterView, PartitionView
-from harness.wire import WireError
+from harness.clusters.wire import WireError
+from harness.foundation.errors import ClusterError
 from nemesis import admin, base
 from nemesis.base import Fault, Field, Repeating
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from checkers.core.answers import EXCHANGES, PROBES
 from checkers.core.family import Family, Known, Outcome
+from checkers.core.node_answers import EXCHANGES, PROBES
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 

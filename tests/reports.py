@@ -8,10 +8,10 @@ from typing import Any
 from checkers.core.families import FAMILIES
 from checkers.core.results import Anomaly, CheckResults, Finding
 from checkers.core.timeline import Fault
-from checkers.coverage import FaultCoverage, Span
-from checkers.figures import Figures, PartitionRow, Stall
-from checkers.series import VERSION, fingerprint
-from harness.checking import RESULTS_VERSION
+from checkers.summaries.coverage import FaultCoverage, Span
+from checkers.summaries.figures import Figures, PartitionRow, Stall
+from checkers.summaries.series import VERSION, fingerprint
+from harness.judging.checking import RESULTS_VERSION
 
 S = 1_000_000_000
 FIRST_NS = 5 * S

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.history import Kind, Recorder, row_type
-from harness.security import Security
-from harness.segments import Segment, read_segment
+from harness.foundation.security import Security
+from harness.history.schema import Kind, Recorder, row_type
+from harness.history.segments import Segment, read_segment
 from workloads import find_workload, payload
 from workloads.base import PRODUCER, FinalTarget, NodeAddress, WorkerConfig
 from workloads.clients.base import ClientError, Consumer, Delivered, Keyed, Polled, Producer, TopicPartition

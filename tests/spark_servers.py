@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pyspark
 
-from harness import spark_jvm
 from harness.clusters.base import wait_until
-from harness.java import find_java
-from harness.spark_place import Place
+from harness.foundation.java import find_java
+from harness.spark import jvm as spark_jvm
+from harness.spark.place import Place
 
 HOST = "127.0.0.1"
 PATIENCE_S = 120

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.spark import Session
+from harness.spark.session import Session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

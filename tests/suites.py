@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from checkers.core.results import Anomaly, CheckResults, Finding
-from checkers.coverage import Coverage
-from checkers.figures import Figures
-from harness.checking import Checked
-from harness.lent import Lent
-from harness.live import View
-from harness.policies import RunFacts
-from harness.progress import Silent
-from harness.runner import Recorded
-from harness.scenario import Scenario
-from harness.store import Run
+from checkers.summaries.coverage import Coverage
+from checkers.summaries.figures import Figures
+from harness.foundation.progress import Silent
+from harness.foundation.view import View
+from harness.history.store import Run
+from harness.judging.checking import Checked
+from harness.judging.policies import RunFacts
+from harness.judging.verdict import decide
+from harness.runs.runner import Recorded
+from harness.runs.scenario import Scenario
+from harness.runs.shared import Lent
 from harness.suite.feasible import Planned
-from harness.suite.keeper import Keeper
 from harness.suite.outcome import Outcome
 from harness.suite.running import Hands
+from harness.suite.shared_cluster import Keeper
 from harness.suite.spec import Case, Suite, load_suite
 from harness.suite.state import State
-from harness.verdict import decide
 
 # Loaded by its entry point where the project is installed as it is now; loading it twice would be an error.
-PLUGIN = () if entry_points(group="pytest11", name="tidegauge") else ("-p", "harness.pytest_plugin")
+PLUGIN = () if entry_points(group="pytest11", name="tidegauge") else ("-p", "harness.suite.pytest_plugin")
 STREAM = """
 [[scenario]]
 name = "stream"

@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 from harness.clusters.base import wait_until
+from harness.clusters.cleanup.supervisor import DIRECTORY_VARIABLE
+from harness.clusters.cleanup.undo import of_project
 from harness.clusters.docker import compose_version, connect
-from harness.errors import CannotHere
-from harness.networks import COMPOSE_PROJECT_LABEL
-from harness.processes import TOKEN_VARIABLE, marked
-from harness.supervisor import DIRECTORY_VARIABLE
-from harness.undo import of_project
+from harness.foundation.errors import CannotHere
+from harness.foundation.namespaces import COMPOSE_PROJECT_LABEL
+from harness.foundation.processes import TOKEN_VARIABLE, marked
 
 REPOSITORY = Path(__file__).parent.parent
 PATIENCE_S = 60  # a limit for things that take a second or two, on a machine that may be busy

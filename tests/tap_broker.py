@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from harness.protocol import Api
+from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.batches import Batch, cut, join, split, with_base
 from harness.tap.codec import TopicNames

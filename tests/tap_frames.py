@@ -6,8 +6,8 @@ import struct
 from typing import Any
 from uuid import UUID
 
-from harness.config import parse
-from harness.protocol import Api
+from harness.foundation.config import parse
+from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.codec import REQUESTS, RESPONSES, TopicNames
 from harness.tap.exchange import Exchange, World

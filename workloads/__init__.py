@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from harness.config import suggestion
-from harness.discovery import modules_with
-from harness.errors import UsageError
+from harness.foundation.config import suggestion
+from harness.foundation.discovery import modules_with
+from harness.foundation.errors import UsageError
 from workloads.base import Workload
 
 FIRST = (  # in lists, and to be drawn from; others come after them, by name

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from harness.config import Model
-from harness.security import SecuritySpec
+from harness.foundation.config import Model
+from harness.foundation.security import SecuritySpec
 from workloads.clients.settings import ClientSettings, GroupSettings, TransactionalSettings
 
 if TYPE_CHECKING:

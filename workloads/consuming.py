@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.history import F, Kind, Op, Type, Values
+from harness.history.schema import F, Kind, Op, Type, Values
 from workloads import payload
 from workloads.base import Settings
 from workloads.clients import make_consumer

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
-from harness.durations import Duration
-from harness.history import Type
+from harness.foundation.durations import Duration
+from harness.history.schema import Type
 from workloads.base import (
     CONSUMER,
     PRODUCER,

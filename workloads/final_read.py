@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.history import F, Op, Type
+from harness.history.schema import F, Op, Type
 from workloads.base import RAW, FinalTarget, Settings
 from workloads.clients import make_consumer
 from workloads.clients.base import BEGINNING, Consumer, Polled, TopicPartition

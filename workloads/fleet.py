@@ -2,7 +2,7 @@
 
 A worker's last status and the way it ended are kept (`dead`). Faults look for workers and send them signals from
 another thread; all else is for one. A worker is configured by a `workloads.base.WorkerConfig`; what it shares with
-other processes of a run is in `harness.children`.
+other processes of a run is in `harness.foundation.children`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.children import Child, how_it_ended, line, start, stop_all
+from harness.foundation.children import Child, how_it_ended, line, start, stop_all
 from workloads.base import COUNTS, WorkerConfig
 
 RUNNING, ENDED, FAILED = "running", "ended", "failed"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from harness.durations import Duration
+from harness.foundation.durations import Duration
 from workloads.base import CONSUMER, PRODUCER, Churn, MemberSettings, Role, Settings, TopicSpec, Workload
 from workloads.clients.base import TopicPartition
 

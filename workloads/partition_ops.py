@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.history import COLUMNS, F, Kind, Recorder, Type, Values, now
-from harness.outcomes import outcome
+from harness.history.outcomes import outcome
+from harness.history.schema import COLUMNS, F, Kind, Recorder, Type, Values, now
 from workloads.clients.base import ClientError, TopicPartition
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.history import COLUMNS, Status
+from harness.history.schema import COLUMNS, Status
 
 MAGIC = 0x32474454  # "TDG2"
 CHECKSUM_BYTES = 4

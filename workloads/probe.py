@@ -22,8 +22,8 @@ import numpy as np
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
-from harness.history import COLUMNS, NO_CONNECTION, Kind, View, now
-from harness.protocol import (
+from harness.clusters.wire import Connection, WireError
+from harness.foundation.protocol import (
     CONSUMER_REPLICA,
     EARLIEST,
     LATEST,
@@ -32,7 +32,7 @@ from harness.protocol import (
     READ_UNCOMMITTED,
     Api,
 )
-from harness.wire import Connection, WireError
+from harness.history.schema import COLUMNS, NO_CONNECTION, Kind, View, now
 from workloads import find_workload
 from workloads.base import NodeAddress, Settings, TopicSpec
 from workloads.session import Session

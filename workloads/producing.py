@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.history import COLUMNS, F, Kind, Recorder, Type, now
-from harness.outcomes import outcome
+from harness.history.outcomes import outcome
+from harness.history.schema import COLUMNS, F, Kind, Recorder, Type, now
 from workloads import payload
 from workloads.base import Settings
 from workloads.clients import make_producer

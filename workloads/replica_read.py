@@ -19,10 +19,10 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.record.memory_records import MemoryRecords
 
-from harness.history import F, Type
-from harness.observe import ask_partitions
-from harness.protocol import CONSUMER_REPLICA, FETCH_OF_FOLLOWERS, NO_SESSION, Api
-from harness.wire import Connection, WireError
+from harness.clusters.observe import ask_partitions
+from harness.clusters.wire import Connection, WireError
+from harness.foundation.protocol import CONSUMER_REPLICA, FETCH_OF_FOLLOWERS, NO_SESSION, Api
+from harness.history.schema import F, Type
 from workloads.base import FinalTarget, Settings
 from workloads.clients.kafka_python import polled_of
 from workloads.consuming import write_records

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.history import Recorder
-from harness.security import Security
+from harness.foundation.security import Security
+from harness.history.schema import Recorder
 from workloads.base import COUNTS, WorkerConfig
 
 STDIN, STDOUT = 0, 1

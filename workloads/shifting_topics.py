@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
-from harness.durations import Duration
+from harness.foundation.durations import Duration
 from workloads.base import CONSUMER, KEEPER, PRODUCER, Role, Settings, TopicSpec, Workload
 
 if TYPE_CHECKING:

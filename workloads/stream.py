@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from harness.durations import Duration
-from harness.history import F, Type, now
+from harness.foundation.durations import Duration
+from harness.history.schema import F, Type, now
 from workloads.base import CONSUMER, PRODUCER, Role, Settings, TopicSpec, Workload
 from workloads.clients.base import TopicPartition
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.error_codes import code_of
-from harness.history import F, Type
-from harness.outcomes import outcome
+from harness.foundation.error_codes import code_of
+from harness.history.outcomes import outcome
+from harness.history.schema import F, Type
 from workloads.shifting_topics import LASTING, TopicsSettings
 from workloads.topics import CHANGE_TIMEOUT_S, LiveTopic, TopicAdmin
 

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from harness import wire
-from harness.admin import Admin
-from harness.errors import ClusterError
-from harness.security import Security
+from harness.clusters import wire
+from harness.clusters.admin import Admin
+from harness.foundation.errors import ClusterError
+from harness.foundation.security import Security
 from workloads.base import TopicSpec
 
 CREATE_TIMEOUT_S = 30.0

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.history import COLUMNS, F, Kind, Recorder, Type
-from harness.outcomes import outcome
+from harness.history.outcomes import outcome
+from harness.history.schema import COLUMNS, F, Kind, Recorder, Type
 from workloads import payload
 from workloads.base import TransactingSettings
 from workloads.clients import make_transactional_producer

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from harness.durations import Duration
-from harness.history import Type, now
+from harness.foundation.durations import Duration
+from harness.history.schema import Type, now
 from workloads.base import CONSUMER, PRODUCER, Role, Settings, TopicSpec, TransactingSettings, Workload
 
 if TYPE_CHECKING:

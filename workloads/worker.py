@@ -15,9 +15,9 @@ import sys
 import traceback
 from typing import Any
 
-from harness.config import parse
-from harness.errors import TidegaugeError
-from harness.history import Recorder
+from harness.foundation.config import parse
+from harness.foundation.errors import TidegaugeError
+from harness.history.schema import Recorder
 from workloads import find_workload
 from workloads.base import FINAL, PROBE, RAW, REPLICA, Settings, WorkerConfig, Workload
 from workloads.session import STDOUT, Control, Session, WorkerStatus, collect_garbage_less_often

@@ -10,25 +10,25 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from checkers.core.answer import answer_of, concluded, with_drawings
 from checkers.core.budget import BUDGET_S, Budget
+from checkers.core.conclusion import answer_of, concluded, with_drawings
 from checkers.core.deletions import Deletions, deletions
 from checkers.core.engine import failure
 from checkers.core.families import FAMILIES
-from checkers.core.few import few_rows
+from checkers.core.preread import few_rows
 from checkers.core.results import Anomaly, CheckResults
 from checkers.core.run import LIMIT, RunContext
 from checkers.core.selection import NOT_ASKED, asked_for, written
 from checkers.core.spark import ONE_TASK_EVENTS, Work, around_in_many, events, in_many_tasks, in_one_task
 from checkers.core.timeline import Timeline, timeline
-from harness.history import F, Kind
-from harness.limits import DEFAULTS
+from harness.foundation.limits import DEFAULTS
+from harness.history.schema import F, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from checkers.broker_logs import Logs
-    from harness.seal import Sealed
+    from harness.history.sealing import Sealed
 
 NO_ACKNOWLEDGEMENTS = "acks=0: nothing is acknowledged"
 FAILED = "its check failed"

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from checkers.core.answers import SETTLING_NS
 from checkers.core.arrays import NEVER, NONE, Bools, Ints, ints
-from harness.history import F, Type
+from checkers.core.node_answers import SETTLING_NS
+from harness.history.schema import F, Type
 
 UNSURE = -1
 Window = tuple[int, int]

@@ -1,7 +1,7 @@
 """Findings: what proves an anomaly. How many there are is counted; the first and the worst of them are kept.
 
 A kernel hands over a table of rows that are findings, and says which columns are what. Everything that it names as
-`facts` stays with a finding as typed fields; sentences are made of them elsewhere (`harness.sentences`).
+`facts` stays with a finding as typed fields; sentences are made of them elsewhere (`harness.judging.sentences`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from checkers.core.run import RunContext
-from harness.history import ID_BITS
+from harness.history.schema import ID_BITS
 
 WORST = 5  # of the findings that are kept of each anomaly and set of tags; the others are the first
 Row = dict[str, Any]

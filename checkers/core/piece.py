@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from checkers.core.answers import FETCH, LIST_OFFSETS, answers, epochs
+from checkers.core.node_answers import FETCH, LIST_OFFSETS, answers, epochs
 from checkers.core.run import RunContext
 from checkers.core.tables import TABLES, empty
-from checkers.reading import Reading
-from checkers.sending import merged_shares, shares_of
-from harness.history import F, Type, View
+from checkers.shared.reader_steps import Reading
+from checkers.shared.sender_order import merged_shares, shares_of
+from harness.history.schema import F, Type, View
 
 if TYPE_CHECKING:
-    from checkers.core.log import Log
-    from checkers.points import Points
-    from checkers.values import Fates, Split
+    from checkers.core.partition_log import Log
+    from checkers.shared.by_offset import Points
+    from checkers.shared.fates import Fates, Split
 
 
 class Piece:
@@ -72,7 +72,7 @@ class Piece:
 
     @cached_property
     def answers(self) -> pl.DataFrame:
-        """What nodes showed of marks (`checkers.answers`)."""
+        """What nodes showed of marks (`checkers.core.node_answers`)."""
         return answers(self.probes, self.exchanges)
 
     @cached_property
@@ -83,28 +83,28 @@ class Piece:
     @cached_property
     def log(self) -> Log:
         """What each offset holds (`checkers.log`)."""
-        from checkers.core.log import make_log
+        from checkers.core.partition_log import make_log
 
         return make_log(self)
 
     @cached_property
     def points(self) -> Points:
-        """What was done to each offset (`checkers.points`)."""
-        from checkers.points import make_points
+        """What was done to each offset (`checkers.shared.by_offset`)."""
+        from checkers.shared.by_offset import make_points
 
         return make_points(self)
 
     @cached_property
     def split(self) -> Split:
-        """Sends and records by whether they are settled (`checkers.values`); for pieces of a large history."""
-        from checkers.values import split
+        """Sends and records by whether they are settled (`checkers.shared.fates`); for pieces of a large history."""
+        from checkers.shared.fates import split
 
         return split(self)
 
     @cached_property
     def fates(self) -> Fates:
-        """What became of each value (`checkers.values`); for pieces that hold all rows of a value."""
-        from checkers.values import fates
+        """What became of each value (`checkers.shared.fates`); for pieces that hold all rows of a value."""
+        from checkers.shared.fates import fates
 
         return fates(self.sends, self.records, self.run)
 
@@ -120,7 +120,7 @@ class Piece:
 
     @cached_property
     def steps(self) -> pl.DataFrame:
-        """Odd steps of readers, by the offset that they leave (`checkers.reading`)."""
+        """Odd steps of readers, by the offset that they leave (`checkers.shared.reader_steps`)."""
         return self.tables["steps"] if self.run.many else self._reading.odd_steps()
 
     @cached_property
@@ -130,7 +130,7 @@ class Piece:
 
     @cached_property
     def shares(self) -> pl.DataFrame:
-        """What transactions sent to a place (`checkers.sending`)."""
+        """What transactions sent to a place (`checkers.shared.sender_order`)."""
         return merged_shares(self.tables["shares"]) if self.run.many else shares_of(self.sends, self.run.stretch)
 
     @cached_property

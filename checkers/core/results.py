@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from checkers.core.timeline import Fault
-from checkers.coverage import Coverage, FaultCoverage, Span
-from checkers.figures import Figures, PartitionRow, Stall
+from checkers.summaries.coverage import Coverage, FaultCoverage, Span
+from checkers.summaries.figures import Figures, PartitionRow, Stall
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import polars as pl
 
 from checkers.core.deletions import Deletions
 from checkers.core.timeline import Timeline
-from harness.history import F, Kind
+from harness.history.schema import F, Kind
 
 LOAD_ROLE = "consumer"
 FRESH_ROLES = ("final", "raw")  # readers that begin when all is over

@@ -13,15 +13,12 @@ from __future__ import annotations
 import io
 import pickle
 import re
-import tempfile
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkers.core.run import STRETCH, RunContext
-from harness.history import Kind
+from harness.history.schema import Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
 
     from checkers.core.engine import Steps
     from checkers.core.family import Family
-    from harness.seal import Sealed
+    from harness.history.sealing import Sealed
 
 ONE_TASK_EVENTS = 1_500_000
 EVENTS_OF_A_BUCKET = 500_000
@@ -37,10 +34,6 @@ LEAST_BUCKETS = 4
 READ = (Kind.COMPLETE, Kind.RECORD, Kind.PROBE, Kind.EXCHANGE, Kind.BROKER)
 BLOB = "blob binary"
 PART = "bucket int, kind string, blob binary"
-SHIPPED = (
-    "checkers",
-    *(f"harness/{name}.py" for name in ("__init__", "error_codes", "history", "outcomes", "segments")),
-)
 SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "16", "spark.sql.adaptive.enabled": "false"}
 _KIND = re.compile(r"kind=(\w+)/[^/]*$")
 
@@ -95,10 +88,10 @@ def _look(batches: Batches, work: Work, answer: Callable[[Steps, Any], Any]) -> 
     """The task of a small history."""
     import polars as pl
 
-    from checkers.around import READS
     from checkers.core.engine import look, wanted_columns
     from checkers.core.piece import Piece
     from checkers.core.tables import columns_of, tables_of
+    from checkers.summaries.context import READS
 
     families = _families(work)
     wanted = wanted_columns(families, READS)
@@ -146,7 +139,7 @@ Part = tuple[dict[str, Any], dict[str, str]]  # by family: what it says, and wha
 
 def around_in_many(spark: SparkSession, sealed: Sealed, work: Work, chosen: Any) -> list[Any]:
     """What is around findings of a large history: every file is looked through once more."""
-    from checkers import around
+    from checkers.summaries import context as around
 
     found = files(spark, sealed)
     if found is None or not chosen:
@@ -188,7 +181,7 @@ def _cut(batches: Batches, work: Work) -> Iterator[pa.RecordBatch]:
     """Files as parts of tables, each with its bucket."""
     import pyarrow as pa
 
-    from checkers.core.cut import cut
+    from checkers.core.cutting import cut
     from checkers.core.engine import wanted_columns
     from checkers.core.tables import columns_of
 
@@ -208,7 +201,7 @@ def _piece(batches: Batches, work: Work) -> Any:
     """What came for one bucket."""
     import polars as pl
 
-    from checkers.core.cut import put_together
+    from checkers.core.cutting import put_together
     from checkers.core.piece import Piece
 
     parts: dict[str, list[pl.DataFrame]] = {}
@@ -269,21 +262,6 @@ def _packed(answer: Any) -> pa.RecordBatch:
     import pyarrow as pa
 
     return pa.record_batch({"blob": pa.array([pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)], pa.binary())})
-
-
-def ship(spark: SparkSession, directory: Path | None = None) -> None:
-    """Send our code to where tasks run: from a directory that lasts as long as the session, or by Spark Connect."""
-    root = Path(__file__).resolve().parents[2]
-    with tempfile.TemporaryDirectory(prefix="tidegauge-code-") as passing:
-        archive = (directory or Path(passing)) / "tidegauge_kernels.zip"
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
-            for name in SHIPPED:
-                for path in [root / name] if name.endswith(".py") else sorted((root / name).rglob("*.py")):
-                    target.write(path, path.relative_to(root).as_posix())
-        if directory is None:
-            spark.addArtifacts(str(archive), pyfile=True)
-        else:
-            spark.sparkContext.addPyFile(str(archive))
 
 
 def warm_up(spark: SparkSession) -> None:

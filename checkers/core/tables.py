@@ -23,7 +23,7 @@ import polars as pl
 
 from checkers.core.arrays import ints, is_in
 from checkers.core.run import RunContext, by
-from harness.history import COLUMNS, INT8, INT16, INT32, INT64, KINDS, TEXT, F, Kind
+from harness.history.schema import COLUMNS, INT8, INT16, INT32, INT64, KINDS, TEXT, F, Kind
 
 TABLES: dict[str, Kind] = {
     "sends": Kind.COMPLETE,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.history import FaultStage
+from harness.history.schema import FaultStage
 
 Rows = Iterable[Mapping[str, Any]]
 

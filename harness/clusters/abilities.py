@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from harness.clusters.base import Capability, Missing
-from harness.networks import run_command, with_system_path
+from harness.foundation.namespaces import run_command, with_system_path
 
 USE_DOCKER = "use --cluster docker"
 NO_TOOL = "no-such-tool"

@@ -19,14 +19,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from harness import wire
+from harness.clusters import wire
+from harness.clusters.cleanup.guard import Guard
 from harness.clusters.disk import Disk
 from harness.clusters.target import ReadyCheck
-from harness.errors import CannotHere, ClusterError, NodeDied, TidegaugeError, UsageError
-from harness.guard import Guard
-from harness.paths import cache_dir, clusters_dir, nearest, state_dir
-from harness.progress import Progress, Silent
-from harness.security import Security
+from harness.foundation.errors import CannotHere, ClusterError, NodeDied, TidegaugeError, UsageError
+from harness.foundation.paths import cache_dir, clusters_dir, nearest, state_dir
+from harness.foundation.progress import Progress, Silent
+from harness.foundation.security import Security
 
 DESCRIPTION_FILE = "cluster.json"
 FREE_DISK_BYTES = 300 * 1024 * 1024

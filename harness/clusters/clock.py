@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from harness.errors import ClusterError
+from harness.foundation.errors import ClusterError
 
 LIBRARY = "libfaketimeMT.so.1"
 PLACES = ("/usr/lib/*/faketime", "/usr/lib64/faketime", "/usr/lib/faketime", "/usr/local/lib/faketime")

@@ -25,12 +25,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import ClusterError
-from harness.networks import with_system_path
-from harness.paths import nearest, state_dir
+from harness.foundation.errors import ClusterError
+from harness.foundation.namespaces import with_system_path
+from harness.foundation.paths import nearest, state_dir
 
 if TYPE_CHECKING:
-    from harness.guard import Guard
+    from harness.clusters.cleanup.guard import Guard
 
 SIZE_BYTES = 16 * 2**30  # what is not written takes no space
 JOURNAL_MB = 16  # which is written

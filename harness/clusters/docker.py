@@ -28,13 +28,14 @@ from docker.models.containers import Container
 
 from harness.clusters import abilities
 from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Missing, Node, NodeState, wait_until
+from harness.clusters.cleanup.guard import Guard
+from harness.clusters.cleanup.undo import of_project
 from harness.clusters.disk import Disk, why_no_disks
 from harness.clusters.image import our_images
 from harness.clusters.networked import NetworkedCluster
 from harness.clusters.target import ContainerPart, NodePlan, Target, placeholders, render, write_inside
-from harness.errors import CannotHere, ClusterError, TidegaugeError, UsageError
-from harness.guard import Guard
-from harness.networks import (
+from harness.foundation.errors import CannotHere, ClusterError, TidegaugeError, UsageError
+from harness.foundation.namespaces import (
     COMPOSE_PROJECT_LABEL,
     Namespace,
     Place,
@@ -44,11 +45,10 @@ from harness.networks import (
     with_engine,
     with_system_path,
 )
-from harness.paths import clusters_dir, compose_file
-from harness.ports import PortLeases
-from harness.processes import TOKEN_VARIABLE
-from harness.progress import Progress
-from harness.undo import of_project
+from harness.foundation.paths import clusters_dir, compose_file
+from harness.foundation.ports import PortLeases
+from harness.foundation.processes import TOKEN_VARIABLE
+from harness.foundation.progress import Progress
 
 SERVICE_LABEL = "com.docker.compose.service"
 CONFIG_DIR = "/etc/tidegauge"

@@ -7,12 +7,12 @@ from typing import NoReturn
 
 from kafka.errors import KafkaError
 
-from harness.admin import Admin
+from harness.clusters.admin import Admin
 from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Cluster, Missing, Node, NodeState
 from harness.clusters.target import ReadyCheck
-from harness.errors import CannotHere, ClusterError, UsageError
-from harness.progress import Progress
-from harness.security import Security
+from harness.foundation.errors import CannotHere, ClusterError, UsageError
+from harness.foundation.progress import Progress
+from harness.foundation.security import Security
 
 CONNECT_TIMEOUT_MS = 15_000
 

@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import wire
-from harness.clusters import init
+from harness.clusters import init, wire
 from harness.clusters.base import LOG_TAIL_LINES, wait_until
 from harness.clusters.target import HelperPart, write_inside
-from harness.errors import ClusterError, NodeDied
+from harness.foundation.errors import ClusterError, NodeDied
 
 READY_TIMEOUT_S = 60.0
 PROBE_TIMEOUT_S = 1.0

@@ -27,9 +27,9 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound
 
-from harness.errors import CannotHere, from_os_error
-from harness.paths import PACKAGE, cache_dir
-from harness.progress import Progress
+from harness.foundation.errors import CannotHere, from_os_error
+from harness.foundation.paths import PACKAGE, cache_dir
+from harness.foundation.progress import Progress
 
 REPOSITORY = "tidegauge/kafka"
 IMAGE_LABEL = "org.tidegauge.image"

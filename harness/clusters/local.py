@@ -19,8 +19,6 @@ from pathlib import Path
 
 import psutil
 
-from harness import class_archive
-from harness.class_archive import Archive
 from harness.clusters import abilities, init, once
 from harness.clusters.base import (
     LOG_TAIL_LINES,
@@ -35,16 +33,18 @@ from harness.clusters.base import (
 from harness.clusters.clock import LIBRARY, Clock, find_library, why_no_clocks
 from harness.clusters.disk import Disk, why_no_disks
 from harness.clusters.helper import Helper
+from harness.clusters.jars import ensure_jars
 from harness.clusters.netns import Network
 from harness.clusters.networked import NetworkedCluster
 from harness.clusters.target import NodePlan, Target, inside, placeholders, render, write_inside
-from harness.errors import ClusterError, UsageError
-from harness.jars import ensure_jars
-from harness.java import Java, ensure_java
-from harness.networks import Place
-from harness.ports import PortLeases
-from harness.processes import TOKEN_VARIABLE
-from harness.progress import Progress
+from harness.foundation import class_archive
+from harness.foundation.class_archive import Archive
+from harness.foundation.errors import ClusterError, UsageError
+from harness.foundation.java import Java, ensure_java
+from harness.foundation.namespaces import Place
+from harness.foundation.ports import PortLeases
+from harness.foundation.processes import TOKEN_VARIABLE
+from harness.foundation.progress import Progress
 
 STOP_TIMEOUT_S = 30.0
 LOG_FILE = "log"

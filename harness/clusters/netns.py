@@ -14,9 +14,9 @@ import random
 import subprocess
 
 from harness.clusters import abilities
-from harness.errors import CannotHere, ClusterError
-from harness.guard import Guard
-from harness.networks import Namespace, with_system_path
+from harness.clusters.cleanup.guard import Guard
+from harness.foundation.errors import CannotHere, ClusterError
+from harness.foundation.namespaces import Namespace, with_system_path
 
 HOST_END = 254
 SWITCH = "br0"

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from typing import Any
 
 from harness.clusters.base import Cluster
-from harness.errors import ClusterError
-from harness.networks import Place, entry_of, mend, run_at
+from harness.foundation.errors import ClusterError
+from harness.foundation.namespaces import Place, entry_of, mend, run_at
 
 
 class NetworkedCluster(Cluster):

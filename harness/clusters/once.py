@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.clusters.target import Target, inside, write_inside
-from harness.errors import ClusterError
-from harness.paths import cache_dir
-from harness.progress import Progress
+from harness.foundation.errors import ClusterError
+from harness.foundation.paths import cache_dir
+from harness.foundation.progress import Progress
 
 MANIFEST = "sha256.json"
 TIMEOUT_S = 120.0

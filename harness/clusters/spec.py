@@ -11,10 +11,10 @@ from harness.clusters.base import Cluster
 from harness.clusters.kinds import DEFAULT, KINDS, kind_named
 from harness.clusters.kinds.base import ClusterKind
 from harness.clusters.which_image import Consent
-from harness.config import Model
-from harness.errors import UsageError
-from harness.progress import Progress
-from harness.security import Mechanism
+from harness.foundation.config import Model
+from harness.foundation.errors import UsageError
+from harness.foundation.progress import Progress
+from harness.foundation.security import Mechanism
 
 
 def _known(name: str) -> str:

@@ -2,7 +2,7 @@
 
 A target says how one node is started, as a process (`[process]`) or as a container (`[container]`), which ports it
 needs, which files it reads, how we know that it is ready, and what its log lines mean. Apache Kafka is a target like
-any other (`harness/targets/kafka.toml`). `docs/targets.md` is the page for users.
+any other (`harness/clusters/targets/kafka.toml`). `docs/targets.md` is the page for users.
 
 Text in a target may use placeholders. They are filled per node, and an unknown one is an error, never left standing:
 
@@ -28,10 +28,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from harness.config import Model, parse, read_toml, suggestion
-from harness.errors import UsageError
-from harness.jars import locked_versions
-from harness.paths import PACKAGE
+from harness.clusters.jars import locked_versions
+from harness.foundation.config import Model, parse, read_toml, suggestion
+from harness.foundation.errors import UsageError
+from harness.foundation.paths import PACKAGE
 
 VERSION = r"^[0-9]+(\.[0-9]+){1,3}$"
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_]+(?:\.[a-z0-9_-]+(?::[a-z]+)?)?)\}")
@@ -205,7 +205,7 @@ def load_target(name_or_file: str, version: str | None = None) -> Target:
 
 
 def _file_of(name_or_file: str) -> Path:
-    shipped = {path.stem: path for path in (PACKAGE / "targets").glob("*.toml")}
+    shipped = {path.stem: path for path in (PACKAGE / "clusters" / "targets").glob("*.toml")}
     if name_or_file in shipped:
         return shipped[name_or_file]
     if name_or_file.endswith(".toml") or "/" in name_or_file:

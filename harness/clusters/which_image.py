@@ -14,10 +14,10 @@ from docker.utils import parse_repository_tag
 
 from harness.clusters.docker import connect
 from harness.clusters.image import build_image, local_tag
+from harness.clusters.jars import ensure_jars
 from harness.clusters.target import Target
-from harness.errors import CannotHere, UsageError
-from harness.jars import ensure_jars
-from harness.progress import Progress
+from harness.foundation.errors import CannotHere, UsageError
+from harness.foundation.progress import Progress
 
 Consent = Callable[[str], bool]
 OFFICIAL = "apache/kafka"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 from checkers.core.families import FAMILIES
-from harness.paths import PACKAGE
+from harness.foundation.paths import PACKAGE
 from harness.report.meanings import MEANINGS
 
 PAGE = PACKAGE.parent / "docs" / "anomalies.md"

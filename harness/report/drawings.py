@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.series import SILENCE_NS
+from checkers.summaries.series import SILENCE_NS
 from harness.report.charts import NS, Frame, Line, Points, bars, colour_of, frame_of, lines, seconds
 
 SHOWN = 6  # partitions whose charts are open; the others are folded

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.errors import from_os_error
-from harness.policies.marks import mark_of
+from harness.foundation.errors import from_os_error
+from harness.judging.policies.marks import mark_of
 from harness.report.junit import RunTold
 
 VARIABLE = "GITHUB_STEP_SUMMARY"

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from harness.errors import from_os_error
-from harness.policies.marks import mark_of
+from harness.foundation.errors import from_os_error
+from harness.judging.policies.marks import mark_of
 
 FINDINGS_TOLD = 3  # of each anomaly
 LETTERS_AT_MOST = 20_000  # of one text

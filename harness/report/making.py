@@ -13,14 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from checkers.series import VERSION, fingerprint
-from harness.checking import Asked, Checked, check_again, checked_before, open_run
-from harness.errors import TidegaugeError, from_os_error
-from harness.live import View
+from checkers.summaries.series import VERSION, fingerprint
+from harness.foundation.errors import TidegaugeError, from_os_error
+from harness.foundation.view import View
+from harness.history.opening import open_run
+from harness.history.sealing import Sealed
+from harness.history.store import Run
+from harness.judging.checking import Asked, Checked, check_again, checked_before
 from harness.report.trace import TRACE_FILE, write_trace
-from harness.seal import Sealed
-from harness.spark_place import Place
-from harness.store import Run
+from harness.spark.place import Place
 
 REPORT_FILE = "report.html"
 SERIES_FILE = "series.json"

@@ -1,4 +1,4 @@
-"""Operations in words: who did what, when, and how it ended, from the rows that `checkers.around` keeps."""
+"""Operations in words: who did what, when, and how it ended, from the rows that `checkers.summaries.context` keeps."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.error_codes import name_of
-from harness.history import F, Type, View
-from harness.protocol import Api
+from harness.foundation.error_codes import name_of
+from harness.foundation.protocol import Api
+from harness.history.schema import F, Type, View
 
 NS = 1_000_000_000
 MS = 1_000_000

@@ -12,13 +12,13 @@ from typing import Any, get_args
 from pydantic import TypeAdapter
 
 from checkers.core.results import CheckResults
-from harness.checking import RESULTS_VERSION
-from harness.diagnosis.cause import Confidence
-from harness.diagnosis.cause import Outcome as Measurement
-from harness.errors import Exit
-from harness.paths import PACKAGE
-from harness.policies.case import Status
-from harness.verdict import Outcome
+from harness.foundation.errors import Exit
+from harness.foundation.paths import PACKAGE
+from harness.judging.checking import RESULTS_VERSION
+from harness.judging.diagnosis.cause import Confidence
+from harness.judging.diagnosis.cause import Outcome as Measurement
+from harness.judging.policies.case import Status
+from harness.judging.verdict import Outcome
 
 SCHEMA_FILE = PACKAGE.parent / "docs" / "results.schema.json"
 Schema = dict[str, Any]

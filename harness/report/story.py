@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.around import FINDINGS
-from harness.reasons import ILLEGAL
+from checkers.summaries.context import FINDINGS
+from harness.foundation.reasons import ILLEGAL
 from harness.report.meanings import MEANINGS
 from harness.report.operations import NS, Clock, Told, tell
 from harness.report.timeline import Timeline, of_finding

@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.errors import from_os_error
-from harness.history import KINDS, F, FaultStage, Kind, Type
-from harness.seal import Sealed
+from harness.foundation.errors import from_os_error
+from harness.history.schema import KINDS, F, FaultStage, Kind, Type
+from harness.history.sealing import Sealed
 
 TRACE_FILE = "trace.json"
 SLICES_AT_MOST = 100_000

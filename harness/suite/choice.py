@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from harness.config import suggestion
-from harness.errors import UsageError
+from harness.foundation.config import suggestion
+from harness.foundation.errors import UsageError
 from harness.suite.spec import Case
 
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")

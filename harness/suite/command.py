@@ -13,29 +13,30 @@ from typing import Any
 
 from rich.console import Console
 
-from harness import show_run
-from harness.checking import Checked
 from harness.clusters.spec import ClusterSpec
 from harness.clusters.which_image import Consent
-from harness.errors import UsageError
-from harness.lent import Lent
-from harness.live import Asides, View, viewed_on
-from harness.runner import Recorded, check_recorded, record_scenario
-from harness.scenario import Scenario
-from harness.show import line
-from harness.spark import Session
-from harness.spark_place import Place
-from harness.store import Run
-from harness.suite import shown, state
+from harness.foundation.errors import UsageError
+from harness.foundation.view import Asides, View, viewed_on
+from harness.history.store import Run
+from harness.judging.checking import Checked
+from harness.report.terminal import run as show_run
+from harness.report.terminal.tables import line
+from harness.runs.runner import Recorded, check_recorded, record_scenario
+from harness.runs.scenario import Scenario
+from harness.runs.shared import Lent
+from harness.spark.place import Place
+from harness.spark.session import Session
+from harness.suite import state
+from harness.suite import terminal as shown
 from harness.suite.choice import chosen
+from harness.suite.ci_output import Telling
 from harness.suite.feasible import Planned, planned
-from harness.suite.keeper import Keeper
 from harness.suite.outcome import Outcome
 from harness.suite.running import Hands, run_suite
+from harness.suite.shared_cluster import Keeper
 from harness.suite.spec import Case, load_suite
 from harness.suite.state import State
-from harness.suite.told import Telling
-from harness.suite.trying import ATTEMPTS, Turn
+from harness.suite.tries import ATTEMPTS, Turn
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from checkers.core.selection import anomalies_of
-from harness.checking import Checked
-from harness.config import Model, suggestion
-from harness.diagnosis.rules import NAMES
+from harness.foundation.config import Model, suggestion
+from harness.judging.checking import Checked
+from harness.judging.diagnosis.rules import NAMES
 
 Verdict = Literal["valid", "invalid", "unknown"]
 REASONS = 3  # of a verdict that are told

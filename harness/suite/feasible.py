@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from harness.clusters.base import Capability
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.errors import CannotHere, UsageError
-from harness.planning import plan_of
-from harness.progress import Silent
+from harness.foundation.errors import CannotHere, UsageError
+from harness.foundation.progress import Silent
+from harness.runs.planning import plan_of
 from harness.suite.spec import Case
 from nemesis import check_sense, fault_named, needs_of
 

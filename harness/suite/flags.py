@@ -13,9 +13,9 @@ from typing import Any
 
 from harness.clusters.spec import ClusterSpec
 from harness.clusters.target import Target, load_target
-from harness.config import parse
-from harness.errors import UsageError
-from harness.scenario import over
+from harness.foundation.config import parse
+from harness.foundation.errors import UsageError
+from harness.runs.scenario import over
 
 UNLESS_NAMED = ("version", "target")  # flags that say what is tested only where the scenario does not
 APACHE_KAFKA = "kafka"  # what --kafka-version is about, and what is tested unless somebody says otherwise

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from harness.clusters.base import Cluster, NodeState
-from harness.observe import METADATA_VERSION, observe
-from harness.wire import Connection, WireError, ask_metadata
+from harness.clusters.observe import METADATA_VERSION, observe
+from harness.clusters.wire import Connection, WireError, ask_metadata
 
 PATIENCE_S = 20.0
 TICK_S = 0.2

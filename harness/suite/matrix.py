@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.errors import UsageError
-from harness.scenario import normal, toml_value
+from harness.foundation.errors import UsageError
+from harness.runs.scenario import normal, toml_value
 
 NONE = "none"  # no fault, no broken broker
 PLAIN = frozenset({"nemesis", "workload", "client", "version", "broken"})  # axes whose values speak for themselves

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-from harness.errors import Exit
+from harness.foundation.errors import Exit
 
 Status = Literal["passed", "failed", "trouble", "unknown", "skipped", "pending"]
 EXITS: dict[Status, Exit] = {"failed": Exit.INVALID, "trouble": Exit.HARNESS_ERROR, "unknown": Exit.UNKNOWN}

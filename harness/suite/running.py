@@ -1,8 +1,8 @@
 """A suite, case by case, on what the keeper lends; after each try everything that is known is on disk.
 
-A run is recorded while the one before it is checked, aside and with lower priority (`harness.suite.keeper`): a load
-leaves most of a machine idle, and so a check costs no time of its own but for the last. What comes of it is written
-down as soon as it is known. Trouble that only a check finds is tried again after the run that goes on by then.
+A run is recorded while the one before it is checked, aside and with lower priority (`harness.suite.shared_cluster`): a
+load leaves most of a machine idle, and so a check costs no time of its own but for the last. What comes of it is
+written down as soon as it is known. Trouble that only a check finds is tried again after the run that goes on by then.
 
 Which run is to be checked is on disk before that begins. What a suite that was killed has left so is checked first when
 it goes on, and counts: run again, what was found would be tried again. Only what cannot be checked is run again.
@@ -21,21 +21,21 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.checking import Checked
-from harness.errors import Interrupted, TidegaugeError
-from harness.lent import Lent
-from harness.live import View
-from harness.runner import Recorded
-from harness.scenario import Scenario
-from harness.spark import Session
-from harness.stop import Stop
-from harness.store import Run
+from harness.foundation.errors import Interrupted, TidegaugeError
+from harness.foundation.interrupts import Stop
+from harness.foundation.threads import Threads
+from harness.foundation.view import View
+from harness.history.store import Run
+from harness.judging.checking import Checked
+from harness.runs.runner import Recorded
+from harness.runs.scenario import Scenario
+from harness.runs.shared import Lent
+from harness.spark.session import Session
 from harness.suite.feasible import Planned
-from harness.suite.keeper import Keeper
 from harness.suite.outcome import Outcome, Try
+from harness.suite.shared_cluster import Keeper
 from harness.suite.state import State
-from harness.suite.trying import ATTEMPTS, Turn, left_behind, try_of
-from harness.threads import Threads
+from harness.suite.tries import ATTEMPTS, Turn, left_behind, try_of
 
 LEFT = "what the last run did may have left something"
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from pydantic import Field
 
-from harness import scenario as scenarios
-from harness.config import Model, parse, read_toml, suggestion
-from harness.errors import UsageError
-from harness.paths import PACKAGE
-from harness.scenario import Scenario, derived_seed
+from harness.foundation.config import Model, parse, read_toml, suggestion
+from harness.foundation.errors import UsageError
+from harness.foundation.paths import PACKAGE
+from harness.runs import scenario as scenarios
+from harness.runs.scenario import Scenario, derived_seed
 from harness.suite.expectation import Expectation
 from harness.suite.flags import asked_of, make_sense, unfit
 from harness.suite.matrix import Combination, combinations

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from harness import __version__
-from harness.errors import UsageError, from_os_error
-from harness.store import LATEST, create
+from harness.foundation.errors import UsageError, from_os_error
+from harness.history.store import LATEST, create
 from harness.suite.outcome import Outcome
 from harness.suite.spec import Case, Suite
 

@@ -14,35 +14,40 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from rich.console import Console
-from typer.models import OptionInfo
 
-from harness.checking import Checked, check_run
-from harness.cli_options import BootstrapOption, RunsOnOption, RunsTargetOption, RunsVersionOption, cluster_of
 from harness.clusters.base import Cluster, NodeState
+from harness.clusters.flags import (
+    BOOTSTRAP_VARIABLE,
+    KIND_VARIABLE,
+    TARGET_VARIABLE,
+    VERSION_VARIABLE,
+    cluster_of,
+)
 from harness.clusters.spec import ClusterSpec
-from harness.config import parse
-from harness.errors import TidegaugeError
-from harness.lent import Lent
-from harness.live import Asides, viewed_on
+from harness.foundation.config import parse
+from harness.foundation.errors import TidegaugeError
+from harness.foundation.view import Asides, viewed_on
+from harness.history.store import Run, create, store_dir
+from harness.judging.checking import Checked, check_run
 from harness.report.making import report_checked, report_of
-from harness.runner import Recorded, check_recorded, record_scenario
-from harness.scenario import Scenario
-from harness.spark import Session
-from harness.store import Run, create, store_dir
+from harness.runs.runner import Recorded, check_recorded, record_scenario
+from harness.runs.scenario import Scenario
+from harness.runs.shared import Lent
+from harness.runs.tapping import Recording, recorded
+from harness.spark.session import Session
 from harness.suite import state
+from harness.suite.ci_output import lines
 from harness.suite.command import assumed
 from harness.suite.feasible import Planned, planned
-from harness.suite.keeper import Keeper
 from harness.suite.outcome import Outcome
 from harness.suite.running import Hands, play_cases
+from harness.suite.shared_cluster import Keeper
 from harness.suite.spec import case_of, load_suite
-from harness.suite.told import lines
 from harness.tap.rules import Rule
 from harness.tap.spec import TapSpec
-from harness.tap.standalone import Recording, recorded
 from harness.tap.taps import Taps
 
 WATCH_S = 0.2
@@ -219,18 +224,12 @@ def cases_of(file: Path, flags: Mapping[str, Any]) -> list[Planned]:
 def flags_of(kind: str | None, version: str | None, target: str | None, bootstrap: str | None) -> dict[str, Any]:
     """What pytest's options say of the cluster; where they say nothing, the variables that our commands read."""
     said = cluster_of(
-        kind or _variable(RunsOnOption),
-        version or _variable(RunsVersionOption),
-        target or _variable(RunsTargetOption),
-        bootstrap or _variable(BootstrapOption),
+        kind or os.environ.get(KIND_VARIABLE),
+        version or os.environ.get(VERSION_VARIABLE),
+        target or os.environ.get(TARGET_VARIABLE),
+        bootstrap or os.environ.get(BOOTSTRAP_VARIABLE),
     )
     return dict(said or {})
-
-
-def _variable(option: Any) -> str | None:
-    """What the environment says for an option of our commands."""
-    (described,) = (part for part in get_args(option) if isinstance(part, OptionInfo))
-    return os.environ.get(str(described.envvar)) or None
 
 
 def explained(outcome: Outcome) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from harness.protocol import Api
+from harness.foundation.protocol import Api
 from harness.tap.codec import CODECS, WITH_ADDRESSES, TopicNames
 
 if TYPE_CHECKING:

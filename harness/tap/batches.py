@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kafka import codec as compressions
 from kafka.record.util import calc_crc32c, decode_varint, encode_varint
 
-from harness.protocol import MAGIC
+from harness.foundation.protocol import MAGIC
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PLACE = struct.Struct(">qi")  # base offset and length: what every batch begins with

@@ -18,7 +18,7 @@ import kafka.protocol.metadata
 import kafka.protocol.producer
 import kafka.protocol.sasl
 
-from harness.protocol import Api
+from harness.foundation.protocol import Api
 from harness.tap import schemas
 
 _MODULES = (

@@ -16,8 +16,8 @@ from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from harness.history import Type, now
-from harness.protocol import Api
+from harness.foundation.protocol import Api
+from harness.history.schema import Type, now
 from harness.tap import codec
 from harness.tap.codec import Garbled
 from harness.tap.exchange import (
@@ -33,8 +33,8 @@ from harness.tap.exchange import (
     Swap,
 )
 from harness.tap.frames import REQUEST_AT_MOST, RESPONSE_AT_MOST
-from harness.tap.sides import BrokerSide, ClientSide, Side
-from harness.tap.slots import Overtaken, Slot, find, wait_for
+from harness.tap.response_order import Overtaken, Slot, find, wait_for
+from harness.tap.streams import BrokerSide, ClientSide, Side
 
 if TYPE_CHECKING:
     from harness.tap.proxy import Proxy, Tap

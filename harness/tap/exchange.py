@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from harness.protocol import Api
+from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.codec import REQUESTS, RESPONSES, Garbled, Header, Part, TopicNames
 

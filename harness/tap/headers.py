@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from harness.protocol import MAGIC
+from harness.foundation.protocol import MAGIC
 
 _BEFORE_LENGTH = 12  # base offset and length itself, which the length does not count
 _WALK = struct.Struct(">8xi4xb")

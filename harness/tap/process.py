@@ -22,17 +22,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.config import Model, parse
-from harness.errors import TidegaugeError
-from harness.history import Recorder
-from harness.security import SecuritySpec
+from harness.foundation.config import Model, parse
+from harness.foundation.errors import TidegaugeError
+from harness.foundation.security import SecuritySpec
+from harness.history.schema import Recorder
 from harness.tap.broken import make_broken
 from harness.tap.codec import TopicNames
 from harness.tap.exchange import World
 from harness.tap.proxy import UNKNOWN_NODE, Proxy
+from harness.tap.recording import Seer
 from harness.tap.rule_bend import RuleBend
 from harness.tap.rules import Rule, bends
-from harness.tap.seeing import Seer
 
 STDIN, STDOUT = 0, 1
 STATUS_EVERY_S = 0.5

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from harness.protocol import Api
+from harness.foundation.protocol import Api
 from harness.tap import addresses, codec
 from harness.tap.codec import Garbled
 from harness.tap.connection import Connection
 from harness.tap.exchange import UNNOTICED, Answer, Bend, Close, Drop, Effect, Exchange, World
 from harness.tap.frames import Budget
+from harness.tap.recording import Seer
 from harness.tap.resends import Resends
-from harness.tap.seeing import Seer
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 512

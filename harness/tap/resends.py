@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from harness.protocol import Api
+from harness.foundation.protocol import Api
 from harness.tap.bounded import Bounded
 from harness.tap.codec import Garbled
 from harness.tap.exchange import Close, Drop, Duplicate, Effects, Exchange, Hold

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from harness.protocol import Api
+from harness.foundation.protocol import Api
 from harness.tap import vocabulary as words
 from harness.tap.codec import Garbled, Part
 from harness.tap.exchange import (

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from harness.config import Model
-from harness.durations import Duration
-from harness.errors import UsageError
+from harness.foundation.config import Model
+from harness.foundation.durations import Duration
+from harness.foundation.errors import UsageError
 from harness.tap import vocabulary as words
 from harness.tap.codec import API_NAMES, CODECS
 from harness.tap.exchange import Then

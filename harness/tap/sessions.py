@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.protocol import NO_SESSION, OPENS_SESSION, Api, ErrorCode
+from harness.foundation.protocol import NO_SESSION, OPENS_SESSION, Api, ErrorCode
 from harness.tap.exchange import NOTHING, UNNOTICED, Answer, Effects, Exchange
 
 SESSIONS_SINCE = 7  # version of Fetch

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from harness.config import Model
+from harness.foundation.config import Model
 from harness.tap.broken import make_broken
 from harness.tap.rules import Rules
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.children import Child, how_it_ended, line, start, stop_all
-from harness.errors import TidegaugeError
-from harness.history import FIRST_TAP
+from harness.foundation.children import Child, how_it_ended, line, start, stop_all
+from harness.foundation.errors import TidegaugeError
+from harness.history.schema import FIRST_TAP
 from harness.tap.process import ENDED, FAILED, TapConfig, Upstream
 from harness.tap.proxy import LOOPBACK
 from harness.tap.rules import Rule

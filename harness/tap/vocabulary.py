@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import kafka.errors
 
-from harness.config import suggestion
-from harness.error_codes import KAFKA
-from harness.protocol import Api
+from harness.foundation.config import suggestion
+from harness.foundation.error_codes import KAFKA
+from harness.foundation.protocol import Api
 from harness.tap.codec import API_NAMES, CODECS, REQUESTS, RESPONSES
 
 TOPICS_ASKED = frozenset({*REQUESTS, Api.OFFSET_FETCH, Api.ADD_PARTITIONS_TO_TXN, Api.METADATA})

@@ -8,9 +8,9 @@ from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
-from harness.history import Type
-from harness.protocol import Api
-from harness.wire import Connection
+from harness.clusters.wire import Connection
+from harness.foundation.protocol import Api
+from harness.history.schema import Type
 from tests.integration.broken_clients import BATCH_RECORDS, Consumer
 from tests.integration.broken_stage import (
     COUNT,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from harness.history import Type
-from harness.protocol import Api
+from harness.foundation.protocol import Api
+from harness.history.schema import Type
 from tests.integration.broken_clients import BATCH_RECORDS
 from tests.integration.broken_stage import (
     COUNT,

@@ -12,7 +12,7 @@ from typing import Any
 from kafka import KafkaAdminClient
 
 from harness.clusters.base import Cluster
-from harness.protocol import Api
+from harness.foundation.protocol import Api
 from harness.tap.broken import make_broken
 from harness.tap.exchange import NOTHING, Bend, Effects, Exchange
 from tests.integration.broken_clients import (

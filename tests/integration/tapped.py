@@ -14,16 +14,16 @@ import pyarrow.parquet as pq
 from kafka import KafkaAdminClient
 
 from harness.clusters.base import Cluster, Node
-from harness.history import FIRST_TAP, Kind, Recorder, Type
-from harness.protocol import Api
-from harness.seal import HISTORY, seal
-from harness.sources import segment_path
+from harness.foundation.protocol import Api
+from harness.history.schema import FIRST_TAP, Kind, Recorder, Type
+from harness.history.sealing import HISTORY, seal
+from harness.history.sources import segment_path
 from harness.tap.codec import TopicNames
 from harness.tap.exchange import Bend, World
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.proxy import Proxy
+from harness.tap.recording import Seer
 from harness.tap.rules import Rule
-from harness.tap.seeing import Seer
 from harness.tap.taps import Taps
 from tests.sessions import rows as records
 from tests.support import unique

@@ -11,9 +11,9 @@ from kafka import KafkaAdminClient
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.history import Type, View
-from harness.progress import Silent
-from harness.protocol import Api
+from harness.foundation.progress import Silent
+from harness.foundation.protocol import Api
+from harness.history.schema import Type, View
 from harness.tap.broken import BROKEN
 from tests.integration.broken_clients import Library
 from tests.support import unique

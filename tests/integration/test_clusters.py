@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from kafka import KafkaAdminClient
 
-from harness import wire
-from harness.class_archive import CLASSES
+from harness.clusters import wire
 from harness.clusters.base import Capability, Cluster, NodeState
 from harness.clusters.local import LocalCluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.errors import UsageError
-from harness.progress import Silent
+from harness.foundation.class_archive import CLASSES
+from harness.foundation.errors import UsageError
+from harness.foundation.progress import Silent
 from tests.integration.traffic import (
     EXPECTED,
     confluent_round_trip,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.paths import PACKAGE
+from harness.foundation.paths import PACKAGE
 from tests.support import REPOSITORY, cli, traces
 
 pytestmark = pytest.mark.usefixtures("state_home")
@@ -122,7 +122,7 @@ command = ["sh", "-c", "echo reading config; echo 'FATAL: quorum key is missing'
 
 def test_a_real_broker_that_dies_during_start_up(state_home: Path, tmp_path: Path) -> None:
     """Apache Kafka with a setting it cannot take says so itself."""
-    text = (PACKAGE / "targets" / "kafka.toml").read_text()
+    text = (PACKAGE / "clusters" / "targets" / "kafka.toml").read_text()
     file = tmp_path / "kafka-wrong.toml"
     file.write_text(text.replace("num.io.threads=4", "num.io.threads=many"))
     ran = cli("cluster", "up", "--target", str(file))

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from harness.history import F, Kind, Type
-from harness.seal import open_history
+from harness.history.schema import F, Kind, Type
+from harness.history.sealing import open_history
 from tests.integration.worked import left_open
 from tests.support import cli, docker_or_skip
 from workloads import WORKLOADS

@@ -12,10 +12,10 @@ import pytest
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.config import parse
-from harness.history import Kind, Type
-from harness.progress import Silent
-from harness.seal import Sealed, open_history
+from harness.foundation.config import parse
+from harness.foundation.progress import Silent
+from harness.history.schema import Kind, Type
+from harness.history.sealing import Sealed, open_history
 from tests.exactly_once import broken_promises, seen
 from tests.integration.tapped import tapped
 from tests.integration.worked import Run, left_open

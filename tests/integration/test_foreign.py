@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import Exit
+from harness.foundation.errors import Exit
 from tests.foreign import LOST_AND_ABORTED, edn
 from tests.support import cli
 

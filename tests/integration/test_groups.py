@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.history import F, Type
-from harness.progress import Silent
+from harness.foundation.progress import Silent
+from harness.history.schema import F, Type
 from tests.group_histories import History
 from tests.integration.group_steps import HEIRS, PARTITIONS, PATIENCE_S, RECORDS, STEPS, WITHOUT_COMMIT, Walk
 from tests.integration.tapped import create, tapped

@@ -16,9 +16,9 @@ import pytest
 
 from harness.clusters.docker import connect
 from harness.clusters.spec import make_cluster
-from harness.errors import CannotHere
-from harness.processes import TOKEN_VARIABLE
-from harness.progress import Silent
+from harness.foundation.errors import CannotHere
+from harness.foundation.processes import TOKEN_VARIABLE
+from harness.foundation.progress import Silent
 from nemesis import FAULTS
 from nemesis.base import refuse_unless_possible
 from tests.integration.stage import spec_of

@@ -10,8 +10,8 @@ import pytest
 
 from harness.clusters.base import Capability
 from harness.clusters.spec import make_cluster
-from harness.errors import CannotHere
-from harness.progress import Silent
+from harness.foundation.errors import CannotHere
+from harness.foundation.progress import Silent
 from nemesis import FAMILIES, FAULTS
 from nemesis.base import Fault, refuse_unless_possible
 from tests.integration.stage import Stage, spec_of, stage

@@ -10,11 +10,11 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
 from harness.clusters.base import Cluster, NodeState
+from harness.clusters.observe import PartitionView, observe
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.history import FaultStage, Recorder
-from harness.observe import PartitionView, observe
-from harness.progress import Silent
-from harness.segments import read_segment
+from harness.foundation.progress import Silent
+from harness.history.schema import FaultStage, Recorder
+from harness.history.segments import read_segment
 from nemesis import check_plans, faults_on
 from nemesis.conductor import Conductor, Outcome
 from nemesis.schedule import Plan, slots

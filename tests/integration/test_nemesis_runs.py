@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from harness.clusters.spec import make_cluster
-from harness.errors import CannotHere
-from harness.progress import Silent
-from harness.scenario import to_toml
+from harness.foundation.errors import CannotHere
+from harness.foundation.progress import Silent
+from harness.runs.scenario import to_toml
 from nemesis import FAMILIES
 from nemesis.base import refuse_unless_possible
 from tests.integration.stage import spec_of

@@ -15,12 +15,12 @@ from typing import Any
 import psutil
 import pytest
 
+from harness.clusters.cleanup.guard import OWNER_FILE
+from harness.clusters.cleanup.supervisor import IDENTITY_FILE
+from harness.clusters.cleanup.undo import of_project
 from harness.clusters.local import LocalCluster
 from harness.clusters.target import load_target
-from harness.guard import OWNER_FILE
-from harness.processes import TOKEN_VARIABLE, marked
-from harness.supervisor import IDENTITY_FILE
-from harness.undo import of_project
+from harness.foundation.processes import TOKEN_VARIABLE, marked
 from tests.integration.traffic import EXPECTED, confluent_round_trip, kafka_python_round_trip
 from tests.support import cli, command, eventually, kill_tree, remains, unique, up
 

@@ -14,18 +14,18 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from harness.clusters.external import ExternalCluster
+from harness.clusters.jars import locked_versions
 from harness.clusters.local import LocalCluster
 from harness.clusters.once import kept_dir
 from harness.clusters.target import load_target
 from harness.clusters.which_image import ensure_image
-from harness.errors import CannotHere, ClusterError
-from harness.jars import locked_versions
-from harness.paths import cache_dir
-from harness.processes import marked
-from harness.progress import Silent
-from harness.protocol import Api
-from harness.security import Security, SecuritySpec, from_environment
-from harness.sources import segment_path
+from harness.foundation.errors import CannotHere, ClusterError
+from harness.foundation.paths import cache_dir
+from harness.foundation.processes import marked
+from harness.foundation.progress import Silent
+from harness.foundation.protocol import Api
+from harness.foundation.security import Security, SecuritySpec, from_environment
+from harness.history.sources import segment_path
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.taps import Taps
 from tests.integration.tapped import exchanges

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from harness.errors import Exit
-from harness.history import FIRST_TAP, F, Kind, Type
-from harness.seal import Sealed, open_history
-from harness.sources import segment_path
+from harness.foundation.errors import Exit
+from harness.history.schema import FIRST_TAP, F, Kind, Type
+from harness.history.sealing import Sealed, open_history
+from harness.history.sources import segment_path
 from tests.integration.tapped import exchanges
 from tests.support import REPOSITORY, cli, command, end, eventually, kill_tree, remains
 
@@ -158,13 +158,13 @@ def test_neither_killed_processes_nor_an_interruption_cost_a_verdict(state_home:
 
 FAILS = """
 import sys
-import harness.recording
+import harness.runs.recording
 from harness.cli import main
 
 def fails(*_):
     raise RuntimeError("a bug of ours")
 
-harness.recording.last_acknowledged = fails
+harness.runs.recording.last_acknowledged = fails
 sys.argv[0] = "tidegauge"
 main()
 """

@@ -11,10 +11,11 @@ from bench.duck import QUESTIONS, Duck
 from bench.histories import Made, generate
 from checkers.core.check import Setting, check
 from checkers.core.results import CheckResults
-from harness import class_archive, seal
-from harness.class_archive import Archive
-from harness.seal import Sealed, open_history
-from harness.spark import Session
+from harness.foundation import class_archive
+from harness.foundation.class_archive import Archive
+from harness.history import sealing as seal
+from harness.history.sealing import Sealed, open_history
+from harness.spark.session import Session
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
 

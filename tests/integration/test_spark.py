@@ -12,15 +12,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness import class_archive, java, spark_jvm
-from harness.class_archive import CLASSES
-from harness.errors import CannotHere
-from harness.java import Java, find_java
-from harness.paths import cache_dir
-from harness.processes import marked
-from harness.spark import Session
-from harness.spark_jvm import LOG_FILE
-from harness.spark_place import Place
+from checkers.core.spark import warm_up
+from harness.foundation import class_archive, java
+from harness.foundation.class_archive import CLASSES
+from harness.foundation.errors import CannotHere
+from harness.foundation.java import Java, find_java
+from harness.foundation.paths import cache_dir
+from harness.foundation.processes import marked
+from harness.spark import jvm as spark_jvm
+from harness.spark.jvm import LOG_FILE
+from harness.spark.place import Place
+from harness.spark.session import Session
 from tests.support import REPOSITORY, end, eventually, unique
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
@@ -89,7 +91,7 @@ def test_reads_parquet_of_an_absolute_path_and_runs_python(tmp_path: Path) -> No
 def test_warms_up_when_nobody_waits(tmp_path: Path) -> None:
     """The process that kernels run in is there before anybody asks for the session, and ends with it."""
     before = children()
-    with Session.start(tmp_path, warm=True) as session:
+    with Session.start(tmp_path, warm=warm_up) as session:
         session._thread.join()
         assert any("pyspark" in " ".join(psutil.Process(pid).cmdline()) for pid in children() - before)
         assert session.get().range(4).count() == 4

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from harness import class_archive
-from harness.checking import Asked, Checked, check_again
-from harness.class_archive import Archive
-from harness.elsewhere import RunElsewhere
-from harness.spark_place import Place
-from harness.store import RESULTS_FILE, Run
+from harness.foundation import class_archive
+from harness.foundation.class_archive import Archive
+from harness.history.remote import RunElsewhere
+from harness.history.store import RESULTS_FILE, Run
+from harness.judging.checking import Asked, Checked, check_again
+from harness.spark.place import Place
 from tests.foreign import QUIET, take
 from tests.golden_histories import GOLDEN, SUFFIX, expected
 from tests.spark_servers import connect_server, standalone_cluster

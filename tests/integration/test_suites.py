@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from harness.clusters.base import wait_until
-from harness.paths import cluster_dirs
+from harness.foundation.paths import cluster_dirs
 from tests.integration.worked import every_loss_is_seen
 from tests.suites import PLUGIN, suite_file
 from tests.support import REPOSITORY, cli, command, end, eventually

@@ -14,10 +14,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.errors import Exit
-from harness.history import Type
-from harness.progress import Silent
-from harness.protocol import Api
+from harness.foundation.errors import Exit
+from harness.foundation.progress import Silent
+from harness.foundation.protocol import Api
+from harness.history.schema import Type
 from harness.tap.rules import Rule, bends
 from tests.integration.tapped import create, exchanges, process_of_taps, tapped
 from tests.integration.traffic import EXPECTED, confluent_round_trip, kafka_python_round_trip

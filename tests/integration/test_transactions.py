@@ -18,10 +18,10 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.history import F, Kind, Type
-from harness.progress import Silent
-from harness.seal import open_history
-from harness.sources import segment_path
+from harness.foundation.progress import Silent
+from harness.history.schema import F, Kind, Type
+from harness.history.sealing import open_history
+from harness.history.sources import segment_path
 from harness.tap.rules import Rule
 from tests.integration.tapped import process_of_taps
 from tests.integration.transaction_steps import HELD, MESSAGES, POSITION, STEPS, Walk

@@ -15,9 +15,9 @@ import pytest
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.history import F, Kind, Status, Type
-from harness.progress import Silent
-from harness.protocol import Api
+from harness.foundation.progress import Silent
+from harness.foundation.protocol import Api
+from harness.history.schema import F, Kind, Status, Type
 from tests.integration.java_clients import Java
 from tests.integration.tapped import Tapped, create, exchanges, process_of_taps, tapped
 from tests.integration.traffic import COUNT, EXPECTED, confluent_round_trip, kafka_python_round_trip

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic as ConfluentTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
-from harness.security import Security
+from harness.foundation.security import Security
 from tests.support import PATIENCE_S, unique
 
 COUNT = 100

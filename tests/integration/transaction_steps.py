@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 import numpy as np
 from confluent_kafka import Consumer
 
-from harness.history import FIRST_WORKER
-from harness.sources import segment_path
+from harness.history.schema import FIRST_WORKER
+from harness.history.sources import segment_path
 from tests.sessions import session
 from workloads.base import NodeAddress, TransactingSettings
 from workloads.clients import make_transactional_producer

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from checkers.core.run import REPLICA_ROLE
 from harness.clusters.base import Cluster
-from harness.history import F, Kind, Type, now
-from harness.seal import OPEN, Sealed, open_history
+from harness.history.schema import F, Kind, Type, now
+from harness.history.sealing import OPEN, Sealed, open_history
 from tests.integration.tapped import Tapped
 from tests.sessions import RUN, rows
 from tests.support import eventually, unique

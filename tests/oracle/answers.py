@@ -1,4 +1,4 @@
-"""What nodes answered, as `checkers.answers` tells it, and when faults lasted, as `checkers.coverage` does."""
+"""What nodes answered, as `checkers.core.node_answers` tells it, and when faults lasted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.history import FaultStage, Kind, Type, View
+from harness.history.schema import FaultStage, Kind, Type, View
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event
 from tests.oracle.eras import Eras

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.history import ID_BITS, F, Kind, Type
+from harness.history.schema import ID_BITS, F, Kind, Type
 from tests.histories import VALUES_OF_A_TOPIC, Rows, process_of
 from tests.oracle import Event
 

@@ -13,7 +13,7 @@ import networkx as nx
 
 from checkers.core.results import Finding
 from checkers.core.run import STRETCH as CHUNK
-from harness.history import F, Kind, Status, Type
+from harness.history.schema import F, Kind, Status, Type
 from tests.histories import Rows
 from tests.oracle import Event, Told, who
 from tests.oracle.common import (

@@ -1,4 +1,4 @@
-"""What was sent, acknowledged and read: `checkers.delivery`, `checkers.offsets` and `checkers.keys`, word by word."""
+"""What was sent, acknowledged and read: `checkers.delivery`, `checkers.keys` and offsets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 from checkers.core.results import Finding
-from harness.history import F, FaultStage, Kind, Status, Type, View
+from harness.history.schema import F, FaultStage, Kind, Status, Type, View
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, compacted
 from tests.oracle.common import operations, reads_uncommitted, records

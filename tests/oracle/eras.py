@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from harness.history import F, Type
+from harness.history.schema import F, Type
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event
 from tests.oracle.common import operations

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from checkers.core.results import Finding
-from harness.history import F, Kind, Type
+from harness.history.schema import F, Kind, Type
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, compacted
 from tests.oracle.common import deleted_topics, operations, reads_uncommitted, records

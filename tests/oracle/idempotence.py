@@ -9,7 +9,7 @@ from itertools import pairwise
 from random import Random
 
 from checkers.core.results import Finding
-from harness.history import F, Kind, Type, View
+from harness.history.schema import F, Kind, Type, View
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, who
 from tests.oracle.common import op_of

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from checkers.core.results import Finding
-from harness.history import F, Kind, Type
+from harness.history.schema import F, Kind, Type
 from tests.histories import SECOND_NS, Rows, process_of
 from tests.oracle import Event, Told, who
 from tests.oracle.answers import Epochs, deposed, epochs

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from checkers.core.results import Finding
-from harness.history import F, Kind, Status, Type, View
+from harness.history.schema import F, Kind, Status, Type, View
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, who
 from tests.oracle.answers import FETCH, LIST_OFFSETS, METADATA, SETTLING_NS, Answer, Epochs, answers, deposed, epochs

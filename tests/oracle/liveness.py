@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.core.results import Finding
-from harness.history import F, Kind, Type, View
+from harness.history.schema import F, Kind, Type, View
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told
 from tests.oracle.answers import FETCH, LIST_OFFSETS, Lasted, faults

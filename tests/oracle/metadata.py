@@ -14,7 +14,7 @@ from itertools import permutations, product
 from random import Random
 
 from checkers.core.results import Finding
-from harness.history import Kind, Type
+from harness.history.schema import Kind, Type
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told
 from tests.oracle.eras import UNSURE, Eras

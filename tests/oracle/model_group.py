@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from harness.history import F, Kind, Status, Type
+from harness.history.schema import F, Kind, Status, Type
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import COMPACTED, who
 from tests.oracle.common import op_of, value_of

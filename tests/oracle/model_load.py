@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from harness.history import F, FaultStage, Kind, Status, Type
+from harness.history.schema import F, FaultStage, Kind, Status, Type
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import who
 from tests.oracle.answers import FETCH, LIST_OFFSETS

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from harness.history import ID_BITS, F, Kind, Status, Type, View
+from harness.history.schema import ID_BITS, F, Kind, Status, Type, View
 from tests.histories import NOBODY, SECOND_NS, VALUES_OF_A_TOPIC, Rows, process_of
 from tests.oracle import COMPACTED, who
 from tests.oracle.common import op_of, value_of

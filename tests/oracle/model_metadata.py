@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from harness.history import F, Kind, Type
+from harness.history.schema import F, Kind, Type
 from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, who
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from harness.history import F, Kind, Status, Type
+from harness.history.schema import F, Kind, Status, Type
 from tests.histories import Rows
 from tests.oracle import COMPACTED, who
 from tests.oracle.common import alone_ns, op_of, value_of

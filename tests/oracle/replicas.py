@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 
 from checkers.core.results import Finding
-from harness.history import F, Kind, Status, Type
+from harness.history.schema import F, Kind, Status, Type
 from tests.histories import SECOND_NS, Rows, process_of
 from tests.oracle import COMPACTED, Event, Told, compacted, who
 from tests.oracle.common import op_of, operations, value_of

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from checkers.core.results import Finding
-from harness.history import F, FaultStage, Kind, Status, Type
+from harness.history.schema import F, FaultStage, Kind, Status, Type
 from tests.histories import Rows
 from tests.oracle import Event, Told, compacted
 from tests.oracle.common import deleted_topics, operations, reads_uncommitted, records

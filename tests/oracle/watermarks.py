@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from checkers.core.results import Finding
-from harness.history import F, FaultStage, Kind, Type, View
+from harness.history.schema import F, FaultStage, Kind, Type, View
 from tests.histories import SECOND_NS, Rows, op_of
 from tests.oracle import Told, who
 from tests.oracle.answers import (

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from harness.foreign import skeleton
-from harness.foreign.alike import LinesReader
-from harness.foreign.batch import Names
-from harness.foreign.edn import EdnError, parse, parse_quickly
-from harness.foreign.form import REQUIRED, WORDS, is_text, limits
-from harness.foreign.jsonl import read as jsonl_alone
-from harness.foreign.lines import Chunk
-from harness.foreign.passage import read
-from harness.foreign.quick import PassageMaker
-from harness.foreign.skeleton import PLACE, Grammar, without_numbers
-from harness.history import KINDS, Kind
+from harness.history.exchange import skeleton
+from harness.history.exchange.batch import Names
+from harness.history.exchange.edn import EdnError, parse, parse_quickly
+from harness.history.exchange.form import REQUIRED, WORDS, is_text, limits
+from harness.history.exchange.jepsen_fast import PassageMaker
+from harness.history.exchange.jepsen_lines import read
+from harness.history.exchange.jsonl import read as jsonl_alone
+from harness.history.exchange.jsonl_fast import LinesReader
+from harness.history.exchange.lines import Chunk
+from harness.history.exchange.skeleton import PLACE, Grammar, without_numbers
+from harness.history.schema import KINDS, Kind
 from tests.foreign import complete, give, invoke, jsonl, passages_are_equal, take
 
 KEYWORDS = [":send", ":poll", ":poll-ms", ":f", ":fail", ":txn", ":index", ":type", ":ok", ":sendx", ":nil", ":a/b"]

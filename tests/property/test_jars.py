@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.jars import Jar, inputs_line
+from harness.clusters.jars import Jar, inputs_line
 
 names = st.builds("{}{}".format, st.sampled_from("aZ09"), st.text("abcXYZ019_.-", max_size=12))
 jars = st.builds(

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from harness.history import F, Kind, Status, Type, View
+from harness.history.schema import F, Kind, Status, Type, View
 from tests.histories import Rows, value_of
 from tests.kernels import WHOLE, Size, check_rows, chosen, findings_of
 

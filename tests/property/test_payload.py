@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.history import Status
+from harness.history.schema import Status
 from workloads import payload
 from workloads.base import LEAST_VALUE_BYTES
 

@@ -5,10 +5,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.history import F, Kind, Recorder, Type
-from harness.seal import open_history
-from harness.segments import read_segment
-from harness.sources import segment_path
+from harness.history.schema import F, Kind, Recorder, Type
+from harness.history.sealing import open_history
+from harness.history.segments import read_segment
+from harness.history.sources import segment_path
 
 FRAMES = 12
 

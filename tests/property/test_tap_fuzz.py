@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.protocol import Api
+from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.codec import CODECS, Garbled
 from harness.tap.frames import BadFrame, Budget, FrameReader, framed

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.history import Recorder
-from harness.protocol import Api
+from harness.foundation.protocol import Api
+from harness.history.schema import Recorder
 from harness.tap import codec
 from harness.tap.codec import TopicNames
 from harness.tap.exchange import World
 from harness.tap.frames import REQUEST_AT_MOST, framed
 from harness.tap.proxy import Proxy, Tap
+from harness.tap.recording import Seer
 from harness.tap.rules import Rule, bends
-from harness.tap.seeing import Seer
 from tests import tap_frames as frames
 
 PATIENCE_S = 60  # a guard against hangs

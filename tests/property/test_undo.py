@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.undo import JOURNAL, Entry, read, record
+from harness.clusters.cleanup.undo import JOURNAL, Entry, read, record
 
 entries = st.lists(st.fixed_dictionaries({"kind": st.text(max_size=8), "value": st.text(max_size=20)}), max_size=6)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.core.arrays import NONE
-from checkers.epochs import FAMILIES as EPOCHS
+from checkers.shared.epochs import FAMILIES as EPOCHS
 from checkers.watermarks import FAMILIES as WATERMARKS
 from checkers.watermarks import Before
 from tests.histories import Rows

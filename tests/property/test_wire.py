@@ -13,7 +13,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from harness.wire import METADATA_VERSION, Connection, WireError
+from harness.clusters.wire import METADATA_VERSION, Connection, WireError
 
 
 class Socket:

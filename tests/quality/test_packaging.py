@@ -17,10 +17,13 @@ def test_a_wheel_holds_targets_locks_suites_and_the_compose_file(tmp_path: Path)
     )
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    locks = {f"harness/targets/locks/{path.name}" for path in (REPOSITORY / "harness/targets/locks").iterdir()}
+    locks = {
+        f"harness/clusters/targets/locks/{path.name}"
+        for path in (REPOSITORY / "harness/clusters/targets/locks").iterdir()
+    }
     assert locks
     assert names >= locks | {
-        "harness/targets/kafka.toml",
+        "harness/clusters/targets/kafka.toml",
         "harness/clusters/docker-compose.yml",
         "harness/clusters/entrypoint.sh",
         "workloads/large_batch.py",
@@ -30,4 +33,4 @@ def test_a_wheel_holds_targets_locks_suites_and_the_compose_file(tmp_path: Path)
     }
     assert not [name for name in names if name.startswith(("tests/", "bench/"))]
     (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
-    assert "tidegauge = harness.pytest_plugin" in zipfile.ZipFile(wheel).read(entry_points).decode()
+    assert "tidegauge = harness.suite.pytest_plugin" in zipfile.ZipFile(wheel).read(entry_points).decode()

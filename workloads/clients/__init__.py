@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.security import Security
+from harness.foundation.security import Security
 from workloads.clients.base import Consumer, Producer
 from workloads.clients.grouped import GroupConsumer, Joining
 from workloads.clients.settings import ClientSettings, GroupSettings, TransactionalSettings

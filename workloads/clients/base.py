@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.protocol import EARLIEST
+from harness.foundation.protocol import EARLIEST
 
 TopicPartition = tuple[str, int]  # a topic's name and a partition
 BEGINNING = EARLIEST  # in place of an offset

@@ -13,9 +13,9 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as LibraryPartition
 
-from harness.error_codes import REFUSED_LOCALLY
-from harness.protocol import LATEST, NO_OFFSET
-from harness.security import Security
+from harness.foundation.error_codes import REFUSED_LOCALLY
+from harness.foundation.protocol import LATEST, NO_OFFSET
+from harness.foundation.security import Security
 from workloads.clients.base import (
     BEGINNING,
     MARK,

@@ -12,8 +12,8 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibraryPartition
 
-from harness.error_codes import code_of
-from harness.security import Security
+from harness.foundation.error_codes import code_of
+from harness.foundation.security import Security
 from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.confluent import FULL_QUEUE_BACKOFF_MS, LOG, _connection, _error, _given
 from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, Joining

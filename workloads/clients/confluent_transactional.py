@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibraryPartition
 
-from harness.security import Security
+from harness.foundation.security import Security
 from workloads.clients.base import ClientError, TopicPartition
 from workloads.clients.confluent import ConfluentProducer
 from workloads.clients.settings import TransactionalSettings

@@ -13,9 +13,9 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 from kafka.producer.future import RecordMetadata
 
-from harness.error_codes import NUMBERS, REFUSED_LOCALLY, code_of
-from harness.protocol import NO_OFFSET
-from harness.security import Security
+from harness.foundation.error_codes import NUMBERS, REFUSED_LOCALLY, code_of
+from harness.foundation.protocol import NO_OFFSET
+from harness.foundation.security import Security
 from workloads.clients.base import (
     BEGINNING,
     MARK,

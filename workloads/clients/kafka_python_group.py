@@ -21,8 +21,8 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import CommitFailedError, KafkaError
 from kafka.future import Future
 
-from harness.history import now
-from harness.security import Security
+from harness.foundation.security import Security
+from harness.history.schema import now
 from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, Joining
 from workloads.clients.kafka_python import (

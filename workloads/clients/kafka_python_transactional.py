@@ -17,8 +17,8 @@ from kafka import TopicPartition as LibraryPartition
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 
-from harness.error_codes import REFUSED_LOCALLY
-from harness.security import Security
+from harness.foundation.error_codes import REFUSED_LOCALLY
+from harness.foundation.security import Security
 from workloads.clients.base import ClientError, TopicPartition
 from workloads.clients.kafka_python import KafkaPythonProducer, _error
 from workloads.clients.settings import TransactionalSettings

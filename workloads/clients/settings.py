@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
-from harness.config import Model
+from harness.foundation.config import Model
 from workloads.clients.stack import COMPRESSIONS, ClientStack
 from workloads.clients.stacks import STACKS, ClientName, find_stack, those_with, with_groups
 

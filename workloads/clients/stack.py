@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from harness.security import Security
+    from harness.foundation.security import Security
     from workloads.clients.base import Consumer, Producer
     from workloads.clients.grouped import GroupConsumer, Joining
     from workloads.clients.settings import ClientSettings, GroupSettings, TransactionalSettings

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterable
 
 from harness.clusters.kinds.base import ClusterKind
-from harness.discovery import modules_with
-from harness.errors import UsageError
+from harness.foundation.discovery import modules_with
+from harness.foundation.errors import UsageError
 
 DEFAULT = "local"  # the kind of a cluster of which nothing is said
 

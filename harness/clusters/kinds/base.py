@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from harness.clusters.base import Cluster
 from harness.clusters.looks import Look
 from harness.clusters.target import Target, load_target
-from harness.progress import Progress
+from harness.foundation.progress import Progress
 
 if TYPE_CHECKING:  # they know all kinds
     from harness.clusters.spec import ClusterSpec

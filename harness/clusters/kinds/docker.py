@@ -12,9 +12,9 @@ from harness.clusters.kinds.base import OF_A_PRODUCT, ClusterKind
 from harness.clusters.looks import Look, NotThere
 from harness.clusters.target import load_target
 from harness.clusters.which_image import OFFICIAL, Consent, ensure_image, images_here
-from harness.errors import UsageError
-from harness.networks import COMPOSE_PROJECT_LABEL
-from harness.progress import Progress
+from harness.foundation.errors import UsageError
+from harness.foundation.namespaces import COMPOSE_PROJECT_LABEL
+from harness.foundation.progress import Progress
 
 if TYPE_CHECKING:
     from harness.clusters.spec import ClusterSpec

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NoReturn
 from harness.clusters.base import Cluster
 from harness.clusters.external import ExternalCluster
 from harness.clusters.kinds.base import OF_A_PRODUCT, Brought, ClusterKind
-from harness.errors import CannotHere, UsageError
-from harness.progress import Progress
-from harness.security import from_environment
+from harness.foundation.errors import CannotHere, UsageError
+from harness.foundation.progress import Progress
+from harness.foundation.security import from_environment
 
 if TYPE_CHECKING:
     from harness.clusters.spec import ClusterSpec

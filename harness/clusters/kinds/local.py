@@ -13,8 +13,8 @@ from harness.clusters.kinds.base import OF_A_PRODUCT, Brought, ClusterKind
 from harness.clusters.local import LOG_FILE, LocalCluster
 from harness.clusters.looks import Look, NotThere, fail_if
 from harness.clusters.target import load_target
-from harness.networks import run_command
-from harness.progress import Progress
+from harness.foundation.namespaces import run_command
+from harness.foundation.progress import Progress
 
 if TYPE_CHECKING:
     from harness.clusters.spec import ClusterSpec

@@ -12,8 +12,8 @@ the same bug.
 
 from __future__ import annotations
 
-from harness.config import suggestion
-from harness.errors import UsageError
+from harness.foundation.config import suggestion
+from harness.foundation.errors import UsageError
 from harness.tap.broken import appends, leadership, records, split_brain, watermarks
 from harness.tap.broken.base import Broken
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.protocol import Api
+from harness.foundation.protocol import Api
 from harness.tap.batches import blank, split, without_idempotence
 from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar
 
-from harness.errors import UsageError
-from harness.protocol import LATEST, Api
+from harness.foundation.errors import UsageError
+from harness.foundation.protocol import LATEST, Api
 from harness.tap.batches import Batch, cut, join, split
 from harness.tap.bounded import Bounded
 from harness.tap.codec import Part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from harness.protocol import Api, ErrorCode
+from harness.foundation.protocol import Api, ErrorCode
 from harness.tap.batches import cut, split
 from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from harness.protocol import READ_COMMITTED, Api
+from harness.foundation.protocol import READ_COMMITTED, Api
 from harness.tap.batches import Batch, blank, split, with_values, without
 from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (

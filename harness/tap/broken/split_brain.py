@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.protocol import EARLIEST, LATEST, Api, ErrorCode
+from harness.foundation.protocol import EARLIEST, LATEST, Api, ErrorCode
 from harness.tap.batches import Batch, blank_from, split, with_base
 from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (

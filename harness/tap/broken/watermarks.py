@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from harness.protocol import EARLIEST, Api, ErrorCode
+from harness.foundation.protocol import EARLIEST, Api, ErrorCode
 from harness.tap.batches import Batch, split, with_base, without_idempotence
 from harness.tap.bounded import Bounded
 from harness.tap.broken.base import (

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, GetJsonSchemaHandler
 
-from harness.config import suggestion
-from harness.discovery import modules_with
+from harness.foundation.config import suggestion
+from harness.foundation.discovery import modules_with
 from workloads.clients.stack import ClientStack, Quirks
 
 FIRST = ("kafka_python", "confluent_kafka")  # in lists, and to be drawn from; others come after them, by name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from workloads.clients.stack import ClientStack, Quirks
 
 if TYPE_CHECKING:
-    from harness.security import Security
+    from harness.foundation.security import Security
     from workloads.clients.base import Consumer, Producer
     from workloads.clients.grouped import GroupConsumer, Joining
     from workloads.clients.settings import ClientSettings, GroupSettings, TransactionalSettings

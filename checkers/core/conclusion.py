@@ -1,0 +1,65 @@
+"""What a check says once all steps are made: findings, summaries, what the report draws. Made where the steps are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from checkers.core.engine import Steps, failure
+from checkers.core.piece import Piece
+from checkers.core.results import Anomaly, Finding, as_finding
+from checkers.core.run import RunContext
+from checkers.summaries import context as around
+from checkers.summaries import series
+
+Looked = Callable[[around.Wanted], Sequence[Any]]
+
+
+def answer_of(steps: Steps, piece: Piece) -> dict[str, Any]:
+    """What a check says, of a history that is one piece."""
+    return with_drawings(concluded(steps), steps.run, lambda chosen: [around.look(piece, chosen, steps.run)])
+
+
+def with_drawings(told: dict[str, Any], run: RunContext, look: Looked) -> dict[str, Any]:
+    """And what the report draws; that it cannot be made changes nothing else, and is said in `undrawn`."""
+    tables, why = told.pop("series"), told["failures"].pop("series", "")
+    findings = [finding for anomaly in told["anomalies"].values() for finding in anomaly.findings]
+    if tables is None:
+        return {**told, "drawn": None, "undrawn": why}
+    try:
+        chosen = around.wanted(told["anomalies"], run, series.witnesses(tables, findings, run))
+        drawn = {**series.drawn(tables, findings, run), **around.told(look(chosen), chosen, run)}
+    except Exception as error:  # noqa: BLE001 - the verdict has to be there whatever this meets
+        return {**told, "drawn": None, "undrawn": failure("series", str(error) or type(error).__name__)}
+    return {**told, "drawn": drawn, "undrawn": ""}
+
+
+def concluded(steps: Steps) -> dict[str, Any]:
+    """What families have to say, and the tables of what the report draws."""
+    outcomes = steps.conclude()
+    anomalies: dict[str, Anomaly] = {}
+    for family in steps.families:
+        for name, about in family.anomalies.items():
+            anomaly = anomalies.setdefault(name, Anomaly(name, about))
+            if (outcome := outcomes.get(family.name)) is not None:
+                anomaly.looked_at = max(anomaly.looked_at, outcome.looked_at.get(name, 0))
+    for outcome in outcomes.values():
+        for (name, _, _), rows in outcome.findings.rows.items():
+            anomalies[name].findings += [as_finding(row, steps.run.topics) for row in rows]
+        for (name, _, _), count in outcome.findings.counts.items():
+            anomalies[name].found += count
+    for anomaly in anomalies.values():
+        anomaly.findings.sort(key=_order)
+    summaries = {name: outcome.summary for name, outcome in outcomes.items() if outcome.summary is not None}
+    return {
+        "anomalies": anomalies,
+        "series": summaries.pop("series", None),
+        "summaries": summaries,
+        "cut": [outcome.cut for outcome in outcomes.values() if outcome.cut],
+        "failures": dict(steps.failures),
+    }
+
+
+def _order(finding: Finding) -> tuple[Any, ...]:
+    """In time, then by place."""
+    return (finding.time_ns or 0, finding.place, finding.values, finding.tags, finding.events)

@@ -1,0 +1,1 @@
+"""What checkers of several families look at, made once: fates of values, steps of readers, stretches of time."""

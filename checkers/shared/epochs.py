@@ -1,0 +1,37 @@
+"""Leader epochs: when Metadata showed each of them first. No anomaly by itself; many others ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import polars as pl
+
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.node_answers import EXCHANGES, PROBES, Epochs, epochs, merged_epochs
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext
+from checkers.core.tables import empty
+
+
+class LeaderEpochs(Family):
+    """`known["epochs"]` is `checkers.core.node_answers.Epochs`."""
+
+    name = "epochs"
+    after = ()
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {"probes": PROBES, "exchanges": EXCHANGES}
+
+    def survey(self, piece: Piece, run: RunContext) -> pl.DataFrame:
+        """Those of the partitions in it."""
+        return piece.epochs
+
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> Epochs:
+        """Of all partitions."""
+        return Epochs(merged_epochs([*surveys, epochs(empty("probes"), empty("exchanges"))]))
+
+    def conclude(self, mine: Epochs, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+        """Nothing."""
+        return Outcome()
+
+
+FAMILIES: tuple[Family, ...] = (LeaderEpochs(),)

@@ -1,0 +1,82 @@
+"""Odd records: those that say of themselves that something is wrong, each place once.
+
+corrupt     a record whose checksum does not hold.
+misrouted   a record in another topic or partition than it was sent to. It counts as a read of its value.
+phantom     a record that is none of this run's (tag `foreign`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.findings import Findings, found, together
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext
+from harness.history.schema import Status
+
+STATUS = {"corrupt": Status.CORRUPT, "misrouted": Status.MISROUTED, "phantom": Status.FOREIGN}
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """What was found in so many records."""
+
+    findings: Findings
+    records: int
+
+
+def odd(records: pl.DataFrame) -> pl.DataFrame:
+    """A row for each place and status; all records of a place are in one piece."""
+    rows = records.filter(pl.col("status") > Status.GOOD)
+    return rows.group_by("topic", "partition", "offset", "status").agg(
+        pl.col("value").max(), pl.col("event").min(), pl.col("time").min()
+    )
+
+
+class OddRecords(Family):
+    """What records say of themselves."""
+
+    name = "odd records"
+    anomalies: ClassVar[Mapping[str, str]] = {
+        "corrupt": "a record whose checksum does not hold",
+        "misrouted": "a record in another topic or partition than it was sent to",
+        "phantom": "a record that is none of this run's",
+    }
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "records": ("event", "time", "topic", "partition", "offset", "value", "status")
+    }
+
+    def survey(self, piece: Piece, run: RunContext) -> Surveyed:
+        """Everything that is wrong with the records of a piece."""
+        rows = odd(piece.records).with_columns(foreign=pl.lit("foreign"))
+        parts = [
+            found(
+                anomaly,
+                rows.filter(pl.col("status") == status),
+                run,
+                offset="offset",
+                values=("value",),
+                time="time",
+                events=("event",),
+                tags=("foreign",) if status is Status.FOREIGN else (),
+            )
+            for anomaly, status in STATUS.items()
+        ]
+        return Surveyed(together(parts, run.limit), len(piece.records))
+
+    def gather(self, surveys: Sequence[Surveyed], run: RunContext, known: Known) -> Surveyed:
+        """Of all pieces."""
+        findings = together([each.findings for each in surveys], run.limit)
+        return Surveyed(findings, sum(each.records for each in surveys))
+
+    def conclude(self, mine: Surveyed, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+        """Every record was looked at."""
+        return Outcome(mine.findings, dict.fromkeys(self.anomalies, mine.records))
+
+
+FAMILIES: tuple[Family, ...] = (OddRecords(),)

@@ -1,0 +1,511 @@
+"""Series: what the report draws, small tables over the time of a run.
+
+Time from the begin of the load on is cut into at most BUCKETS buckets of a round length; what happened before is left
+out. At most PARTITIONS partitions are drawn: those with findings first, then the busiest; the sends and reads of all
+others are one sum, `others`. What has findings is not known before everything else is over: every partition is counted,
+and `drawn` makes the series when all findings are there. All times in it are nanoseconds since the history began, and a
+point of a series is `[bucket, …]`.
+
+flow       per partition: sends that ended `ok` or `fail` in a bucket, or that were sent in it and ended `info`; the
+           highest offset acknowledged in it, plus one; and records that the load's consumers were handed
+errors     how many operations of clients ended with which error
+latency    of sends that were acknowledged, from the call to its end: percentiles, which a histogram of 8 classes an
+           octave gives to within 9 percent, and the exact maximum
+marks      per partition and node: the high watermark (Fetch) and the end (ListOffsets) that it showed to anybody; a
+           point where it changed, both where it fell and rose again inside a bucket, and a null where it said
+           nothing for SILENCE_NS or longer
+leaders    per partition and node: leader, epoch and in-sync replicas that its Metadata told, where they changed
+refusals   who asked whom and was told that it does not lead
+
+In a history that is large and has thousands of partitions, those of which little is told have no marks and no leaders.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from checkers.core.family import Family, Known, Outcome
+from checkers.core.node_answers import EXCHANGES, FETCH, METADATA, PROBES
+from checkers.core.piece import Piece
+from checkers.core.run import RunContext, by
+from checkers.core.timeline import Timeline
+from harness.foundation.error_codes import name_of
+from harness.foundation.protocol import NOT_LEADING, ErrorCode
+from harness.history.schema import F, Kind, Type
+
+if TYPE_CHECKING:
+    from checkers.core.results import Finding
+
+VERSION = 1
+BUCKETS = 300
+PARTITIONS = 24
+WITNESSES = 12  # partitions of which appends are shown in the order of the log
+REFUSALS = 200
+ROWS_AT_MOST = (
+    50_000  # of marks, and of leaders, of a piece: beyond that, partitions of which little is told go without
+)
+CLASSES = 8  # of latencies, an octave
+PERCENTILES = (0.5, 0.9, 0.99)
+OTHERS = "others"
+OWN_CLIENT = "tidegauge"  # of all that is no worker
+ERRORS = 12  # different ones that are told apart
+OTHER_ERRORS = "other errors"
+SILENCE_NS = 2_000_000_000  # of a node; what it shows after that does not go on from what it showed before
+PLACE = ("topic", "partition")
+Place = tuple[int, int]
+Points = list[list[int | None]]
+Tables = Mapping[str, pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How time is cut."""
+
+    first_ns: int
+    last_ns: int
+
+    @classmethod
+    def of(cls, run: RunContext) -> Grid:
+        """From the begin of the load on."""
+        return cls(max(run.first_time_ns, min(run.line.load_ns[0], run.last_time_ns)), run.last_time_ns)
+
+    @property
+    def bucket_ns(self) -> int:
+        """The shortest of 1, 2, 5, 10, … milliseconds of which few enough cover all."""
+        lasted_ns, unit = self.last_ns - self.first_ns, 1_000_000
+        while True:
+            for step in (1, 2, 5):
+                if lasted_ns // (step * unit) < BUCKETS:
+                    return step * unit
+            unit *= 10
+
+    @property
+    def silence(self) -> int:
+        """Buckets in which a node says nothing before its line is broken."""
+        return max(2, SILENCE_NS // self.bucket_ns)
+
+    def cut(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows with the bucket that their time is in, without what was before."""
+        since = pl.col("time") - self.first_ns
+        return rows.filter(since >= 0).with_columns(bucket=(since // self.bucket_ns).cast(pl.Int16))
+
+
+_ENDS = tuple(type_.name.lower() for type_ in Type)
+_SUMS: dict[str, tuple[tuple[str, ...], tuple[pl.Expr, ...]]] = {  # keys of tables, and how what they count adds up
+    "sends": ((*PLACE, "bucket"), (pl.col(_ENDS).sum(), pl.col("last").max())),
+    "reads": ((*PLACE, "bucket"), (pl.col("count").sum(),)),
+    "exchanges": (PLACE, (pl.col("count").sum(),)),
+    "errors": (("error", "bucket"), (pl.col("count").sum(),)),
+    "latency": (("bucket", "class"), (pl.col("count").sum(), pl.col("longest").max())),
+    "refusals": (
+        ("client", "node", "api", *PLACE),
+        (pl.col("count").sum(), pl.col("first").min(), pl.col("last").max()),
+    ),
+}
+
+
+def _count() -> pl.Expr:
+    return pl.len().cast(pl.Int64)
+
+
+def series_of(piece: Piece, run: RunContext) -> dict[str, pl.DataFrame]:
+    """The tables of a piece."""
+    grid = Grid.of(run)
+    return {
+        "sends": sends(piece.sends, grid),
+        "reads": reads(piece.records.filter(by(run.load)), grid),
+        "errors": _added("errors", [errors(rows, grid) for rows in (piece.sends, piece.ops)]),
+        "latency": latency(piece.sends, grid),
+        "middles": middles(piece.sends, _moment(run)),
+        "marks": _bounded(marks(piece.answers, grid), run),
+        "leaders": _bounded(leaders(_told(piece, run), grid), run),
+        "refusals": _most(refusals(piece.exchanges)),
+        "exchanges": exchanges(piece.exchanges.clear() if run.does(F.SEND) else piece.exchanges),
+    }
+
+
+def together(parts: Sequence[Tables]) -> Tables:
+    """The tables of all pieces."""
+    if len(parts) == 1:
+        return parts[0]
+    tables = {name: _added(name, [part[name] for part in parts]) for name in _SUMS}
+    # all answers of a partition are in one piece
+    tables |= {name: pl.concat([part[name] for part in parts]) for name in ("marks", "leaders")}
+    return {**tables, "middles": _nearest(pl.concat([part["middles"] for part in parts]))}
+
+
+def _bounded(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    """Of the partitions of one of many pieces those about which most is told, as many as there is room for."""
+    if not run.many or len(rows) <= ROWS_AT_MOST:
+        return rows
+    counts = rows.group_by(PLACE).len().sort("len", *PLACE, descending=[True, False, False])
+    kept = counts.filter(pl.col("len").cum_sum() - pl.col("len") < ROWS_AT_MOST)
+    return rows.join(kept, on=PLACE, how="semi", maintain_order="left")
+
+
+def _added(name: str, tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    keys, totals = _SUMS[name]
+    return tables[0] if len(tables) == 1 else pl.concat(tables).group_by(keys).agg(totals)
+
+
+def sends(rows: pl.DataFrame, grid: Grid) -> pl.DataFrame:
+    """Per partition and bucket how sends ended, and the highest offset that was acknowledged."""
+    # of a send of which nobody knows the end, when it was sent: how long its client waited says nothing
+    told = pl.when(pl.col("type") == Type.INFO).then("invoked").otherwise("time")
+    ends = {type_.name.lower(): (pl.col("type") == type_).sum() for type_ in Type}
+    last = pl.col("offset").filter(pl.col("type") == Type.OK).max()
+    cut = grid.cut(rows.select(*PLACE, "type", "offset", time=told))
+    return cut.group_by(_SUMS["sends"][0]).agg(**ends, last=last)
+
+
+def latency(rows: pl.DataFrame, grid: Grid) -> pl.DataFrame:
+    """Per bucket a histogram of microseconds, and the most."""
+    took = ((pl.col("time") - pl.col("invoked")) // 1000).clip(1)
+    ended = grid.cut(rows.filter(pl.col("type") == Type.OK).select("time", took=took))
+    class_ = np.floor(CLASSES * np.log2(ended["took"].to_numpy())).astype(np.int32)
+    return (
+        ended.with_columns(pl.Series("class", class_))
+        .group_by("bucket", "class")
+        .agg(count=pl.len().cast(pl.Int64), longest=pl.col("took").max())
+    )
+
+
+def reads(rows: pl.DataFrame, grid: Grid) -> pl.DataFrame:
+    """Per partition and bucket how many records were handed out."""
+    return grid.cut(rows.select(*PLACE, "time")).group_by(_SUMS["reads"][0]).agg(count=pl.len())
+
+
+def errors(rows: pl.DataFrame, grid: Grid) -> pl.DataFrame:
+    """How many operations ended with which error."""
+    failed = rows.filter(pl.col("error").fill_null(0) != 0)
+    return grid.cut(failed.select("error", "time")).group_by(_SUMS["errors"][0]).agg(count=_count())
+
+
+def exchanges(rows: pl.DataFrame) -> pl.DataFrame:
+    """How much passed the taps; where nobody recorded sends, this tells what is busy."""
+    placed = pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
+    return rows.filter(placed).group_by(PLACE).agg(count=_count())
+
+
+def _moment(run: RunContext) -> int:
+    """When something was broken first, or else the middle of the load."""
+    began = [fault.injected_ns for fault in run.line.faults if fault.injected_ns is not None]
+    return min(began, default=sum(run.line.load_ns) // 2)
+
+
+def middles(rows: pl.DataFrame, moment: int) -> pl.DataFrame:
+    """Per partition the offset that was acknowledged next to a moment: around it, appends are shown."""
+    acknowledged = rows.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
+    away = (pl.col("time") - moment).abs()
+    return _nearest(acknowledged.filter(_placed()).select(*PLACE, "offset", away=away))
+
+
+def _nearest(rows: pl.DataFrame) -> pl.DataFrame:
+    nearest = rows.filter(pl.col("away") == pl.col("away").min().over(PLACE))
+    return nearest.group_by(PLACE).agg(pl.col("offset", "away").min())
+
+
+def _placed() -> pl.Expr:
+    return pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
+
+
+def marks(answers: pl.DataFrame, grid: Grid) -> pl.DataFrame:
+    """Per partition, node and API the points of its line: bucket, and the mark or null."""
+    shown = answers.filter((pl.col("shown") >= 0) & pl.col("node").is_not_null())
+    keys = (*PLACE, "node", "api", "bucket")
+    by_bucket = (
+        grid.cut(shown.select(*PLACE, "node", "api", "shown", "time", "event"))
+        .sort("time", "event")
+        .group_by(keys)
+        .agg(low=pl.col("shown").min(), high=pl.col("shown").max(), last=pl.col("shown").last())
+    )
+    return thinned(points(by_bucket.sort(keys), grid.silence))
+
+
+_LINE = (*PLACE, "node", "api")
+
+
+def points(rows: pl.DataFrame, silence: int) -> pl.DataFrame:
+    """What nodes showed in each bucket, as points; a break where one said nothing for longer than so many buckets."""
+    before, earlier = (pl.when(~_other_line(1)).then(pl.col(name).shift()) for name in ("last", "bucket"))
+    told = rows.with_columns(before=before, earlier=earlier).with_row_index("number")
+    # what fell and rose again inside of a bucket is the point of it all
+    extreme = pl.when(pl.col("low") < pl.col("before")).then("low").otherwise("high")
+    broken = told.filter(pl.col("bucket") - pl.col("earlier") > silence)
+    parts = [
+        broken.select(*_LINE, "number", step=0, bucket="earlier", value=pl.lit(None, pl.Int64)),
+        told.select(*_LINE, "number", step=1, bucket="bucket", value=extreme),
+        told.filter(extreme != pl.col("last")).select(*_LINE, "number", step=2, bucket="bucket", value="last"),
+    ]
+    return pl.concat(parts).sort("number", "step").drop("number", "step")
+
+
+def thinned(rows: pl.DataFrame) -> pl.DataFrame:
+    """Without the points between two of the same value."""
+    value = pl.col("value")
+    changes = value.ne_missing(value.shift()) | value.ne_missing(value.shift(-1))
+    return rows.filter(_other_line(1) | _other_line(-1) | changes)
+
+
+def _other_line(step: int) -> pl.Expr:
+    """Whether the row so many rows before is of another line, or there is none; lines follow each other."""
+    return pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(step)) for name in _LINE)
+
+
+def _told(piece: Piece, run: RunContext) -> pl.DataFrame:
+    """What nodes said of leaders; to probes, and to others where there were none."""
+    if run.probes_by(METADATA):
+        return piece.probes
+    return piece.exchanges.filter(pl.col("type") == Type.OK)
+
+
+def leaders(answers: pl.DataFrame, grid: Grid) -> pl.DataFrame:
+    """Per partition and node what it said of the leader, where that changed."""
+    said, node = ("leader", "leader_epoch", "isr"), (*PLACE, "node")
+    told = (
+        (pl.col("api") == METADATA)
+        & pl.col("error").is_in([ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE])
+        & pl.col("node").is_not_null()
+    )
+    claims = (
+        grid.cut(answers.filter(told & _placed()).with_columns(pl.col("leader").fill_null(-1)))
+        .group_by(*node, *said, "bucket")
+        .agg(pl.col("time").min())
+        .sort(*node, "time", "bucket", *said)
+    )
+    changed = pl.lit(value=False)
+    for name in (*node, *said):
+        changed |= pl.col(name).ne_missing(pl.col(name).shift())
+    first = pl.int_range(pl.len()) == 0
+    return claims.filter(changed | first).select(*node, "time", *said)
+
+
+def refusals(rows: pl.DataFrame) -> pl.DataFrame:
+    """Who asked whom in vain; the harness's own requests, which ask every node on purpose, are left out."""
+    refused = pl.col("error").is_in(NOT_LEADING) & (pl.col("type") == Type.OK)
+    of_others = pl.col("client").fill_null("") != OWN_CLIENT
+    return (
+        rows.filter(refused & of_others)
+        .group_by(_SUMS["refusals"][0])
+        .agg(count=_count(), first=pl.col("time").min(), last=pl.col("time").max())
+    )
+
+
+def _most(rows: pl.DataFrame) -> pl.DataFrame:
+    """The most frequent ones; those without a place may be in several pieces."""
+    ordered = rows.sort(-pl.col("count"), "client", "node", "api", *PLACE, nulls_last=False)
+    rank = pl.int_range(pl.len()).over(_placed())
+    return ordered.filter(~_placed() | (rank < REFUSALS))
+
+
+def places(gathered: Tables, findings: Iterable[Finding], run: RunContext) -> list[Place]:
+    """The partitions that are drawn, the worst and then the busiest first; in the order of their numbers."""
+    busy = _busy(gathered)
+    numbers = {name: number for number, name in run.topics.items()}
+    found: dict[Place, int] = {}
+    for finding in findings:
+        if finding.topic in numbers and finding.partition is not None:
+            place = (numbers[finding.topic], finding.partition)
+            found[place] = found.get(place, 0) + 1
+    chosen = sorted({*busy, *found}, key=lambda place: (-found.get(place, 0), -busy.get(place, 0), place))
+    return sorted(chosen[:PARTITIONS])
+
+
+def _busy(gathered: Tables) -> dict[Place, int]:
+    """How many sends partitions had or, where nobody recorded any, exchanges."""
+    sent = gathered["sends"].select(*PLACE, count=pl.sum_horizontal(_ENDS).cast(pl.Int64))
+    read = gathered["reads"].select(*PLACE, count=pl.lit(0, pl.Int64))
+    counted = pl.concat([sent, read] if len(sent) + len(read) else [gathered["exchanges"]])
+    totals = counted.filter(_placed()).group_by(PLACE).agg(pl.col("count").sum())
+    return {(row["topic"], row["partition"]): row["count"] for row in totals.to_dicts()}
+
+
+def witnesses(gathered: Tables, findings: Iterable[Finding], run: RunContext) -> dict[Place, int]:
+    """Partitions whose appends are shown in the order of the log, and the offset around which they are."""
+    if run.deletions:
+        return {}
+    middle = {(row["topic"], row["partition"]): row["offset"] for row in gathered["middles"].to_dicts()}
+    return {place: middle[place] for place in places(gathered, findings, run)[:WITNESSES] if place in middle}
+
+
+def drawn(gathered: Tables, findings: Collection[Finding], run: RunContext) -> dict[str, Any]:
+    """Everything that the report draws, but for `checkers.summaries.context` and the findings that it shows (`of`)."""
+    grid, chosen = Grid.of(run), places(gathered, findings, run)
+    first_ns = run.first_time_ns
+    names = {place: f"{run.topics.get(place[0], place[0])}-{place[1]}" for place in chosen}
+    tables = {name: _named(table, names) for name, table in gathered.items() if "partition" in table.columns}
+    return {
+        "version": VERSION,
+        "first_ns": first_ns,
+        "lasted": run.last_time_ns - first_ns,
+        "start": grid.first_ns - first_ns,
+        "bucket": grid.bucket_ns,
+        **_line(run.line, first_ns),
+        "processes": {str(number): dict(about) for number, about in run.processes.items()},
+        "partitions": list(names.values()),
+        "others": len(_busy(gathered).keys() - names.keys()),
+        "flow": _flow(tables["sends"], tables["reads"]),
+        "errors": _errors(gathered["errors"]),
+        "latency": _latency(gathered["latency"]),
+        "marks": _marks(tables["marks"]),
+        "leaders": _leaders(tables["leaders"], first_ns),
+        "refusals": _refusals(gathered["refusals"], run),
+        "seen": {"probes": run.has(Kind.PROBE), "exchanges": run.has(Kind.EXCHANGE)},
+    }
+
+
+def fingerprint(results: Mapping[str, Any]) -> str:
+    """What tells the findings of one check from those of another."""
+    found = {name: anomaly["findings"] for name, anomaly in results.get("anomalies", {}).items() if anomaly["findings"]}
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _named(table: pl.DataFrame, names: Mapping[Place, str]) -> pl.DataFrame:
+    """With the name of each row's partition; null of one that is not drawn."""
+    schema = {name: table.schema[name] for name in PLACE} | {"name": pl.String}
+    known = pl.DataFrame([(*place, name) for place, name in names.items()], schema=schema, orient="row")
+    return table.join(known, on=PLACE, how="left", maintain_order="left")
+
+
+def _line(line: Timeline, first_ns: int) -> dict[str, Any]:
+    def since(instant: int | None) -> int | None:
+        return None if instant is None else instant - first_ns
+
+    return {
+        "load": [since(instant) for instant in line.load_ns],
+        "phases": [[name, since(instant)] for name, instant in line.phases],
+        "faults": [
+            {
+                "number": fault.number,
+                "name": fault.name,
+                "from": since(window[0]) if (window := line.window_ns(fault)) else None,
+                "to": since(window[1]) if window else None,
+                "healed": since(fault.healed_ns),
+                "bit": fault.bit,
+                "detail": fault.detail,
+                "evidence": fault.evidence,
+            }
+            for fault in line.faults
+        ],
+    }
+
+
+def _flow(sent: pl.DataFrame, read: pl.DataFrame) -> dict[str, dict[str, list[list[int]]]]:
+    flow: dict[str, dict[str, list[list[int]]]] = {}
+
+    def add(table: pl.DataFrame, what: str, value: pl.Expr) -> None:
+        told = table.group_by("name", "bucket").agg(value=value).filter(pl.col("value") > 0)
+        for (name,), rows in told.sort("bucket").partition_by("name", as_dict=True, include_key=False).items():
+            flow.setdefault(OTHERS if name is None else str(name), {})[what] = [list(row) for row in rows.rows()]
+
+    for what in ("ok", "info", "fail"):
+        add(sent, what, pl.col(what).sum())
+    add(sent.filter(pl.col("name").is_not_null()), "acknowledged", pl.col("last").max() + 1)
+    add(read, "read", pl.col("count").sum())
+    return flow
+
+
+def _errors(rows: pl.DataFrame) -> dict[str, list[list[int]]]:
+    """The most frequent first."""
+    codes = rows["error"].unique().to_list()
+    names = {code: name_of(code) for code in codes}
+    told = rows.with_columns(name=pl.col("error").replace_strict(names, return_dtype=pl.String))
+    totals = told.group_by("name").agg(pl.col("count").sum()).sort(-pl.col("count"), "name")
+    kept = totals["name"].head(ERRORS).to_list()
+    shown = pl.when(pl.col("name").is_in(kept)).then("name").otherwise(pl.lit(OTHER_ERRORS))
+    counted = told.group_by(shown.alias("name"), "bucket").agg(pl.col("count").sum()).sort("bucket")
+    parts = counted.partition_by("name", as_dict=True, include_key=False)
+    return {name: [list(row) for row in parts[name,].rows()] for name in (*kept, OTHER_ERRORS) if (name,) in parts}
+
+
+def _latency(rows: pl.DataFrame) -> list[list[float]]:
+    """Per bucket: the percentiles, each the middle of the class that holds it, and the maximum, in milliseconds."""
+    whole = pl.col("count").sum().over("bucket")
+    so_far = rows.sort("bucket", "class").with_columns(passed=pl.col("count").cum_sum().over("bucket"), whole=whole)
+    shares = [
+        pl.col("class").filter(pl.col("passed") >= share * pl.col("whole")).first().alias(f"class_{number}")
+        for number, share in enumerate(PERCENTILES)
+    ]
+    told = so_far.group_by("bucket").agg(*shares, pl.col("longest").max()).sort("bucket")
+    return [
+        [bucket, *(min(_middle(each), longest / 1e3) for each in classes), longest / 1e3]
+        for bucket, *classes, longest in told.rows()
+    ]
+
+
+def _middle(number: int) -> float:
+    return round(float(2 ** ((number + 0.5) / CLASSES)) / 1e3, 3)
+
+
+def _marks(rows: pl.DataFrame) -> dict[str, dict[str, dict[str, Points]]]:
+    lines: dict[str, dict[str, dict[str, Points]]] = {}
+    told = rows.filter(pl.col("name").is_not_null()).select("name", "node", "api", "bucket", "value")
+    for (name, node, api), mine in told.partition_by("name", "node", "api", as_dict=True, include_key=False).items():
+        what = "high_watermark" if api == FETCH else "end"
+        lines.setdefault(str(name), {}).setdefault(str(node), {})[what] = [list(row) for row in mine.rows()]
+    return lines
+
+
+def _leaders(rows: pl.DataFrame, first_ns: int) -> dict[str, dict[str, list[list[Any]]]]:
+    """Per partition and node: time, leader, epoch and in-sync replicas, where they changed."""
+    said: dict[str, dict[str, list[list[Any]]]] = {}
+    told = rows.filter(pl.col("name").is_not_null()).with_columns(pl.col("time") - first_ns)
+    chosen = told.select("name", "node", "time", "leader", "leader_epoch", "isr")
+    for (name, node), mine in chosen.partition_by("name", "node", as_dict=True, include_key=False).items():
+        said.setdefault(str(name), {})[str(node)] = [list(row) for row in mine.rows()]
+    return said
+
+
+def _refusals(rows: pl.DataFrame, run: RunContext) -> list[dict[str, Any]]:
+    return [
+        {
+            **{name: row[name] for name in ("client", "node", "api", "partition", "count")},
+            "topic": run.topics.get(row["topic"]),
+            "first": row["first"] - run.first_time_ns,
+            "last": row["last"] - run.first_time_ns,
+        }
+        for row in _most(rows).head(REFUSALS).to_dicts()
+    ]
+
+
+_SENDS = ("type", "invoked", "time", "error", *PLACE, "offset")
+
+
+class Drawing(Family):
+    """`known["series"]`, which is the summary as well, has the tables that `drawn` makes series of."""
+
+    name = "series"
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "sends": _SENDS,
+        "ops": ("error", "time"),
+        "records": ("process", "time", *PLACE),
+        "probes": (*PROBES, "leader", "isr"),
+        "exchanges": (*EXCHANGES, "client", "leader", "isr"),
+    }
+
+    def survey(self, piece: Piece, run: RunContext) -> dict[str, pl.DataFrame]:
+        """The tables of a piece."""
+        return series_of(piece, run)
+
+    def gather(
+        self,
+        surveys: Sequence[Tables],
+        run: RunContext,
+        known: Known,
+    ) -> Tables:
+        """The tables of all pieces."""
+        return together(surveys or [series_of(Piece({}, run), run)])
+
+    def conclude(self, mine: Tables, judged: Sequence[Any], run: RunContext, known: Known) -> Outcome:
+        """The summary is these tables: what is drawn depends on what others find."""
+        return Outcome(summary=mine)
+
+
+FAMILIES: tuple[Family, ...] = (Drawing(),)

@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, configuration, paths, processes. It imports nothing above."""

@@ -1,0 +1,52 @@
+"""How long something may stand still: the `[limits]` of a scenario. Generous: a slow machine is no broken broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from harness.foundation.config import Model
+from harness.foundation.durations import Duration
+
+
+class Limits(Model):
+    """From when on a check speaks, and from when on it condemns."""
+
+    stall_s: Duration = Field(
+        default=5.0,
+        gt=0,
+        description="A partition of which consumers get nothing for that long, though there is something.",
+    )
+    stuck_s: Duration = Field(
+        default=30.0, gt=0, description="The same where nobody saw that it was the brokers' doing."
+    )
+    group_stall_s: Duration = Field(
+        default=40.0, gt=0, description="The same in a topic that a group reads: it waits for members that are gone."
+    )
+    lso_stuck_s: Duration = Field(
+        default=30.0, gt=0, description="A last stable offset that stands still: longer than transactions may take."
+    )
+    no_progress_s: Duration = Field(
+        default=20.0, gt=0, description="No send to a partition gets through, in a fault or not."
+    )
+    recovery_s: Duration = Field(
+        default=30.0, gt=0, description="From a fault's end to the first send that gets through."
+    )
+    leaderless_s: Duration = Field(default=10.0, gt=0, description="A partition without a leader, outside of faults.")
+
+
+DEFAULTS: Mapping[str, float] = Limits().model_dump()
+TXN_ENDED_S = 20.0  # until a coordinator ends a transaction whose time is over
+SESSIONS = 4  # that a group may take to get over members that are gone
+
+
+def limits_of(given: Mapping[str, float], settings: Mapping[str, object]) -> dict[str, float]:
+    """The limits of a run: of its scenario, and no shorter than its own time-outs allow."""
+    limits = {**DEFAULTS, **given}
+    transaction_ms, session_ms = settings.get("transaction_timeout_ms"), settings.get("session_timeout_ms")
+    if isinstance(transaction_ms, int):
+        limits["lso_stuck_s"] = max(limits["lso_stuck_s"], transaction_ms / 1000 + TXN_ENDED_S)
+    if isinstance(session_ms, int):
+        limits["group_stall_s"] = max(limits["group_stall_s"], SESSIONS * session_ms / 1000)
+    return limits

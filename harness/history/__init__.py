@@ -1,0 +1,1 @@
+"""The history of a run: schema, segments, sealing, the store, exchange with other programs."""

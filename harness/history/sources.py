@@ -1,0 +1,154 @@
+"""Segments as the source of a history: which there are, what their rows say, and one number for each name in them.
+
+Processes number texts and topics by themselves. Here each text and each name of a topic gets one number for the whole
+history, so that rows of different processes can be put side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.history.schema import COLUMNS, KINDS, TEXT, F, Kind, Type, row_type
+from harness.history.segments import SUFFIX, Segment, read_segment
+
+SEGMENTS = "segments"
+BLOCK_ROWS = 65_536
+
+Rows = npt.NDArray[Any]
+
+
+def segment_path(run: Path, process: int) -> Path:
+    """Where a process writes."""
+    return run / SEGMENTS / f"{process:04}{SUFFIX}"
+
+
+def last_acknowledged(run: Path) -> dict[tuple[int, int], int]:
+    """The highest acknowledged offset of each topic and partition, while the history is still in segments."""
+    highest: dict[tuple[int, int], int] = {}
+    segments, _ = segments_of(run / SEGMENTS)
+    numbers = topic_numbers(segments)
+    for segment in segments:
+        for rows in Source(segment, {}, numbers).blocks(Kind.COMPLETE):
+            sends = rows[(rows["type"] == Type.OK) & (rows["f"] == F.SEND)]
+            if not len(sends):
+                continue
+            places = sends["topic"].astype(np.int64) << 32 | sends["partition"]
+            order = np.argsort(places, kind="stable")
+            found, starts = np.unique(places[order], return_index=True)
+            for place, offset in zip(found, np.maximum.reduceat(sends["offset"][order], starts), strict=True):
+                key = (int(place) >> 32, int(place) & 0xFFFFFFFF)
+                highest[key] = max(highest.get(key, -1), int(offset))
+    return highest
+
+
+def deleted_topics(run: Path) -> set[str]:
+    """The names of the topics that workers deleted, or may have; while the history is still in segments."""
+    asked: dict[int, int] = {}
+    refused: set[int] = set()
+    segments, _ = segments_of(run / SEGMENTS)
+    numbers = topic_numbers(segments)
+    for segment in segments:
+        source = Source(segment, {}, numbers)
+        for rows in source.blocks(Kind.INVOKE):
+            deletions = rows[rows["f"] == F.DELETE]
+            asked |= dict(zip(deletions["op"].tolist(), deletions["topic"].tolist(), strict=True))
+        for rows in source.blocks(Kind.COMPLETE):
+            refused |= set(rows["op"][(rows["f"] == F.DELETE) & (rows["type"] == Type.FAIL)].tolist())
+    names = {number: name for name, number in numbers.items()}
+    return {names[topic] for op, topic in asked.items() if op not in refused}
+
+
+def topics_of(run: Path) -> dict[int, str]:
+    """The names of the topics that were used, while the history is still in segments."""
+    return {number: name for name, number in topic_numbers(segments_of(run / SEGMENTS)[0]).items()}
+
+
+def topic_numbers(segments: list[Segment]) -> dict[str, int]:
+    """One number for each name, whatever its processes call it: the smallest, or a new one if that is taken."""
+    smallest: dict[str, int] = {}
+    for segment in segments:
+        for number, name in segment.topics.items():
+            smallest[name] = min(number, smallest.get(name, number))
+    numbers: dict[str, int] = {}
+    taken: set[int] = set()
+    free = max((number for segment in segments for number in segment.topics), default=-1) + 1
+    for number, name in sorted((number, name) for name, number in smallest.items()):
+        if number in taken:
+            numbers[name], free = free, free + 1
+        else:
+            numbers[name] = number
+            taken.add(number)
+    return numbers
+
+
+def segments_of(directory: Path) -> tuple[list[Segment], list[str]]:
+    """The segments, one for each process, and a sentence for each file that is none."""
+    segments: list[Segment] = []
+    damage: list[str] = []
+    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
+        number = path.name.removesuffix(SUFFIX)
+        if not path.is_file() or path.suffix != SUFFIX or not number.isdecimal():
+            damage.append(f"{SEGMENTS}/{path.name} is no segment of this run and was left out")
+            continue
+        segment = read_segment(path)
+        if segment.process is not None and segment.process != int(number):
+            damage.append(f"{SEGMENTS}/{path.name} is a copy of the segment of process {segment.process}, left out")
+            continue
+        segments.append(segment)
+    return segments, damage
+
+
+class Source:
+    """The rows of one segment, by kind and in blocks; its texts and topics get their numbers of the whole history."""
+
+    def __init__(self, segment: Segment, texts: dict[str, int], topics: dict[str, int]) -> None:
+        self.segment = segment
+        # the last entry stands for null, and for a text that was lost
+        self._renumbered = np.full(max(segment.texts, default=-1) + 2, COLUMNS["detail"].null, np.int32)
+        for number, text in segment.texts.items():
+            self._renumbered[number] = texts.setdefault(text, len(texts))
+        changed = [(own, topics[name]) for own, name in sorted(segment.topics.items()) if topics[name] != own]
+        self._topics = np.array(changed, np.int32).reshape(-1, 2)
+
+    def blocks(self, kind: Kind) -> Iterator[Rows]:
+        """Rows in the order of time."""
+        frames = [frame for frame in self.segment.frames if frame.kind == kind]
+        if not frames:
+            return
+        data = np.memmap(self.segment.path, np.uint8, "r")
+        pending: list[Rows] = []
+        count = 0
+        for frame in frames:
+            pending.append(data[frame.start : frame.start + frame.size].view(row_type(kind)))
+            count += frame.rows
+            if count >= BLOCK_ROWS:
+                yield self._block(kind, pending)
+                pending, count = [], 0
+        if pending:
+            yield self._block(kind, pending)
+
+    def _block(self, kind: Kind, parts: list[Rows]) -> Rows:
+        rows = np.concatenate(parts)
+        for name in KINDS[kind]:
+            if COLUMNS[name].type == TEXT:
+                numbers = rows[name]
+                lost = (numbers < 0) | (numbers >= len(self._renumbered) - 1)
+                rows[name] = self._renumbered[np.where(lost, -1, numbers)]
+        if len(self._topics) and "topic" in KINDS[kind]:
+            own, common = self._topics.T
+            places = np.minimum(np.searchsorted(own, rows["topic"]), len(own) - 1)
+            rows["topic"] = np.where(own[places] == rows["topic"], common[places], rows["topic"])
+        return in_time_order(rows)
+
+
+def in_time_order(rows: Rows) -> Rows:
+    """The rows sorted by time, themselves where they are."""
+    times = rows["time"]
+    if (times[:-1] <= times[1:]).all():
+        return rows
+    return rows[np.argsort(rows["time"], kind="stable")]

@@ -1,0 +1,212 @@
+"""Checking a run that is in the store: open its history, ask Spark, decide, diagnose, and keep the results.
+
+`tidegauge run` ends with it, and `tidegauge check` does nothing else: a stored run can be checked again at any time,
+also one that was killed, or one that is elsewhere. Results are kept beside a run that is here, if all was asked for.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import harness
+from checkers.core.budget import BUDGET_S
+from checkers.core.check import Setting, check
+from checkers.core.results import CheckResults
+from harness.clusters.cleanup.guard import Guard
+from harness.foundation.errors import Exit, UsageError
+from harness.foundation.limits import limits_of
+from harness.foundation.paths import clusters_dir
+from harness.foundation.view import View
+from harness.history.opening import facts_beside, failures_of, open_files, table_of, without_the_missing
+from harness.history.remote import RunElsewhere
+from harness.history.sealing import Sealed
+from harness.history.store import Run
+from harness.judging.broker_logs import logs_of
+from harness.judging.diagnosis import Diagnosis, diagnose
+from harness.judging.policies import PlannedFault, RunFacts
+from harness.judging.sentences import tell
+from harness.judging.verdict import Verdict, decide
+from harness.spark.place import Place
+from harness.spark.session import Session
+from nemesis import FAULTS
+
+RESULTS_VERSION = 3  # of results.json: findings with facts, marks and reasons with codes
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a check is to be made."""
+
+    place: Place = field(default_factory=Place)
+    only: tuple[str, ...] = ()  # checkers and anomalies; all unless some are named
+    budget_s: float = BUDGET_S  # of each checker
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A run and what came of it."""
+
+    run: Run | RunElsewhere
+    facts: dict[str, Any]
+    results: CheckResults
+    verdict: Verdict
+
+    @property
+    def exit_code(self) -> Exit:
+        """What the command returns."""
+        return self.verdict.exit_code
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """Why it came to that."""
+        return diagnose(self.results, self.verdict, self.facts)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the run is in a directory of this machine."""
+        return isinstance(self.run, Run)
+
+    def as_json(self) -> dict[str, Any]:
+        """results.json."""
+        return {
+            "version": RESULTS_VERSION,
+            "verdict": self.verdict.outcome,
+            "exit_code": int(self.exit_code),
+            "expected": self.facts.get("scenario", {}).get("expect"),
+            "run": str(self.run.path),
+            "tidegauge": harness.__version__,
+            "seed": self.facts.get("seed"),
+            **self.verdict.as_json(),
+            "diagnosis": self.diagnosis.as_json(),
+            **self.results.as_json(),
+        }
+
+
+After = Callable[["Checked", Sealed], object]  # what is done with a verdict
+
+
+def check_run(run: Run, session: Session, view: View, after: After) -> Checked:
+    """Check it with a session that is there."""
+    sealed = open_files(run)
+    for sentence in sealed.damage:
+        view.happened(sentence)
+    return _checked(run, sealed, facts_beside(run), session, view, Asked(session.place), after)
+
+
+def check_again(
+    runs: Sequence[Run | RunElsewhere], view: View, asked: Asked | None = None, after: After = lambda *_: None
+) -> list[Checked]:
+    """Check stored runs, one after the other, with one session."""
+    asked = asked or Asked()
+    guard = Guard(clusters_dir() / f"check-{secrets.token_hex(4)}")
+    try:
+        with ExitStack() as held:
+            here = list(dict.fromkeys(run for run in runs if isinstance(run, Run)))
+            for run in here:
+                held.enter_context(run.held())
+            view.phase("open")
+            opened = {run: open_files(run) for run in here}
+            scratch, token = guard.directory / "spark", guard.directory.name
+            with Session.start(scratch, place=asked.place, token=token) as session:
+                view.phase("check")
+                return [
+                    _checked(run, opened[run], facts_beside(run), session, view, asked, after)
+                    if isinstance(run, Run)
+                    else _checked(run, run.open(session.get()), run.facts(session.get()), session, view, asked, after)
+                    for run in runs
+                ]
+    finally:
+        guard.release()
+
+
+def checked_before(run: Run) -> Checked:
+    """What the last check of a stored run found, judged and diagnosed anew; needs neither its history nor Spark."""
+    kept = run.results
+    if kept is None:
+        raise UsageError(f"the run {run.path} was never checked", f"check it first: tidegauge check {run.path}")
+    if kept.get("version") != RESULTS_VERSION:
+        raise UsageError(
+            f"the results of {run.path} were written by another version of Tidegauge",
+            f"check it again: tidegauge check {run.path}",
+        )
+    results, facts = CheckResults.from_json(kept), facts_beside(run)
+    return Checked(run, facts, results, decide(results, facts_of(facts)))
+
+
+def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to check it
+    run: Run | RunElsewhere,
+    sealed: Sealed,
+    facts: dict[str, Any],
+    session: Session,
+    view: View,
+    asked: Asked,
+    after: After,
+) -> Checked:
+    view.step(f"{sealed.events:,} events of {'/'.join(str(run.path).split('/')[-2:])}")
+    known = facts_of(facts)
+    results = check(session.get(), without_the_missing(sealed, facts), setting_of(run, facts, asked))
+    tell(results, foreign=known.imported)
+    checked = Checked(run, facts, results, decide(results, known))
+    if isinstance(run, Run) and not asked.only:
+        run.write_results(checked.as_json())
+        after(checked, sealed)
+    return checked
+
+
+def setting_of(run: Run | RunElsewhere, facts: dict[str, Any], asked: Asked) -> Setting:
+    """What a check has to know of a run beside its history."""
+    known = facts_of(facts)
+    return Setting(
+        acks=known.acks,
+        blocking={fault.name for fault in known.faults if fault.blocks},
+        compacted=facts.get("compacted") or (),
+        foreign=known.imported,
+        logs=logs_of(run.path, facts) if isinstance(run, Run) else None,
+        only=asked.only,
+        budget_s=asked.budget_s,
+        limits=limits_of(
+            table_of(table_of(facts, "scenario"), "limits"), table_of(table_of(facts, "scenario"), "settings")
+        ),
+    )
+
+
+def facts_of(facts: dict[str, Any]) -> RunFacts:
+    """What the verdict has to know of run.json."""
+    settings, tap = table_of(table_of(facts, "scenario"), "settings"), table_of(facts, "tap")
+    planned = [slot.get("fault", "") for slot in facts.get("schedule") or []]
+    return RunFacts(
+        known=bool(settings),
+        traffic_only=facts.get("kind") == "tap" or bool(facts.get("traffic_only")),
+        imported=facts.get("kind") == "import",
+        acks=str(settings.get("acks", "all")),
+        idempotence=bool(facts.get("idempotent", settings.get("idempotence"))),
+        retries=settings.get("retries"),
+        client=str(settings.get("client", "")),
+        unclean_election=bool(settings.get("unclean_election")),
+        faults=tuple(_planned(planned)),
+        probes=bool(settings.get("probes")) and not facts.get("no_probes"),
+        reads_beside_sends=settings.get("consume") != "after" or not planned,
+        reads_everything=bool(facts.get("ends_by_itself")) and not facts.get("compacted"),
+        interrupted=bool(facts.get("interrupted")),
+        garbled=int(tap.get("not_understood", 0)) - int(tap.get("unknown_apis", 0)),
+        refused=int(tap.get("refused", 0)),
+        dead_workers=tuple(facts.get("dead_workers") or ()),
+        dead_roles=tuple(facts.get("dead_roles") or ()),
+        elections={int(number): bool(unclean) for number, unclean in table_of(facts, "elections").items()},
+        failures=failures_of(facts),
+    )
+
+
+def _planned(names: Iterable[str]) -> Iterator[PlannedFault]:
+    """What these faults may do; one that nobody knows any more may change leaders."""
+    for name in names:
+        if name in FAULTS:
+            fault = FAULTS[name]
+            yield PlannedFault(name, fault.changes_leaders, fault.blocks, fault.deletes, fault.unclean)
+        else:
+            yield PlannedFault(name, changes_leaders=True)

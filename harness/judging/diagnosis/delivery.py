@@ -1,0 +1,214 @@
+"""Delivery: what became of what was acknowledged. What acknowledgements say themselves: `acknowledgements`.
+
+corrupted                     corrupt. Accounts for as many lost writes as there are such records
+misrouted                     misrouted. The same, and for two values at an offset
+acknowledged-then-lost        lost-write, or lost-tail. Certain if no fault was injected; with one, whether it was seen
+                              to bite or not, likely, and named; accounts for what readers passed, and marks below what
+                              was lost
+skipped-by-readers            poll-skip while nothing is lost: others were handed it
+reader-goes-back              nonmonotonic-poll of consumers that were given nothing anew
+resend-not-recognised         retry-duplicate, retry-offset-changed: one producer id, epoch and sequence at two offsets
+appended-out-of-order         retry-reorder, or nonmonotonic-send that nothing allows. Or one that is allowed because a
+                              client may have sent again, in a run without faults in which the taps saw that none did:
+                              likely, and the verdict stays what it is
+phantom                       phantom, gap: records that nobody sent, or offsets that nobody filled
+replicas-differ               replica-divergence
+"""
+
+from __future__ import annotations
+
+from harness.judging.diagnosis.cause import Cause, counted, when
+from harness.judging.diagnosis.evidence import Evidence, times
+
+SHOWN = 2
+ORDER = ("realtime-order", "not-linearizable", "nonmonotonic-send", "int-nonmonotonic-send")
+SKIPS = ("poll-skip", "int-poll-skip", "gap")
+STEPS = (*SKIPS, "nonmonotonic-poll", "int-nonmonotonic-poll")
+
+
+def corrupted(evidence: Evidence) -> Cause | None:
+    """Values that rot."""
+    return _damaged(
+        evidence, "corrupt", "corrupted", "{} came back with another content than was sent: values rot",
+        ("keep the bytes of a batch as they came, and verify them on every read",), (),
+    )  # fmt: skip
+
+
+def misrouted(evidence: Evidence) -> Cause | None:
+    """Records in the wrong place."""
+    return _damaged(
+        evidence, "misrouted", "misrouted", "{} turned up in another partition than they were sent to",
+        ("append a batch to the partition that its request names",), ("inconsistent-offset", "duplicate"),
+    )  # fmt: skip
+
+
+def _damaged(  # noqa: PLR0913, PLR0917 - what two rules differ by
+    evidence: Evidence, anomaly: str, name: str, sentence: str, remedies: tuple[str, ...], also: tuple[str, ...]
+) -> Cause | None:
+    proof = evidence.wrong(anomaly)
+    if not proof:
+        return None
+    found, lost = evidence.found(anomaly), evidence.found("lost-write", "lost-tail")
+    accounted = ("lost-write", "lost-tail", "phantom", *SKIPS) if lost <= found else ()
+    return Cause(
+        name,
+        sentence.format(counted(found, "record")),
+        "certain",
+        tuple(proof),
+        tuple(evidence.seen(*accounted, *also)),
+        because=(
+            *evidence.told(proof),
+            *when(accounted and lost, f"the {lost:,} acknowledged messages that nobody read are no more than these"),
+        ),
+        remedies=remedies,
+    )
+
+
+def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
+    """Acknowledged, and not there."""
+    proof = evidence.wrong("lost-write", "lost-tail")
+    if not proof:
+        return None
+    count = evidence.found("lost-write", "lost-tail")
+    injected, faults = evidence.faults, [fault for fault in evidence.faults if fault.bit]
+    what = f"acknowledged messages are lost: {count:,} of {evidence.results.figures.acknowledged:,}"
+    passed = evidence.found("lost-write")
+    remedy = (
+        "acknowledge acks=all only when min.insync.replicas have the batch, and keep it through leader changes"
+        if injected
+        else "acknowledge a batch only after it is in the log, and keep it there"
+    )
+    return Cause(
+        "acknowledged-then-lost",
+        f"{what}, {'with ' + (faults or injected)[0].name if injected else 'without any fault'} (acks={evidence.acks})",
+        "likely" if injected else "certain",
+        tuple(proof),
+        (
+            *evidence.seen(*SKIPS, "watermark-behind-ack", "watermark-frozen", "watermark-ahead"),
+            *evidence.seen("not-linearizable", "inconsistent-offset", "rebalance-loss", "replica-divergence"),
+        ),
+        because=(
+            *evidence.told(proof),
+            *when(passed, f"readers were handed what comes after {passed:,} of them: not merely late"),
+            *(f"{fault.name}: {fault.detail}" for fault in faults[:SHOWN]),
+        ),
+        against=tuple(f"{fault.name} was not seen to bite" for fault in injected[:1] if not faults),
+        remedies=(remedy,),
+    )
+
+
+def skipped_by_readers(evidence: Evidence) -> Cause | None:
+    """Some readers are not given what others are."""
+    proof = evidence.wrong("poll-skip", "int-poll-skip", "rebalance-loss")
+    if not proof:
+        return None
+    kept = evidence.looked_at("lost-write") > 0 and not evidence.found("lost-write")
+    return Cause(
+        "skipped-by-readers",
+        f"a reader is not given some records: passed over {times(evidence.found('poll-skip', 'int-poll-skip'))},"
+        " and others were given them",
+        "certain" if kept else "likely",
+        tuple(proof),
+        tuple(evidence.seen("gap")),
+        because=(
+            *evidence.told(proof),
+            *when(kept, "no acknowledged message is lost: the final read was handed all of them"),
+        ),
+        remedies=("return from Fetch every record from the offset that is asked for on, in one piece",),
+    )
+
+
+def reader_goes_back(evidence: Evidence) -> Cause | None:
+    """Readers that are handed the same again."""
+    proof = evidence.wrong("nonmonotonic-poll", "int-nonmonotonic-poll")
+    if not proof:
+        return None
+    return Cause(
+        "reader-goes-back",
+        f"a reader was handed offsets again that it had been handed, {times(evidence.found(*STEPS[3:]))}",
+        "likely",
+        tuple(proof),
+        because=evidence.told(proof),
+        remedies=("return from Fetch nothing below the offset that is asked for",),
+    )
+
+
+def resend_not_recognised(evidence: Evidence) -> Cause | None:
+    """A resend that is appended again."""
+    proof = evidence.wrong("retry-duplicate", "retry-offset-changed")
+    if not proof:
+        return None
+    batches = evidence.found("retry-duplicate") or evidence.found("retry-offset-changed")
+    copies = evidence.found("duplicate")
+    return Cause(
+        "resend-not-recognised",
+        f"the broker does not recognise a resend: {counted(batches, 'batch', 'batches')} of one producer id, epoch and"
+        " sequence appended twice",
+        "certain",
+        tuple(proof),
+        tuple(evidence.seen("duplicate", "retry-reorder", *ORDER, *STEPS, "inconsistent-offset")),
+        because=(
+            *evidence.told(proof),
+            f"{counted(evidence.results.figures.resends, 'batch', 'batches')} passed the taps again",
+            *when(copies, f"{copies:,} messages are at two offsets"),
+        ),
+        remedies=(
+            "keep each producer's last sequences with the log, and answer what is there already with its offset",
+        ),
+    )
+
+
+def appended_out_of_order(evidence: Evidence) -> Cause | None:
+    """Batches of a producer that overtake each other."""
+    proof = evidence.wrong("retry-reorder", "nonmonotonic-send", "int-nonmonotonic-send")
+    figures = evidence.results.figures
+    not_resent = evidence.tapped and not figures.resends and not evidence.faults and not figures.info
+    excused = not proof
+    if excused and not_resent:
+        proof = evidence.seen("nonmonotonic-send", "int-nonmonotonic-send")
+    if not proof:
+        return None
+    count = evidence.found("retry-reorder", "nonmonotonic-send", "int-nonmonotonic-send")
+    return Cause(
+        "appended-out-of-order",
+        f"batches of one producer are appended out of order: {times(count)}, a later one got the lower offset",
+        "certain" if evidence.wrong("retry-reorder") else "likely",
+        tuple(proof),
+        tuple(evidence.seen(*ORDER)),
+        because=(
+            *evidence.told(proof),
+            *when(not_resent, "no batch was sent again: it was no retry that came late, which would be allowed"),
+        ),
+        against=when(excused, "the verdict allows it: without idempotence retries may come late, and it knows of none"),
+        remedies=("handle the requests of a connection one after the other, in the order in which they come",),
+    )
+
+
+def not_as_sent(evidence: Evidence) -> Cause | None:
+    """Records that nobody sent, and places that nobody filled."""
+    proof = evidence.wrong("phantom", "gap")
+    if not proof:
+        return None
+    return Cause(
+        "not-as-sent",
+        f"the log is not what was sent: {evidence.found('phantom'):,} records that nobody sent,"
+        f" {evidence.found('gap'):,} gaps that nothing explains",
+        "possible",
+        tuple(proof),
+        because=evidence.told(proof),
+    )
+
+
+def replicas_differ(evidence: Evidence) -> Cause | None:
+    """Replicas that hold different records."""
+    proof, offsets = evidence.wrong("replica-divergence"), evidence.found("replica-divergence")
+    if not proof:
+        return None
+    return Cause(
+        "replicas-differ",
+        f"replicas hold different records below the watermark: {counted(offsets, 'offset')}",
+        "certain",
+        tuple(proof),
+        because=evidence.told(proof),
+        remedies=("truncate a follower to the end of the leader's epoch before it fetches on",),
+    )

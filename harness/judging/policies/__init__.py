@@ -1,0 +1,73 @@
+"""The policy: what is illegal when. A module per family of anomalies; whatever has no policy is illegal.
+
+All that was seen is shown; this decides what it means, by how the run was set up and by what was done to it.
+"""
+
+from __future__ import annotations
+
+from checkers.core.results import CheckResults, Finding
+from checkers.delivery import SETTLED
+from harness.judging.policies import (
+    delivery,
+    groups,
+    idempotence,
+    leadership,
+    linearizability,
+    liveness,
+    order,
+    replicas,
+    transactions,
+    watermarks,
+)
+from harness.judging.policies.case import Case, Mark, PlannedFault, Policy, RunFacts
+
+__all__ = ["POLICIES", "Mark", "PlannedFault", "Policy", "RunFacts", "judge"]
+
+_MODULES = (
+    delivery,
+    order,
+    linearizability,
+    watermarks,
+    leadership,
+    idempotence,
+    transactions,
+    groups,
+    replicas,
+    liveness,
+)
+POLICIES: dict[str, Policy] = {name: policy for module in _MODULES for name, policy in module.POLICIES.items()}
+
+
+def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
+    """What can excuse it, one after the other."""
+    policy = POLICIES.get(finding.anomaly, Policy())
+    case = Case(finding, results, facts, policy)
+    if policy.by_absence and (unproven := _unproven(finding, results)):
+        return unproven
+    if policy.by_own_deletion and "deleted topic" in finding.tags:
+        return Mark("allowed", "own-deletion")
+    if policy.by_deletion and case.deleted():
+        return Mark("allowed", "deleted-by-fault")
+    if not facts.known and policy.by_configuration and not policy.certain(case):
+        return Mark("unproven", "setup-unknown")
+    mark = _by_configuration(case)
+    if mark.status == "illegal" and policy.by_unclean_election and case.perhaps_unclean():
+        return Mark("unproven", "election-unknown")
+    return mark
+
+
+def _by_configuration(case: Case) -> Mark:
+    lost_with_a_leader = case.policy.by_leader_change and SETTLED not in case.finding.tags
+    if lost_with_a_leader and (weak := case.weak) and case.leaders_changed:
+        return weak
+    return case.policy.judge(case)
+
+
+def _unproven(finding: Finding, results: CheckResults) -> Mark | None:
+    if "foreign" in finding.tags:
+        return None  # the record itself says so
+    if results.has_holes:
+        return Mark("unproven", "holes")
+    if finding.anomaly == "phantom" and results.damaged_processes.intersection(finding.processes):
+        return Mark("unproven", "producer-damaged")
+    return None

@@ -1,0 +1,1 @@
+"""What commands print: verdicts, tables, and JSON for scripts."""

@@ -1,0 +1,324 @@
+"""What a run records, phase by phase: set up, load with faults, heal, recover, final read, seal, tear down.
+
+It owns the cluster, the workers, the faults and the run's directory; it makes no load itself and decides nothing about
+correctness (`harness.runs.runner` has it checked). Workers may die at any time.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.clusters.base import Cluster
+from harness.clusters.observe import observe
+from harness.foundation.errors import TidegaugeError
+from harness.foundation.interrupts import Stop
+from harness.foundation.processes import TOKEN_VARIABLE
+from harness.foundation.reasons import LOAD_NOT_OVER, NOT_WHOLE, NOTED, Reason
+from harness.foundation.view import View
+from harness.history.schema import NEMESIS_PROCESS, RUNNER_PROCESS, FaultStage, Kind, Recorder
+from harness.history.sealing import seal
+from harness.history.sources import deleted_topics, last_acknowledged, segment_path, topics_of
+from harness.history.store import Run
+from harness.runs import versions as facts
+from harness.runs.endpoints import front_of, taps_before
+from harness.runs.load import Load
+from harness.runs.scenario import Scenario
+from nemesis import FAULTS, faults_on
+from nemesis.conductor import Conductor, Outcome
+from nemesis.schedule import Slot
+from workloads import find_workload
+from workloads.base import FinalTarget, TopicSpec, Workload
+from workloads.fleet import Fleet
+from workloads.topics import create_topics, delete_topics
+
+RECOVERY_TIMEOUT_S = 60.0
+FINAL_READERS = 2
+FINAL_LIMIT_S = 900.0
+FINISH_TIMEOUT_S = 10.0
+TICK_S = 0.1
+MACHINE_TIMEOUT_S = 20.0
+LOG_LINES = 1_000_000
+
+
+@dataclass
+class Recording:
+    """One run of one scenario, up to a sealed history. What it starts goes to `undo`, and has the token."""
+
+    scenario: Scenario
+    plan: list[Slot]
+    cluster: Cluster
+    cluster_is_lent: bool  # then it is up, and stays
+    store: Run
+    stop: Stop
+    view: View
+    phases: list[dict[str, Any]] = field(default_factory=list)
+    troubles: list[Reason] = field(default_factory=list)
+    topics_removed: bool = False
+    prefix: str = field(default_factory=lambda: f"tg-{secrets.token_hex(4)}")
+
+    def make(self, undo: ExitStack, token: str) -> Exception | None:
+        """All phases; a failure of ours in the middle, after which all that was recorded until then can be checked."""
+        path = self.store.path
+        about = _in_background(self._describe_machine)
+        undo.callback(about.join, MACHINE_TIMEOUT_S)
+        self._logged = self._log_lengths() if self.cluster_is_lent else {}
+        self.recorder = undo.enter_context(
+            Recorder(segment_path(path, RUNNER_PROCESS), RUNNER_PROCESS, {"role": "runner"})
+        )
+        self.taps = (
+            taps_before(self.cluster, self.scenario, self.store, self.prefix, {TOKEN_VARIABLE: token}, undo)
+            if self.scenario.tap.on
+            else None
+        )
+        with self._phase("set up"):
+            if not self.cluster_is_lent:
+                undo.callback(self.cluster.stop)
+                self.cluster.start()
+            undo.callback(self._remove_topics)
+            about.join(MACHINE_TIMEOUT_S)
+            self._create_topics()
+            front = front_of(self.cluster, self.scenario, self.taps, self.view)
+        fleet = Fleet({TOKEN_VARIABLE: token}, path / "logs")
+        undo.callback(fleet.stop, 0)
+        self.load = Load(self.scenario, self.cluster, front, fleet, path, self.prefix, len(self.plan))
+        nemesis = undo.enter_context(
+            Recorder(segment_path(path, NEMESIS_PROCESS), NEMESIS_PROCESS, {"role": "nemesis"})
+        )
+        faults = faults_on(self.cluster, self.load.topics_in_use, self.taps, self.load.clients)
+        conductor = Conductor(
+            self.plan, faults, nemesis, self.load.topic_number, self._fault, troubles_since=self.load.troubles_since
+        )
+        undo.callback(conductor.stop)
+        self.stop.may_wait = True
+        failure = self._driven(conductor)
+        with self._phase("seal"):
+            fleet.stop(FINISH_TIMEOUT_S)
+            if self.taps:
+                self.taps.stop()
+            nemesis.close()
+            self.recorder.close()
+            seal(path, fleet.killed)
+            self._keep_logs()
+        self._note_what_no_event_says(fleet, failure)
+        return failure
+
+    def tear_down(self) -> None:
+        """Remove the cluster, or from one that stays our topics; an error is told, and changes no verdict."""
+        try:
+            self._remove_topics()
+            if not self.cluster_is_lent:
+                self.cluster.stop()
+        except TidegaugeError as error:
+            self.view.happened(str(error))
+            self.store.update(tear_down_error=str(error))
+
+    def _driven(self, conductor: Conductor) -> Exception | None:
+        """Drive it; a failure of ours ends the load, and what was recorded until then is still healed and judged."""
+        try:
+            self._drive(conductor)
+        except Exception as error:  # noqa: BLE001 - told, kept, and raised again after the verdict
+            self.view.happened(f"the run failed, and what was recorded is checked: {error}")
+            self._heal(conductor)
+            return error
+        return None
+
+    def _drive(self, conductor: Conductor) -> None:
+        """The load with its faults, and what makes its end: a healed cluster, and a read of everything."""
+        if self.load.no_probes and self.scenario.settings.probes:
+            self.view.happened(f"no probes: {self.load.no_probes}")
+        with self._phase("load", self.load.limit_s):
+            self.load.run(conductor, self.stop, self.view)
+        self.stop.load_is_over = True
+        self._heal(conductor)
+        self._recover(conductor)
+        self._final_read(conductor)
+
+    @property
+    def _workload(self) -> Workload[Any]:
+        return find_workload(self.scenario.workload)
+
+    def _first_topics(self) -> list[TopicSpec]:
+        return self._workload.topics(self.scenario.settings)
+
+    def _create_topics(self) -> None:
+        topics = self._first_topics()
+        for topic in topics:
+            self.recorder.topic(topic.number, topic.full_name(self.prefix))
+        self.view.step(f"creating {len(topics)} topic{'s' if len(topics) != 1 else ''}")
+        create_topics(self.cluster.nodes, self.cluster.security, topics, self.prefix)
+        compacted = [topic for topic in topics if topic.config.get("cleanup.policy") == "compact"]
+        names = [topic.full_name(self.prefix) for topic in compacted]
+        self.store.update(cluster=self.cluster.describe().as_json(), compacted=names)
+        if age_s := self.scenario.settings.topic_age_s:
+            self.view.step(f"letting the topics grow {age_s:g} s old")
+            time.sleep(age_s)
+
+    def _describe_machine(self) -> None:
+        self.store.update(machine=facts.machine())
+
+    def _fault(self, stage: FaultStage, slot: Slot, text: str) -> None:
+        self.view.happened(f"{slot.fault} {slot.number} {stage.name.lower()}: {text}")
+
+    def _heal(self, conductor: Conductor) -> None:
+        """Undo what is still broken; what resists is told, and the run goes on to see what that means."""
+        with self._phase("heal"):
+            for sentence in conductor.heal():
+                self.view.happened(sentence)
+        self._keep_faults(conductor)
+
+    def _keep_faults(self, conductor: Conductor) -> None:
+        self.store.update(
+            faults=[_as_json(outcome) for outcome in conductor.outcomes],
+            fault_errors=conductor.errors,
+            elections=_elections(conductor.outcomes),
+        )
+
+    def _recover(self, conductor: Conductor) -> None:
+        """Wait until every node answers and every partition has a leader and all its replicas in sync."""
+        with self._phase("recover", RECOVERY_TIMEOUT_S):
+            began_s = time.monotonic()
+            while not self.stop.asked:
+                troubles = observe(self.cluster.nodes, self.load.topics_in_use(), self.cluster.security).troubles()
+                waited_s = time.monotonic() - began_s
+                if not troubles or waited_s > RECOVERY_TIMEOUT_S:
+                    break
+                self.view.detail(troubles[0])
+                time.sleep(TICK_S)
+            else:
+                return
+            said = f"not whole after {waited_s:.0f} s: {troubles[0]}" if troubles else f"whole after {waited_s:.1f} s"
+            self.view.happened(said)
+            self.troubles += [Reason(NOT_WHOLE, f"the cluster was {said}")] if troubles else []
+            self.recorder.write(Kind.PHASE, name="recovered" if not troubles else "not recovered", detail=said)
+            if not troubles:
+                conductor.whole()
+                self._keep_faults(conductor)
+
+    def _final_read(self, conductor: Conductor) -> None:
+        """Fresh consumers read every partition from its start to its end, wherever that is in a topic begun again."""
+        with self._phase("final", FINAL_LIMIT_S):
+            acknowledged = last_acknowledged(self.store.path)
+            names = _of_the_run(topics_of(self.store.path), self.prefix)
+            places = sorted(set(acknowledged) | self._partitions_at_the_end(names))
+            anew = _begun_again(conductor.outcomes) | deleted_topics(self.store.path)
+            known = {place: end for place, end in acknowledged.items() if not {None, names[place[0]]} & anew}
+            targets = [
+                FinalTarget(topic=topic, name=names[topic], partition=p, last_acked=known.get((topic, p), -1))
+                for topic, p in places
+            ]
+            shares = [targets[number::FINAL_READERS] for number in range(FINAL_READERS)]
+            self.load.read_to_the_end(shares, FINAL_LIMIT_S, self.stop, self.view)
+
+    def _partitions_at_the_end(self, names: Mapping[int, str]) -> set[tuple[int, int]]:
+        """Those that the load began with, and all that its topics have now: some may have grown."""
+        found = {(topic.number, at) for topic in self.load.topics for at in range(topic.partitions)}
+        numbers = {name: number for number, name in names.items()}
+        seen = observe(self.cluster.nodes, list(numbers), self.cluster.security)
+        return found | {(numbers[name], partition) for name, partition in seen.partitions}
+
+    def _note_what_no_event_says(self, fleet: Fleet, failure: Exception | None) -> None:
+        """What else the verdict has to know; from here on the run can be checked again."""
+        if self.load.was_cut_short:
+            late = f"the load was not over after {self.load.limit_s:.0f} s and was stopped"
+            self.troubles.append(Reason(LOAD_NOT_OVER, late))
+        if self.taps:
+            said = [
+                *self.taps.troubles,
+                *(f"'{name}' bent nothing: nothing that it is about passed" for name in self.taps.current.idle),
+                *(() if self.taps.counts["exchanges"] else ("the taps saw no exchange",)),
+            ]
+            self.troubles += [Reason(NOTED, sentence) for sentence in said]
+        if failure:
+            self.store.update(error=str(failure))
+        dead = fleet.dead()
+        self.store.update(
+            state="failed" if failure else "interrupted" if self.stop.asked else "recorded",
+            interrupted=self.stop.asked > 0,
+            phases=self.phases,
+            troubles=[each.as_json() for each in self.troubles],
+            dead_workers=[*map(str, dead), *(self.taps.deaths if self.taps else ())],
+            dead_roles=[each.role for each in dead],
+            tap=self.taps.counts if self.taps else None,
+            no_probes=self.load.no_probes,
+            ends_by_itself=self.load.ends_by_itself,
+        )
+
+    def _keep_logs(self) -> None:
+        """All of them; of a cluster that was there before, what it has logged since.
+
+        Those of nodes that are gone, their logs with them, are missing; that is told, and changes no verdict.
+        """
+        for node in self.cluster.nodes:
+            try:
+                lines, before = self.cluster.log_tail(node.id, LOG_LINES), self._logged.get(node.id, 0)
+            except Exception as error:  # noqa: BLE001 - whatever an engine says about what is not there
+                self.view.happened(f"the log of node {node.id} could not be kept: {error}")
+            else:
+                self.store.write_log(node.id, lines[before if before <= len(lines) else 0 :])
+
+    def _log_lengths(self) -> dict[int, int]:
+        return {node.id: len(self.cluster.log_tail(node.id, LOG_LINES)) for node in self.cluster.nodes}
+
+    def _remove_topics(self) -> None:
+        """From a cluster that stays, what we made there; our own goes as a whole."""
+        if (self.cluster.stays or self.cluster_is_lent) and not self.topics_removed:
+            self.topics_removed = True
+            try:
+                delete_topics(self.cluster.nodes, self.cluster.security, self.prefix)
+            except TidegaugeError as error:
+                self.view.happened(str(error))
+                self.store.update(tear_down_error=str(error))
+
+    @contextmanager
+    def _phase(self, name: str, limit_s: float | None = None) -> Iterator[None]:
+        began_s = time.monotonic()
+        self.recorder.write(Kind.PHASE, name=name)
+        self.view.phase(name, limit_s)
+        try:
+            yield
+        finally:
+            self.phases.append({"name": name, "took_s": round(time.monotonic() - began_s, 2)})
+
+
+def _in_background(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def _of_the_run(topics: Mapping[int, str], prefix: str) -> dict[int, str]:
+    """Its own topics: taps number all that they hear of, and those of others are not for us to read."""
+    return {number: name for number, name in topics.items() if name.startswith(f"{prefix}-")}
+
+
+def _begun_again(outcomes: Sequence[Outcome]) -> set[str | None]:
+    """The topics that faults have deleted; None stands for all."""
+    deleting = (each for each in outcomes if each.injected_at is not None and FAULTS[each.slot.fault].deletes)
+    return {each.bit.topic if each.bit else None for each in deleting}
+
+
+def _elections(outcomes: Iterable[Outcome]) -> dict[str, bool]:
+    """By the number of a fault that brought an election about whether it was unclean."""
+    told = ((outcome.slot.number, outcome.bit.unclean) for outcome in outcomes if outcome.bit)
+    return {str(number): unclean for number, unclean in told if unclean is not None}
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    """How a fault went, for run.json."""
+    return {
+        "number": outcome.slot.number,
+        "fault": outcome.slot.fault,
+        "stage": outcome.stage.name.lower() if outcome.stage else None,
+        "bit": outcome.bit is not None,
+        "injected_at": outcome.injected_at,
+        "undone_at": outcome.undone_at,
+        "healed_at": outcome.healed_at,
+        "recovered_after_s": outcome.recovered_after_s,
+        "sentence": outcome.bit.sentence if outcome.bit else outcome.sentence,
+    }

@@ -1,0 +1,188 @@
+"""A run: what is recorded (`harness.runs.recording`), and what comes of it; now, or later where runs follow each other.
+
+Ctrl-C once ends the load early: what was injected is undone, and what was recorded is sealed and checked. Ctrl-C twice
+undoes and leaves. Whatever way it ends, a supervisor sees to it that nothing which the run started is left
+(`harness.clusters.cleanup.guard`).
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkers.core.spark import warm_up
+from harness.clusters.cleanup.guard import Guard
+from harness.clusters.spec import make_cluster
+from harness.foundation.errors import Exit, Interrupted
+from harness.foundation.interrupts import Stop
+from harness.foundation.paths import clusters_dir
+from harness.foundation.view import View
+from harness.history.schema import SCHEMA_VERSION
+from harness.history.sealing import Sealed
+from harness.history.store import SCENARIO_FILE, Run, create, without_secrets
+from harness.judging.checking import Checked, check_run
+from harness.report.making import keep_series, report_checked
+from harness.runs import versions as facts
+from harness.runs.planning import equip, plan_of
+from harness.runs.recording import Recording
+from harness.runs.replay import Replay
+from harness.runs.scenario import Scenario, to_toml
+from harness.runs.shared import Lent
+from harness.spark.place import Place
+from harness.spark.session import Session
+from nemesis import check_sense, needs_of
+from nemesis.schedule import Slot
+
+Tell = Callable[[Checked], object]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run whose history is in the store, to be checked."""
+
+    run: Run
+    failure: Exception | None = None  # of ours, in its middle
+    stopped: bool = False  # by its user, be it after the load
+    cut_short: bool = False  # by its user, before all was recorded
+    suspicion: str = ""  # why something of it may be left in its cluster
+
+
+def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, whom to tell
+    scenario: Scenario,
+    store: Path,
+    command_line: list[str],
+    view: View,
+    tell: Tell,
+    replay: Replay | None = None,
+    place: Place | None = None,
+    lent: Lent | None = None,
+    stop: Stop | None = None,
+) -> Checked:
+    """Run it, check it, tell the verdict as soon as it is there, and leave nothing but the directory in the store."""
+    lent, stop = lent or Lent(), stop or Stop()
+    with _begun(scenario, store, command_line, view, lent, stop, replay) as recording, ExitStack() as undo:
+        guard = _guard(undo)
+        scratch, token = guard.directory / "spark", guard.directory.name
+        session = lent.session or undo.enter_context(
+            Session.start(scratch, place=place or Place(), token=token, warm=warm_up)
+        )
+        failure = recording.make(undo, token)
+        view.phase("check")
+        checked = _checked(recording.store, session, view, tell, lent)
+        recording.tear_down()
+        if session.writes_archive and lent.session is None:
+            view.happened("writing down what Spark has loaded, so that it starts faster from now on (once)")
+        return _ended(checked, Recorded(recording.store, failure, stop.asked > 0))
+
+
+def record_scenario(scenario: Scenario, store: Path, command_line: list[str], view: View, lent: Lent) -> Recorded:
+    """Run it, to be checked later; nothing is left but the directory in the store."""
+    stop = Stop()
+    with _begun(scenario, store, command_line, view, lent, stop) as recording:
+        with ExitStack() as undo:
+            failure = recording.make(undo, _guard(undo).directory.name)
+            recording.tear_down()
+        run = recording.store
+        cut_short, suspicion = bool(run.facts.get("interrupted")), _suspicion(run, failure)
+        return Recorded(run, failure, stop.asked > 0, cut_short, suspicion)
+
+
+def _suspicion(run: Run, failure: Exception | None) -> str:
+    """Why its cluster may not be what it was: something of ours failed, which had to undo something, or to end it."""
+    wrong = [failure, *(run.facts.get("fault_errors") or ()), *(run.facts.get("dead_workers") or ())]
+    return next((f"the last run had trouble: {each}" for each in wrong if each), "")
+
+
+def check_recorded(recorded: Recorded, session: Session, view: View) -> Checked:
+    """What comes of it, with its report."""
+    with recorded.run.held():
+        checked = _checked(recorded.run, session, view, lambda _: None, Lent(session=session))
+        return _ended(checked, recorded)
+
+
+def _checked(run: Run, session: Session, view: View, tell: Tell, lent: Lent) -> Checked:
+    def told(checked: Checked, sealed: Sealed) -> None:
+        """The verdict as soon as it is there, and after it the report."""
+        view.close()
+        tell(checked)
+        if lent.reports:
+            report_checked(checked, sealed, view)
+        else:
+            keep_series(run, checked, view)
+
+    return check_run(run, session, view, told)
+
+
+def _ended(checked: Checked, recorded: Recorded) -> Checked:
+    """The end of a run that was checked; what failed in it is raised now, but what was found stays found."""
+    if recorded.failure and checked.exit_code is not Exit.INVALID:
+        raise recorded.failure
+    if not (recorded.stopped or recorded.failure):
+        recorded.run.update(state="finished")
+    return checked
+
+
+@contextmanager
+def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
+    scenario: Scenario,
+    store: Path,
+    command_line: list[str],
+    view: View,
+    lent: Lent,
+    stop: Stop,
+    replay: Replay | None = None,
+) -> Iterator[Recording]:
+    """A run that is about to be recorded: what was asked for is possible, and its directory is there and says so."""
+    check_sense(scenario.nemesis)
+    cluster = lent.cluster or make_cluster(scenario.cluster, view)
+    plan = plan_of(scenario, cluster, replay)
+    if lent.cluster is None:
+        equip(cluster, needs_of(plan), view)
+    if replay:
+        view.happened(f"the {len(plan)} faults of {replay.run} again")
+    with stop.listening():
+        run = create(store, scenario.title)
+        _describe(run, scenario, plan, command_line)
+        if replay:
+            run.update(replay_of=str(replay.run))
+        try:
+            with run.held():
+                yield Recording(scenario, plan, cluster, lent.cluster is not None, run, stop, view)
+        except KeyboardInterrupt:
+            run.update(state="interrupted", interrupted=True)
+            raise Interrupted(
+                "stopped by the user", f"everything was undone; what was recorded is in {run.path}"
+            ) from None
+        except BaseException as error:
+            # what was recorded can be checked again, whatever happened after it
+            if run.facts.get("state") == "running":
+                run.update(state="failed", error=str(error))
+            raise
+
+
+def _describe(run: Run, scenario: Scenario, plan: Sequence[Slot], command_line: list[str]) -> None:
+    (run.path / SCENARIO_FILE).write_text(to_toml(scenario.as_file()), encoding="utf-8")
+    run.update(
+        schema_version=SCHEMA_VERSION,
+        state="running",
+        scenario=scenario.model_dump(mode="json", by_alias=True),
+        title=scenario.title,
+        seed=scenario.seed,
+        idempotent=scenario.settings.idempotent,  # as it will be, whoever decided it
+        command_line=without_secrets(command_line),
+        anchor=facts.anchor(),
+        started_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        versions=facts.versions(),
+        schedule=[vars(slot) for slot in plan],
+        log_patterns=scenario.cluster.log_patterns,
+    )
+
+
+def _guard(undo: ExitStack) -> Guard:
+    guard = Guard(clusters_dir() / f"run-{secrets.token_hex(4)}")
+    undo.callback(guard.release)
+    return guard

@@ -1,0 +1,48 @@
+import os
+import signal
+
+import pytest
+
+from harness.foundation.interrupts import Stop
+
+
+def send(number: int = signal.SIGINT) -> None:
+    """A signal to this very process, handled before this returns."""
+    os.kill(os.getpid(), number)
+
+
+def test_before_anything_was_recorded_the_first_ends_everything() -> None:
+    """There is nothing yet that could be checked."""
+    stop = Stop()
+    with stop.listening(), pytest.raises(KeyboardInterrupt):
+        send()
+    assert stop.asked == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_ends_the_load_and_the_second_everything(number: int) -> None:
+    """The first is only counted."""
+    stop = Stop()
+    stop.may_wait = True
+    with stop.listening():
+        send(number)
+        assert stop.asked == 1
+        with pytest.raises(KeyboardInterrupt):
+            send(number)
+
+
+def test_on_the_way_out_nobody_is_heard() -> None:
+    """A third Ctrl-C must not keep the undoing from its end."""
+    stop = Stop()
+    with stop.listening():
+        with pytest.raises(KeyboardInterrupt):
+            send()
+        send()
+
+
+def test_signals_are_given_back() -> None:
+    """After the run they mean what they meant before."""
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with Stop().listening():
+        pass
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

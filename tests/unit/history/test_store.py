@@ -1,0 +1,115 @@
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from harness.foundation.errors import CannotHere, UsageError
+from harness.history import store
+
+
+def test_a_run_gets_a_directory_and_links(tmp_path: Path) -> None:
+    """By scenario and time; `latest` leads to it from both levels."""
+    run = store.create(tmp_path, "large-batch")
+    assert run.path.parent == tmp_path / "large-batch"
+    assert (tmp_path / "latest").resolve() == run.path == (tmp_path / "large-batch" / "latest").resolve()
+
+
+def test_runs_of_one_second_do_not_mix(tmp_path: Path) -> None:
+    """Each has its own directory, and the links follow."""
+    paths = [store.create(tmp_path, "stream").path for _ in range(3)]
+    assert len(set(paths)) == 3
+    assert (tmp_path / "latest").resolve() == paths[-1]
+
+
+def test_facts_are_added_to(tmp_path: Path) -> None:
+    """What was known stays."""
+    run = store.create(tmp_path, "stream")
+    run.update(seed=1, state="running")
+    run.update(state="finished")
+    assert run.facts == {"seed": 1, "state": "finished"}
+    assert run.results is None
+
+
+@pytest.mark.parametrize("name", ["latest", "stream", "stream/latest"])
+def test_a_run_is_found_by_name(tmp_path: Path, name: str) -> None:
+    """Or by its place."""
+    run = store.create(tmp_path, "stream")
+    run.update(seed=1)
+    assert store.find(tmp_path, name).path == run.path.resolve()
+    assert store.find(Path("/nowhere"), str(run.path)).path == run.path.resolve()
+
+
+def test_an_unknown_run_is_an_error(tmp_path: Path) -> None:
+    """With what to do."""
+    with pytest.raises(UsageError, match="list runs"):
+        store.find(tmp_path, "stream")
+
+
+def test_runs_are_listed_once(tmp_path: Path) -> None:
+    """Links are no runs."""
+    for title in ("stream", "large-batch", "stream"):
+        store.create(tmp_path, title).update(seed=1)
+    assert len(store.runs(tmp_path)) == 3
+
+
+def test_a_damaged_description_is_an_error(tmp_path: Path) -> None:
+    """It names the file."""
+    run = store.create(tmp_path, "stream")
+    (run.path / "run.json").write_text("{")
+    with pytest.raises(UsageError, match=r"run\.json cannot be read"):
+        _ = run.facts
+
+
+def test_what_is_written_is_whole(tmp_path: Path) -> None:
+    """Results and logs are where the documentation says."""
+    run = store.create(tmp_path, "stream")
+    run.write_results({"verdict": "valid"})
+    run.write_log(2, ["one", "two"])
+    assert json.loads((run.path / "results.json").read_text()) == {"verdict": "valid"}
+    assert (run.path / "logs" / "2" / "broker.log").read_text() == "one\ntwo\n"
+
+
+def test_secrets_do_not_get_into_the_store() -> None:
+    """Neither as values of flags nor of settings nor in addresses."""
+    kept = store.without_secrets(
+        [
+            "tidegauge",
+            "--set",
+            "sasl_password=hush",
+            "--api-key",
+            "hush",
+            "--token=hush",
+            "https://me:hush@host/x",
+            "acks=all",
+        ]
+    )
+    assert "hush" not in " ".join(kept)
+    assert kept[-1] == "acks=all"
+
+
+def test_the_store_is_where_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As given, else by the environment, else in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(store.STORE_VARIABLE, raising=False)
+    assert store.store_dir() == tmp_path / "store"
+    monkeypatch.setenv(store.STORE_VARIABLE, "/elsewhere")
+    assert store.store_dir() == Path("/elsewhere")
+    assert store.store_dir(Path("/given")) == Path("/given")
+
+
+def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:
+    """Sealing under a runner's hands would take its history apart."""
+    run = store.create(tmp_path, "stream")
+    with run.held(), pytest.raises(CannotHere, match="still going on"), run.held():
+        pass
+    with run.held():
+        pass
+
+
+def test_facts_can_be_added_from_several_threads(tmp_path: Path) -> None:
+    """None of them gets lost."""
+    run = store.create(tmp_path, "stream")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: run.update(**{f"fact_{number}": number}), range(40)))
+    assert len(run.facts) == 40
