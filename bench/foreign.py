@@ -31,8 +31,8 @@ SUFFIXES = {"jepsen": "edn", "jsonl": "jsonl", "parquet": "parquet"}
 IMPORT = """
 import json, resource, sys, time
 from pathlib import Path
-from harness.foreign.importing import import_history
-from harness.live import PlainView
+from harness.history.exchange.importing import import_history
+from harness.foundation.view import PlainView
 from rich.console import Console
 began = time.perf_counter()
 taken = import_history(Path(sys.argv[1]), Path(sys.argv[2]), PlainView(Console(quiet=True)))
@@ -50,10 +50,10 @@ print(json.dumps({
 EXPORT = """
 import sys
 from pathlib import Path
-from harness.foreign.exporting import export_run
-from harness.foreign.importing import import_history
-from harness.live import PlainView
-from harness.store import find
+from harness.history.exchange.exporting import export_run
+from harness.history.exchange.importing import import_history
+from harness.foundation.view import PlainView
+from harness.history.store import find
 from rich.console import Console
 file, store, given = map(Path, sys.argv[1:])
 view = PlainView(Console(quiet=True))

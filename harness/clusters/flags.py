@@ -13,7 +13,7 @@ def cluster_of(
 ) -> dict[str, object] | None:
     """What flags say of the cluster, as a scenario file would; None if they say nothing."""
     said = {"kind": kind, "version": version, "target": target, "bootstrap": parts(bootstrap) if bootstrap else None}
-    return {key: value for key, value in said.items() if value is not None} or None
+    return {key: value for key, value in said.items() if value} or None
 
 
 def parts(text: str) -> list[str]:

@@ -5,9 +5,10 @@ flags            what the command says about their clusters, and which cases can
 expectation      what has to come of a case, and whether it did
 choice           -k and --only
 feasible         what each case needs of a cluster, which cases cannot be had here, and in what order they come
-keeper, health   the cluster and the Spark session that cases share, for as long as that is safe
-trying           one case: its tries, and what is tried again
+shared_cluster   the cluster and the Spark session that cases share, for as long as that is safe (`health`)
+tries            one case: its tries, and what is tried again
 state            how far a suite has come, on disk after each try
 running          the suite, case by case
-told, shown      JUnit XML and a summary; the table
+ci_output        JUnit XML and a summary for CI systems
+terminal         the table
 """

@@ -159,7 +159,7 @@ def test_neither_killed_processes_nor_an_interruption_cost_a_verdict(state_home:
 FAILS = """
 import sys
 import harness.runs.recording
-from harness.cli import main
+from harness.commands.main import main
 
 def fails(*_):
     raise RuntimeError("a bug of ours")

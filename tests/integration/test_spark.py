@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("spark_of_its_own")
 PARENT = """
 import sys, time
 from pathlib import Path
-from harness.spark import Session
+from harness.spark.session import Session
 session = Session.start(Path(sys.argv[1]), token=sys.argv[2])
 if sys.argv[3] == "up":
     session.get().range(1).count()

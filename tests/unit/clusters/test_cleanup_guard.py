@@ -26,7 +26,7 @@ from tests.support import REPOSITORY, eventually, unique
 HARNESS = f"""
 import os, signal, subprocess, sys
 from pathlib import Path
-from harness.guard import Guard
+from harness.clusters.cleanup.guard import Guard
 guard = Guard(Path(sys.argv[1]))
 guard.record(kind="processes", value=sys.argv[2])
 environment = {{**os.environ, "{TOKEN_VARIABLE}": sys.argv[2]}}
@@ -36,7 +36,7 @@ signal.pause()
 FORKING = """
 import os, signal, sys, time
 from pathlib import Path
-from harness.guard import Guard
+from harness.clusters.cleanup.guard import Guard
 guard = Guard(Path(sys.argv[1]))
 child = os.fork()
 if not child:

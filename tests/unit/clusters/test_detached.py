@@ -25,7 +25,7 @@ from tests.support import REPOSITORY, end, eventually, unique
 HARNESS = """
 import signal, sys
 from pathlib import Path
-from harness.guard import Guard
+from harness.clusters.cleanup.guard import Guard
 guard = Guard(Path(sys.argv[1]))
 if sys.argv[2] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

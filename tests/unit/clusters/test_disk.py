@@ -508,7 +508,7 @@ STUCK = """
 import sys, threading, time
 from pathlib import Path
 from harness.clusters.disk import Disk
-from harness.guard import Guard
+from harness.clusters.cleanup.guard import Guard
 
 directory = Path(sys.argv[1])
 guard = Guard(directory)

@@ -35,7 +35,7 @@ REPOSITORY = Path(__file__).parents[3]
 PRODUCT = ("harness", "checkers", "nemesis", "workloads")
 SCENARIO = 'workload = "stream"\nnemesis = "kill"\ncluster = { kind = "paper", version = "4.1", netns = false }\n'
 MODULE = """
-from tests.unit.test_kinds import OnPaper
+from tests.unit.clusters.test_kinds import OnPaper
 
 KIND = OnPaper()
 """

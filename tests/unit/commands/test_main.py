@@ -409,7 +409,7 @@ def test_every_error_ends_with_its_exit_code(
 
 def test_a_reader_that_went_away(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """`tidegauge ... | head` ends without a word."""
-    monkeypatch.setattr("harness.runs.machine.examine", failing(BrokenPipeError()))
+    monkeypatch.setattr("harness.commands.doctor.examine", failing(BrokenPipeError()))
     assert run("doctor") == (Exit.HARNESS_ERROR, "", "")
 
 
@@ -437,7 +437,7 @@ def test_heal_says_what_was_left(
 def test_the_doctor_ends_with_a_verdict(run: Run, monkeypatch: pytest.MonkeyPatch, needed: bool, code: Exit) -> None:  # noqa: FBT001
     """6 when local clusters lack something, 0 when only other things are missing."""
     check = Check("x", ok=False, found="y", costs="z", remedy="w", needed_for_local=needed)
-    monkeypatch.setattr("harness.runs.machine.examine", lambda: [check])
-    monkeypatch.setattr("harness.runs.machine.examine_faults", list)
+    monkeypatch.setattr("harness.commands.doctor.examine", lambda: [check])
+    monkeypatch.setattr("harness.commands.doctor.examine_faults", list)
     ended, out, _ = run("doctor", "--json")
     assert (ended, json.loads(out)) == (code, [check.as_json()])

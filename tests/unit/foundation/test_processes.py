@@ -30,7 +30,7 @@ Start = Callable[..., subprocess.Popen[str]]
 CLAIM = """
 import sys, time
 from pathlib import Path
-from harness.processes import claim
+from harness.foundation.processes import claim
 descriptor = claim(Path(sys.argv[1]))
 print("claimed", flush=True)
 time.sleep(600)
@@ -38,7 +38,7 @@ time.sleep(600)
 ASK = """
 import sys
 from pathlib import Path
-from harness.processes import claimant, is_claimed
+from harness.foundation.processes import claimant, is_claimed
 print(is_claimed(Path(sys.argv[1])), getattr(claimant(Path(sys.argv[1])), "pid", None), flush=True)
 """
 

@@ -94,7 +94,7 @@ def test_a_helper_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_killed_import_leaves_no_process_and_what_it_left_goes_with_the_next(tmp_path: Path) -> None:
     """The helper ends with its pipe; the directory is removed by whoever comes next."""
     code = (
-        "import sys, time; from harness.history.exchange import helpers\n"
+        "import sys, time; from harness.history.exchange import jepsen_processes as helpers\n"
         "with helpers._started(1) as [helper]:\n    print(helper.pid, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:

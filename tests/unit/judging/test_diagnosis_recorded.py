@@ -18,7 +18,7 @@ from harness.judging.diagnosis import Diagnosis, diagnose
 from harness.judging.verdict import Verdict, decide
 from harness.report.terminal import run as show_run
 
-FILES = sorted((Path(__file__).parents[1] / "golden" / "diagnosis").glob("*.json"))
+FILES = sorted((Path(__file__).parents[2] / "golden" / "diagnosis").glob("*.json"))
 BROKEN = [path for path in FILES if path.stem.startswith("broken-")]
 CLEAN = [path for path in FILES if path.stem.startswith("clean-")]
 CAUSES = {  # by the broken broker, whatever the variant

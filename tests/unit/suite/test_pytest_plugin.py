@@ -23,10 +23,10 @@ import pytest
 patch = pytest.MonkeyPatch()
 
 def pytest_sessionstart():
-    from harness import pytest_plugin
+    from harness.suite import pytest_plugin
     under_pytest = pytest_plugin._harness()
-    from harness.runner import Recorded
-    from harness.store import Run
+    from harness.runs.runner import Recorded
+    from harness.history.store import Run
     from tests.suites import PaperKeeper, checked
 
     def record(scenario, *_):
@@ -48,7 +48,7 @@ def pytest_unconfigure():
 """
 STUCK = """
     def close(_):
-        from harness.errors import ClusterError
+        from harness.foundation.errors import ClusterError
         raise ClusterError("node 2 does not stop", "see its log")
 
     patch.setattr(PaperKeeper, "close", close)
@@ -306,11 +306,11 @@ def test_other_files_are_nobodys_tests(paper: pytest.Pytester) -> None:
 
 
 def test_whoever_does_not_use_it_does_not_pay_for_it(tmp_path: Path) -> None:
-    """Nothing of the harness but the plugin itself is loaded."""
+    """Nothing of the harness but the plugin itself, and the packages that it is in, is loaded."""
     script = (
         "import sys; import pytest; known = set(sys.modules)\n"
         "import harness.suite.pytest_plugin\n"
         "print(sorted(name for name in set(sys.modules) - known if '.' not in name or name.startswith('harness')))"
     )
     told = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "['harness', 'harness.suite.pytest_plugin']"
+    assert told.stdout.strip() == "['harness', 'harness.suite', 'harness.suite.pytest_plugin']"

@@ -155,7 +155,7 @@ def test_a_library_that_is_not_used_is_not_loaded(client: str, not_loaded: str) 
 import sys
 from workloads import find_workload
 from workloads.clients import make_consumer, make_member
-from harness.security import Security
+from harness.foundation.security import Security
 settings = find_workload("groups").model(client={client!r})
 assert not {{"kafka", "confluent_kafka"}} & set(sys.modules)
 make_consumer(settings, ["127.0.0.1:1"], Security(), "test")
