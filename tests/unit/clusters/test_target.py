@@ -42,7 +42,7 @@ def test_the_shipped_target_loads() -> None:
     assert f"org.apache.kafka:kafka_2.13:{target.version}" in target.coordinates()
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (PACKAGE / "targets").glob("*.toml")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in (PACKAGE / "clusters" / "targets").glob("*.toml")))
 def test_the_shipped_targets_render(name: str) -> None:
     """Every text of a shipped target can be filled for every node, and nothing is left standing."""
     target = load_target(name)
