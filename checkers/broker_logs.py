@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Self
 
 import polars as pl
 
-from checkers.core.family import Family, Known, Outcome
+from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from harness.history.schema import Kind, Type
@@ -113,7 +113,7 @@ class BrokerLogs(Family):
         acked = piece.sends.filter(pl.col("type") == Type.OK, pl.col("offset") >= 0)
         return Said.of(piece["broker"]), acked.group_by(PLACE).agg(acked=pl.col("offset").max())
 
-    def gather(self, surveys: Sequence[tuple[Said, pl.DataFrame]], run: RunContext, known: Known) -> dict[str, Any]:
+    def gather(self, surveys: Sequence[tuple[Said, pl.DataFrame]], run: RunContext, others: ByFamily) -> dict[str, Any]:
         """What results.json tells."""
         parts = [*surveys, self.survey(Piece({}, run), run)]
         of_files = [Said.of(lines) for lines in lines_of(run.logs, run.topics)] if run.logs else []
@@ -127,9 +127,11 @@ class BrokerLogs(Family):
             ],
         }
 
-    def conclude(self, mine: dict[str, Any], judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: dict[str, Any], judged: Sequence[object], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """No findings."""
-        return Outcome(summary=mine)
+        return FamilyResult(summary=gathered)
 
 
 def lines_of(logs: Logs, topics: Mapping[int, str]) -> Iterator[pl.DataFrame]:

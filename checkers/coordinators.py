@@ -20,8 +20,8 @@ import numpy as np
 import polars as pl
 
 from checkers.core.arrays import ints
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings
 from checkers.core.node_answers import SETTLING_NS
 from checkers.core.other_nodes import Before, Ranked, taken
 from checkers.core.piece import Piece
@@ -62,18 +62,20 @@ class Coordinators(Family):
         of_nodes = rows.select(*span, thing=leader, said=at.extract(WHEREABOUTS, 2))
         return merged_claims([of_things, of_nodes])
 
-    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> pl.DataFrame:
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> pl.DataFrame:
         """Of all clients."""
         return merged_claims(surveys) if surveys else pl.DataFrame()
 
-    def conclude(self, mine: pl.DataFrame, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: pl.DataFrame, judged: Sequence[object], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """A finding per thing."""
-        if mine.is_empty():
-            return Outcome()
-        texts = {name: mine.select(name).unique().sort(name) for name in ("thing", "said")}
-        made = in_order(coded(mine, texts), ("thing", "first"), ("node", "said"))
+        if gathered.is_empty():
+            return FamilyResult()
+        texts = {name: gathered.select(name).unique().sort(name) for name in ("thing", "said")}
+        made = in_order(coded(gathered, texts), ("thing", "first"), ("node", "said"))
         made = made.with_columns(alone=pl.len().over("thing", "node") == 1)
-        return Outcome(_mismatches(made, texts, run), {"coordinator-mismatch": len(texts["thing"])})
+        return FamilyResult(_mismatches(made, texts, run), {"coordinator-mismatch": len(texts["thing"])})
 
 
 def merged_claims(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -100,7 +102,7 @@ def _mismatches(made: pl.DataFrame, texts: Mapping[str, pl.DataFrame], run: RunC
     of_texts = {"thing": "thing", "said": "said", "other_said": "said"}
     frame = frame.with_columns(texts[of][of].gather(frame[name]).alias(name) for name, of in of_texts.items())
     facts = ("thing", "node", "said", "since_ns", "until_ns")
-    return found(
+    return make_findings(
         "coordinator-mismatch",
         frame,
         run,

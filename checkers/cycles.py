@@ -51,8 +51,8 @@ import numpy as np
 import polars as pl
 
 from checkers.core.arrays import NONE, Bools, Ints, ints, is_in
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from checkers.core.tables import place_of
@@ -310,7 +310,7 @@ def _findings(each: Found, edges: Edges, nodes: Transactions, run: RunContext) -
     """The cycles that are told of a class, and how many there are."""
     table = pl.DataFrame([_row(cycle, edges, nodes, run) for cycle in each.cycles], schema=_ROW, orient="row")
     tagged = table.with_columns(tag=pl.lit(each.tag or None, pl.String))
-    findings = found(
+    findings = make_findings(
         each.anomaly, tagged, run, offset="offset", values="values", processes="processes", time="time",
         until="until", events="events", tags="tag", severity="severity", facts=_FACTS,
     )  # fmt: skip
@@ -363,20 +363,22 @@ def _place(edges: Edges, edge: int) -> tuple[int, int, int]:
     return place >> 32, place & 0xFFFFFFFF, int(edges.offset[edge])
 
 
-def outcome(transactions: Transactions, steps: Steps, run: RunContext) -> Outcome:
+def outcome(transactions: Transactions, steps: Steps, run: RunContext) -> FamilyResult:
     """What cycles there are."""
     if steps.count > STEPS or not steps.whole:
-        return Outcome(cut=f"cycles of transactions were not looked for: {steps.count:,} dependencies are too many")
+        return FamilyResult(
+            cut=f"cycles of transactions were not looked for: {steps.count:,} dependencies are too many"
+        )
     nodes, steps = _nodes(transactions, steps)
     edges = dependencies(steps, nodes)
     looked_at = dict.fromkeys(Cycles.anomalies, len(nodes))
     if not len(edges):
-        return Outcome(looked_at=looked_at)
+        return FamilyResult(looked_at=looked_at)
     graph = Graph(len(nodes), len(nodes), edges.kind.astype(np.int8), edges.source, edges.destination)
     timed = with_time(graph, nodes.invoked, nodes.ended, nodes.type == Type.OK)
     classes, late = search(timed, run.limit, time.monotonic() + SECONDS)
-    return Outcome(
-        together([_findings(each, edges, nodes, run) for each in classes.values()], run.limit),
+    return FamilyResult(
+        merge_findings([_findings(each, edges, nodes, run) for each in classes.values()], run.limit),
         looked_at,
         {"transactions": len(nodes), "dependencies": {KINDS[kind]: int((edges.kind == kind).sum())
                                                       for kind in (WW, WR, RW)}},
@@ -422,24 +424,26 @@ class Cycles(Family):
         ends = piece.ops.filter(known).select("op", "invoked", "time", "type", "event")
         return Survey(ends, steps_of(piece.split.settled, piece) if run.many else None)
 
-    def gather(self, surveys: Sequence[Survey], run: RunContext, known: Known) -> Survey:
+    def gather(self, surveys: Sequence[Survey], run: RunContext, others: ByFamily) -> Survey:
         """Of all pieces; what they say of steps only if it holds."""
-        parts = [each.settled for each in surveys if each.settled is not None and known["fates"].settled_count]
+        parts = [each.settled for each in surveys if each.settled is not None and others["fates"].settled_count]
         return Survey(pl.concat([each.ends for each in surveys]), Steps.together(parts) if parts else None)
 
-    def judge(self, piece: Piece, mine: Survey, run: RunContext, known: Known) -> Steps:
+    def judge(self, piece: Piece, gathered: Survey, run: RunContext, others: ByFamily) -> Steps:
         """What is loose, or all there is."""
         return steps_of(piece.fates, piece)
 
-    def resume(self, mine: Survey, judged: Sequence[Steps], run: RunContext, known: Known) -> Outcome:
+    def resume(self, gathered: Survey, judged: Sequence[Steps], run: RunContext, others: ByFamily) -> FamilyResult:
         """What came of it: it is all that is kept, for steps are many, and travel."""
-        ends = mine.ends.sort("op")
+        ends = gathered.ends.sort("op")
         transactions = Transactions(*(ints(ends, name) for name in ("op", "invoked", "time", "type", "event")))
-        return outcome(transactions, Steps.together([*judged, *([mine.settled] if mine.settled else [])]), run)
+        return outcome(transactions, Steps.together([*judged, *([gathered.settled] if gathered.settled else [])]), run)
 
-    def conclude(self, mine: Outcome, judged: Sequence[Steps], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: FamilyResult, judged: Sequence[Steps], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """As it came of it."""
-        return mine
+        return gathered
 
 
 FAMILIES: tuple[Family, ...] = (Cycles(),)

@@ -31,8 +31,8 @@ from typing import ClassVar
 import polars as pl
 
 from checkers.core.arrays import ints
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings
 from checkers.core.partitions import PLACE
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
@@ -127,7 +127,7 @@ class Keys(Family):
             written.group_by(PLACE).agg(written=pl.len()),
         )
 
-    def gather(self, surveys: Sequence[Surveyed], run: RunContext, known: Known) -> Surveyed:
+    def gather(self, surveys: Sequence[Surveyed], run: RunContext, others: ByFamily) -> Surveyed:
         """Of all pieces; of open writes those that may be last ones, in partitions that were read to their end."""
         parts = [self.survey(Piece({}, run), run), *surveys]
         rows = pl.concat([part.open for part in parts])
@@ -140,24 +140,26 @@ class Keys(Family):
             pl.concat([part.written for part in parts]),
         )
 
-    def look_again(self, mine: Surveyed, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: Surveyed, run: RunContext, others: ByFamily) -> bool:
         """Whether any last write may be lost."""
-        return not mine.open.is_empty()
+        return not gathered.open.is_empty()
 
-    def judge(self, piece: Piece, mine: Surveyed, run: RunContext, known: Known) -> Judged:
+    def judge(self, piece: Piece, gathered: Surveyed, run: RunContext, others: ByFamily) -> Judged:
         """Whatever there is of the keys of open writes."""
         written, read = (
-            rows.join(mine.open, on=KEY, how="semi")
+            rows.join(gathered.open, on=KEY, how="semi")
             for rows in (writes(piece.sends, run), returned(piece.records, run))
         )
         return Judged(
-            tops(written, read), read.join(mine.open, on=[*KEY, "value"], how="semi").select(*KEY, "value"), _last(read)
+            tops(written, read),
+            read.join(gathered.open, on=[*KEY, "value"], how="semi").select(*KEY, "value"),
+            _last(read),
         )
 
-    def conclude(self, mine: Surveyed, judged: Sequence[Judged], run: RunContext, known: Known) -> Outcome:
+    def conclude(self, gathered: Surveyed, judged: Sequence[Judged], run: RunContext, others: ByFamily) -> FamilyResult:
         """What is lost."""
-        written = mine.written.join(mine.finals, on=PLACE, how="semi")["written"].sum()
-        return Outcome(_lost(mine, judged, run) if judged else Findings(), {"lost-write": int(written)})
+        written = gathered.written.join(gathered.finals, on=PLACE, how="semi")["written"].sum()
+        return FamilyResult(_lost(gathered, judged, run) if judged else Findings(), {"lost-write": int(written)})
 
 
 def _last(read: pl.DataFrame) -> pl.DataFrame:
@@ -166,14 +168,14 @@ def _last(read: pl.DataFrame) -> pl.DataFrame:
     return there.group_by(*KEY, "offset").agg(pl.col("event").min())
 
 
-def _lost(mine: Surveyed, judged: Sequence[Judged], run: RunContext) -> Findings:
+def _lost(gathered: Surveyed, judged: Sequence[Judged], run: RunContext) -> Findings:
     """Of several writes at one offset only one can be there: another one is the last write, the highest of them."""
-    open_ = last(mine.open, _highest([each.tops for each in judged]))
+    open_ = last(gathered.open, _highest([each.tops for each in judged]))
     unread = open_.join(pl.concat([each.returned for each in judged]), on=[*KEY, "value"], how="anti")
-    lost = unread.filter(pl.col("value") == pl.col("value").max().over(KEY)).join(mine.finals, on=PLACE)
+    lost = unread.filter(pl.col("value") == pl.col("value").max().over(KEY)).join(gathered.finals, on=PLACE)
     seen = _last(pl.concat([each.found for each in judged])).rename({"offset": "found", "event": "read_event"})
     rows = lost.filter(pl.col("time") <= pl.col("final_invoked")).join(seen, on=KEY, how="left")
-    return found(
+    return make_findings(
         "lost-write",
         rows.with_columns(written="offset", tag=pl.lit(LAST_OF_ITS_KEY)),
         run,

@@ -41,8 +41,8 @@ import polars as pl
 
 from checkers.core.arrays import NEVER, Ints, Lanes, ints
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult, PiecewiseFamily
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import FETCH, LIST_OFFSETS, METADATA, PRODUCE, SETTLING_NS, Epochs
 from checkers.core.other_nodes import Before, Ranked, taken
 from checkers.core.piece import Piece
@@ -55,7 +55,6 @@ from checkers.metadata import (
     PLACED,
     Higher,
     Lines,
-    OfPartitions,
     answers,
     claims,
     number_of,
@@ -74,7 +73,7 @@ _OF_A_PLACE = pl.col("node").is_not_null() & PLACED & (pl.col("era") != UNSURE)
 _REFUSED = pl.col("error").is_in(NOT_LEADING)
 
 
-class Loops(OfPartitions):
+class Loops(PiecewiseFamily):
     """Refusals, of each client and partition; what they cost is known when the sends have been looked at."""
 
     name = "refusals"
@@ -90,33 +89,35 @@ class Loops(OfPartitions):
         """Requests, and refreshes between them."""
         return run.asks(METADATA) and run.asks(*OF_LOGS)
 
-    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
         passed = (pl.col("type") == Type.OK) & pl.col("client").is_not_null() & OF_OTHERS
         rows = piece.exchanges.filter(passed & _OF_A_PLACE)
         refused = rows.filter(pl.col("api").is_in(OF_LOGS) & _REFUSED)
         often = refused.group_by(_ASKED).len().filter(pl.col("len") >= LOOP).drop("len").with_row_index("asker")
         if often.is_empty():
-            return Outcome()
+            return FamilyResult()
         runs = runs_of(refused.join(often, on=_ASKED), rows, often)
         loops = runs.filter((pl.col("refusals") >= LOOP) & pl.col("again")).join(often, on="asker")
-        return Outcome(_loops(loops, run), {"not-leader-loop": len(runs)})
+        return FamilyResult(_loops(loops, run), {"not-leader-loop": len(runs)})
 
-    def look_again(self, mine: Outcome, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: FamilyResult, run: RunContext, others: ByFamily) -> bool:
         """If it may have cost anything."""
-        return any(row["processes"] for row in _kept(mine))
+        return any(row["processes"] for row in _kept(gathered))
 
-    def judge(self, piece: Piece, mine: Outcome, run: RunContext, known: Known) -> Ints:
+    def judge(self, piece: Piece, gathered: FamilyResult, run: RunContext, others: ByFamily) -> Ints:
         """How many sends each loop that is kept cost."""
-        return given_up(_kept(mine), piece.sends)
+        return given_up(_kept(gathered), piece.sends)
 
-    def conclude(self, mine: Outcome, judged: Sequence[Any], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: FamilyResult, judged: Sequence[Any], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """With what they cost."""
-        rows = _kept(mine)
+        rows = _kept(gathered)
         cost = np.sum([np.zeros(len(rows), np.int64), *judged], axis=0)
         for row, sends in zip(rows, cost.tolist(), strict=True):
             row["facts"]["given_up"] = sends
-        return mine
+        return gathered
 
 
 def runs_of(refused: pl.DataFrame, rows: pl.DataFrame, often: pl.DataFrame) -> pl.DataFrame:
@@ -168,7 +169,7 @@ def _loops(loops: pl.DataFrame, run: RunContext) -> Findings:
         first_ns="first",
         last_ns="last",
     )
-    return found(
+    return make_findings(
         "not-leader-loop",
         frame,
         run,
@@ -183,8 +184,8 @@ def _loops(loops: pl.DataFrame, run: RunContext) -> Findings:
     )
 
 
-def _kept(mine: Outcome) -> list[dict[str, Any]]:
-    return [row for rows in mine.findings.rows.values() for row in rows]
+def _kept(gathered: FamilyResult) -> list[dict[str, Any]]:
+    return [row for rows in gathered.findings.rows.values() for row in rows]
 
 
 def given_up(loops: Sequence[Mapping[str, Any]], sends: pl.DataFrame) -> Ints:
@@ -213,7 +214,7 @@ def _between(asked: pl.DataFrame, failed: pl.DataFrame) -> Ints:
     return ended.count(of_asked, ints(asked, "over") + 1) - ended.count(of_asked, ints(asked, "first"))
 
 
-class Acts(OfPartitions):
+class Acts(PiecewiseFamily):
     """What nodes do as only leaders do, beside who the others say leads."""
 
     name = "leaders at work"
@@ -230,11 +231,11 @@ class Acts(OfPartitions):
         """Requests that leaders answer."""
         return run.probes_by(FETCH, LIST_OFFSETS) or run.asks(*OF_LOGS)
 
-    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
         made = acts(piece)
         if made.is_empty():
-            return Outcome()
+            return FamilyResult()
         told = Lines(claims(answers(piece)), PLACE)
         judged = with_epochs(made, told, Epochs(piece.epochs))
         of_epochs = judged.filter(pl.col("epoch").is_not_null())
@@ -244,7 +245,7 @@ class Acts(OfPartitions):
             "impostor-leader": of_epochs.select(*PLACE, "epoch", "node").n_unique() if len(of_epochs) else 0,
             "split-brain": len(appended),
         }
-        return Outcome(together(findings, run.limit), looked_at)
+        return FamilyResult(merge_findings(findings, run.limit), looked_at)
 
 
 def acts(piece: Piece) -> pl.DataFrame:
@@ -330,7 +331,7 @@ def _impostors(caught: pl.DataFrame, told: pl.DataFrame, run: RunContext) -> Fin
     frame = by_epoch.join(named, on=[*PLACE, "node"], how="left").with_columns(
         deposed=pl.when(pl.col("led") < pl.col("epoch")).then(pl.lit("deposed"))
     )
-    return found(
+    return make_findings(
         "impostor-leader",
         frame,
         run,
@@ -378,7 +379,7 @@ def _split(appended: pl.DataFrame, run: RunContext) -> Findings:
         )
         .with_columns(tag=pl.when(pl.col("epoch").is_null()).then(pl.lit("overlapping")).otherwise(pl.lit("one epoch")))
     )
-    return found(
+    return make_findings(
         "split-brain",
         frame,
         run,

@@ -53,8 +53,8 @@ import polars as pl
 
 from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, nullable
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import EXCHANGES, PROBES, Epochs
 from checkers.core.piece import Piece
 from checkers.core.run import ONE_STRETCH, RunContext
@@ -119,7 +119,7 @@ class Linearizability(Family):
         points = points_of(piece)
         return {"lanes": _lanes(points, run), "standstills": visibility.standstills(piece), **_tops(piece, run)}
 
-    def gather(self, surveys: Sequence[dict[str, pl.DataFrame]], run: RunContext, known: Known) -> Gathered:
+    def gather(self, surveys: Sequence[dict[str, pl.DataFrame]], run: RunContext, others: ByFamily) -> Gathered:
         """With what the stretches below a lane have, and whether that contradicts what it has."""
         parts = {name: pl.concat([each[name] for each in surveys]) for name in surveys[0]} if surveys else _nothing()
         return Gathered(
@@ -130,35 +130,39 @@ class Linearizability(Family):
             finals=parts["finals"],
         )
 
-    def look_again(self, mine: Gathered, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: Gathered, run: RunContext, others: ByFamily) -> bool:
         """If anything contradicts anything."""
-        return bool(_suspicious(mine, known).any())
+        return bool(_suspicious(gathered, others).any())
 
-    def judge(self, piece: Piece, mine: Gathered, run: RunContext, known: Known) -> dict[str, Any]:
+    def judge(self, piece: Piece, gathered: Gathered, run: RunContext, others: ByFamily) -> dict[str, Any]:
         """What is wrong with the lanes in which something may be."""
-        chosen = _chosen(piece, mine, known)
+        chosen = _chosen(piece, gathered, others)
         if not chosen.any():
             return {"findings": Findings(), "violated": _violated([]), "visibility": visibility.nothing()}
-        late = _late_of(piece, known)
-        proofs = Proofs(piece, known["epochs"], late, _carried(piece, mine, known), chosen)
+        late = _late_of(piece, others)
+        proofs = Proofs(piece, others["epochs"], late, _carried(piece, gathered, others), chosen)
         wrong = _contradictions(proofs)
         parts = [offsets.judge(piece, proofs, run), *(_told(proofs, sort, run) for sort in wrong.items())]
         violated = np.concatenate([wrong["realtime"][0], wrong["append"][0], offsets.inconsistent(proofs)])
         ends = np.concatenate([wrong["behind"][0], wrong["ended_wrongly"][0]])
         return {
-            "findings": together(parts, run.limit),
+            "findings": merge_findings(parts, run.limit),
             "violated": _violated([(proofs, violated, 0), (proofs, ends, 1)]),
-            "visibility": visibility.judge(proofs, known["epochs"], mine.standstills, run),
+            "visibility": visibility.judge(proofs, others["epochs"], gathered.standstills, run),
         }
 
-    def conclude(self, mine: Gathered, judged: Sequence[dict[str, Any]], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: Gathered, judged: Sequence[dict[str, Any]], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """All pieces together."""
         parts = [each["findings"] for each in judged]
         parts.append(visibility.conclude([each["visibility"] for each in judged], run))
-        return Outcome(
-            together(parts, run.limit),
-            _looked_at(mine.lanes),
-            _summary(mine.lanes, pl.concat([each["violated"] for each in judged]) if judged else _violated([]), run),
+        return FamilyResult(
+            merge_findings(parts, run.limit),
+            _looked_at(gathered.lanes),
+            _summary(
+                gathered.lanes, pl.concat([each["violated"] for each in judged]) if judged else _violated([]), run
+            ),
         )
 
 
@@ -312,23 +316,23 @@ def _with_what_is_below(lanes: pl.DataFrame, standstills: pl.DataFrame) -> pl.Da
     )
 
 
-def _suspicious(mine: Gathered, known: Known) -> pl.Series:
+def _suspicious(gathered: Gathered, others: ByFamily) -> pl.Series:
     """The lanes that have to be judged: also those that an `info` send which was read may contradict."""
-    late = known["fates"].late if "fates" in known else None
+    late = others["fates"].late if "fates" in others else None
     if late is None or late.is_empty():
-        return mine.lanes["wrong"]
+        return gathered.lanes["wrong"]
     latest = late.group_by("topic", "partition", "era").agg(pl.col("invoked").max().alias("late"))
-    joined = mine.lanes.join(latest, on=["topic", "partition", "era"], how="left", maintain_order="left")
+    joined = gathered.lanes.join(latest, on=["topic", "partition", "era"], how="left", maintain_order="left")
     earliest = pl.min_horizontal("done_min", "end_min", "shown_min")
     return joined.select(pl.col("wrong") | (earliest < pl.col("late")).fill_null(value=False)).to_series()
 
 
-def _chosen(piece: Piece, mine: Gathered, known: Known) -> Bools:
+def _chosen(piece: Piece, gathered: Gathered, others: ByFamily) -> Bools:
     """Which points of this piece lie in lanes that have to be judged."""
     points = points_of(piece)
     if not len(points):
         return np.zeros(0, np.bool_)
-    wanted = mine.lanes.filter(_suspicious(mine, known))
+    wanted = gathered.lanes.filter(_suspicious(gathered, others))
     keys, run = points.log.keys, piece.run
     of_lanes = _lane_of(wanted, keys, run)
     return np.isin(keys.lane(points.at), of_lanes[of_lanes >= 0])
@@ -345,25 +349,25 @@ def _lane_of(frame: pl.DataFrame, keys: Any, run: RunContext) -> Ints:
     return np.where(inside & (at >= 0), keys.lane(np.maximum(at, 0)), -1)
 
 
-def _late_of(piece: Piece, known: Known) -> pl.DataFrame:
-    if "fates" in known:
-        late: pl.DataFrame = known["fates"].late
+def _late_of(piece: Piece, others: ByFamily) -> pl.DataFrame:
+    if "fates" in others:
+        late: pl.DataFrame = others["fates"].late
         return late
     return late_of(piece.sends, piece.records)
 
 
-def _carried(piece: Piece, mine: Gathered, known: Known) -> Carried | None:
+def _carried(piece: Piece, gathered: Gathered, others: ByFamily) -> Carried | None:
     """The last moments of the stretches below the lanes of this piece."""
     run = piece.run
     if run.stretch >= ONE_STRETCH:
         return None
     points = points_of(piece)
     keys = points.log.keys
-    late = _late_of(piece, known)
-    tops = [mine.tops, mine.sent, mine.finals]
+    late = _late_of(piece, others)
+    tops = [gathered.tops, gathered.sent, gathered.finals]
     if len(late):
         tops.append(_last(late.with_columns(what=pl.lit(LATE, pl.Int8), epoch=pl.lit(None, pl.Int32)), run))
-    lanes = mine.lanes.filter(pl.Series(_lane_of(mine.lanes, keys, run) >= 0)).select(LANE)
+    lanes = gathered.lanes.filter(pl.Series(_lane_of(gathered.lanes, keys, run) >= 0)).select(LANE)
     lanes = lanes.filter(pl.Series(np.isin(_lane_of(lanes, keys, run), keys.lane(points.at))))
     below = _highest_below(lanes, pl.concat(tops))
     return Carried(
@@ -437,7 +441,7 @@ def _told(proofs: Proofs, sort: tuple[str, Wrong], run: RunContext) -> Findings:
     frame = frame.with_columns(
         until=pl.max_horizontal("y_at", "y_other"), by_ns=pl.col("y_at") - pl.col("x_at"), **_tags(name, more)
     )
-    return found(
+    return make_findings(
         REALTIME if name == "realtime" else NOT_LINEARIZABLE,
         frame,
         run,

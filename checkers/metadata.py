@@ -40,7 +40,6 @@ are one stretch: a finding if the highest `invoked` of the answers in it > the l
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,8 +50,8 @@ import polars as pl
 
 from checkers.core.arrays import NEVER, Groups, Ints, Lanes, ints
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult, PiecewiseFamily
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import METADATA, SETTLING_NS
 from checkers.core.other_nodes import Ranked, first_of_each, inverse, pair_of, taken
 from checkers.core.piece import Piece
@@ -244,21 +243,6 @@ class Higher:
         return Contradictions(low[chosen], high[chosen], groups.max(self.lines.column("last")[low]))
 
 
-class OfPartitions(Family):
-    """What is compared belongs to one partition, and a piece has all of that: its survey is a conclusion."""
-
-    def gather(self, surveys: Sequence[Outcome], run: RunContext, known: Known) -> Outcome:
-        """Of all partitions."""
-        looked_at: Counter[str] = Counter()
-        for each in surveys:
-            looked_at.update(each.looked_at)
-        return Outcome(together((each.findings for each in surveys), run.limit), dict(looked_at))
-
-    def conclude(self, mine: Outcome, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
-        """That."""
-        return mine
-
-
 def asked(run: RunContext) -> bool:
     """Whether anybody asked for Metadata."""
     return run.probes_by(METADATA) or run.asks(METADATA)
@@ -267,7 +251,7 @@ def asked(run: RunContext) -> bool:
 _INCOMPLETE = "a broker that answers, or a leader, is not among those that a node lists"
 
 
-class Claims(OfPartitions):
+class Claims(PiecewiseFamily):
     """What nodes claim of a partition."""
 
     name = "claims"
@@ -282,16 +266,16 @@ class Claims(OfPartitions):
         """Answers."""
         return asked(run)
 
-    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
         lines = Lines(claims(answers(piece)), PLACE)
         if lines.frame.is_empty():
-            return Outcome()
+            return FamilyResult()
         looked_at = {name: len(lines.frame) for name in self.anomalies} | {"metadata-disagreement": lines.in_company}
-        return Outcome(together(_of_nodes(lines, run), run.limit), looked_at)
+        return FamilyResult(merge_findings(_of_nodes(lines, run), run.limit), looked_at)
 
 
-class ClientClaims(OfPartitions):
+class ClientClaims(PiecewiseFamily):
     """What nodes told one client of a partition."""
 
     name = "what clients were told"
@@ -304,14 +288,14 @@ class ClientClaims(OfPartitions):
         """Answers that clients got."""
         return run.asks(METADATA)
 
-    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
         told = of_clients(piece).filter(pl.col("client").is_not_null())
         lines = Lines(claims(told, "client"), (*PLACE, "client"))
         if lines.frame.is_empty():
-            return Outcome()
+            return FamilyResult()
         findings = _contradicting("epoch-regression", "one client", lines, back_across(lines), run)
-        return Outcome(findings, {"epoch-regression": lines.in_company})
+        return FamilyResult(findings, {"epoch-regression": lines.in_company})
 
 
 def _of_nodes(lines: Lines, run: RunContext) -> Iterator[Findings]:
@@ -337,7 +321,7 @@ def _contradicting(anomaly: str, tag: str, lines: Lines, apart: Contradictions, 
     frame = pl.concat(
         [lower.select("topic", "partition", *told, "event", *client), before], how="horizontal"
     ).with_columns(until_ns=pl.Series(apart.until), tag=pl.lit(tag))
-    return found(
+    return make_findings(
         anomaly,
         frame.with_columns(severity=pl.col("until_ns") - pl.col("since_ns")),
         run,
@@ -361,7 +345,7 @@ def _unlisted(made: pl.DataFrame, run: RunContext) -> Findings:
         tag=pl.lit("leader"),
         brief=pl.when(pl.col("last") <= pl.col("first") + SETTLING_NS).then(pl.lit("brief")),
     )
-    return found(
+    return make_findings(
         "metadata-incomplete",
         frame,
         run,
@@ -375,7 +359,7 @@ def _unlisted(made: pl.DataFrame, run: RunContext) -> Findings:
     )
 
 
-class Leaderless(OfPartitions):
+class Leaderless(PiecewiseFamily):
     """Partitions without a leader."""
 
     name = "leaderless"
@@ -386,7 +370,7 @@ class Leaderless(OfPartitions):
         """Answers."""
         return asked(run)
 
-    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
         names = (pl.col("error") == 0) & (pl.col("leader") >= 0)
         has_none = (pl.col("error") == ErrorCode.LEADER_NOT_AVAILABLE) | (
@@ -394,7 +378,7 @@ class Leaderless(OfPartitions):
         )
         rows = answers(piece).with_columns(lit=names).filter(PLACED & (pl.col("era") != UNSURE) & (names | has_none))
         dark = dark_stretches(rows).filter(pl.col("until") > pl.col("since") + run.limit_ns("leaderless_s"))
-        findings = found(
+        findings = make_findings(
             "leaderless",
             dark.with_columns(severity=pl.col("until") - pl.col("since")),
             run,
@@ -403,7 +387,7 @@ class Leaderless(OfPartitions):
             severity="severity",
             facts=("answers",),
         )
-        return Outcome(findings, {"leaderless": len(rows)})
+        return FamilyResult(findings, {"leaderless": len(rows)})
 
 
 def dark_stretches(rows: pl.DataFrame) -> pl.DataFrame:
@@ -444,7 +428,7 @@ class Brokers(Family):
         said = said.with_columns(lists["brokers"].gather(said["brokers"]).alias("brokers"))
         return _spans(said).join(any_and_each(said, "brokers"), on=_OF_NODE)
 
-    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> pl.DataFrame:
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> pl.DataFrame:
         """Of all partitions."""
         if not surveys:
             return pl.DataFrame()
@@ -452,16 +436,18 @@ class Brokers(Family):
         in_any, in_each = any_and_each(said, "any").drop("each"), any_and_each(said, "each").drop("any")
         return _spans(said).join(in_any, on=_OF_NODE).join(in_each, on=_OF_NODE)
 
-    def conclude(self, mine: pl.DataFrame, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: pl.DataFrame, judged: Sequence[object], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """Two nodes that answered in one slot may leave out each other: so much was looked at."""
-        if mine.is_empty():
-            return Outcome()
-        nodes = ints(mine.group_by("slot").len(), "len")
+        if gathered.is_empty():
+            return FamilyResult()
+        nodes = ints(gathered.group_by("slot").len(), "len")
         looked_at = {"metadata-incomplete": int((nodes * (nodes - 1)).sum())}
-        if mine["any"].n_unique() == 1:
-            return Outcome(looked_at=looked_at)
-        frame = unlisted_stretches(mine).filter(pl.col("until") > pl.col("since") + SETTLING_NS)
-        findings = found(
+        if gathered["any"].n_unique() == 1:
+            return FamilyResult(looked_at=looked_at)
+        frame = unlisted_stretches(gathered).filter(pl.col("until") > pl.col("since") + SETTLING_NS)
+        findings = make_findings(
             "metadata-incomplete",
             frame.with_columns(severity=pl.col("until") - pl.col("since"), tag=pl.lit("broker")),
             run,
@@ -472,7 +458,7 @@ class Brokers(Family):
             severity="severity",
             facts=("node", "other"),
         )
-        return Outcome(findings, looked_at)
+        return FamilyResult(findings, looked_at)
 
 
 _OF_NODE = ("slot", "node")

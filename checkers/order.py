@@ -63,8 +63,8 @@ import polars as pl
 
 from checkers.core.arrays import Groups, Lanes, ints, nullable
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import WORST, Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import WORST, Findings, make_findings, merge_findings
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from checkers.core.tables import empty
@@ -218,7 +218,7 @@ class Order(Family):
             ops=ops,
         )
 
-    def gather(self, surveys: Sequence[Survey], run: RunContext, known: Known) -> Gathered:
+    def gather(self, surveys: Sequence[Survey], run: RunContext, others: ByFamily) -> Gathered:
         """Whether that is all that has to be known."""
         return Gathered(
             between=sum(each.spans.between for each in surveys),
@@ -229,35 +229,35 @@ class Order(Family):
             contradicting=sending.contradicting([each.sent for each in surveys]),
         )
 
-    def look_again(self, mine: Gathered, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: Gathered, run: RunContext, others: ByFamily) -> bool:
         """Sends contradict each other, too many steps are odd, or readers are tangled."""
-        return mine.contradicting is not None or (mine.odd is not None and mine.odd.again)
+        return gathered.contradicting is not None or (gathered.odd is not None and gathered.odd.again)
 
-    def judge(self, piece: Piece, mine: Gathered, run: RunContext, known: Known) -> Judged:
+    def judge(self, piece: Piece, gathered: Gathered, run: RunContext, others: ByFamily) -> Judged:
         """Steps and sends of a piece, whichever are in doubt."""
         return (
-            _judged_steps(piece, mine.odd, run) if mine.odd and mine.odd.again else None,
-            sending.judged(piece.sends, mine.contradicting, run) if mine.contradicting else None,
+            _judged_steps(piece, gathered.odd, run) if gathered.odd and gathered.odd.again else None,
+            sending.judged(piece.sends, gathered.contradicting, run) if gathered.contradicting else None,
         )
 
-    def conclude(self, mine: Gathered, judged: Sequence[Judged], run: RunContext, known: Known) -> Outcome:
+    def conclude(self, gathered: Gathered, judged: Sequence[Judged], run: RunContext, others: ByFamily) -> FamilyResult:
         """All of it."""
         of_sends = [sends for _, sends in judged if sends]
-        between, inside, found_, cut = _concluded_steps(mine.odd, [steps for steps, _ in judged if steps], run)
+        between, inside, found_, cut = _concluded_steps(gathered.odd, [steps for steps, _ in judged if steps], run)
         found_ += [each.findings for each in of_sends]
         if of_sends:
             found_.append(sending.findings(pl.concat([each.spread for each in of_sends]), run, inside=True))
-        between, inside = mine.between + between, mine.inside + inside
+        between, inside = gathered.between + between, gathered.inside + inside
         looked_at = {
             "poll-skip": between,
             "nonmonotonic-poll": between,
             "int-poll-skip": inside,
             "int-nonmonotonic-poll": inside,
             "gap": between + inside,
-            "nonmonotonic-send": mine.sends,
-            "int-nonmonotonic-send": mine.in_transactions,
+            "nonmonotonic-send": gathered.sends,
+            "int-nonmonotonic-send": gathered.in_transactions,
         }
-        return Outcome(together(found_, run.limit), looked_at, cut=cut)
+        return FamilyResult(merge_findings(found_, run.limit), looked_at, cut=cut)
 
 
 def _whole(piece: Piece) -> Spans:
@@ -317,31 +317,31 @@ def _gathered(surveys: Sequence[Survey], run: RunContext) -> Odd | None:
 
 
 def _concluded_steps(
-    mine: Odd | None, judged: Sequence[JudgedSteps], run: RunContext
+    gathered: Odd | None, judged: Sequence[JudgedSteps], run: RunContext
 ) -> tuple[int, int, list[Findings], str]:
     """Steps of tangled readers, between and inside, what was found, and what was left out."""
-    if mine is None:
+    if gathered is None:
         return 0, 0, [], ""
-    between, inside, steps = 0, 0, [mine.joints]
+    between, inside, steps = 0, 0, [gathered.joints]
     too_tangled = any(each.too_many_runs for each in judged)
     if judged and not too_tangled:
         runs = pl.concat([each.runs for each in judged])
         links = joints(runs, also=NEXT)
         between, inside = _counted(runs, links)
-        steps.append(_resolved(_odd(links, run), mine.firsts, run))
-    if not mine.again:
-        steps.append(mine.steps)
-    loose = _unassigned(pl.concat(steps, how="diagonal"), mine.moves.assigns)
+        steps.append(_resolved(_odd(links, run), gathered.firsts, run))
+    if not gathered.again:
+        steps.append(gathered.steps)
+    loose = _unassigned(pl.concat(steps, how="diagonal"), gathered.moves.assigns)
     findings = [
         *(each.findings for each in judged),
-        _step_findings(loose, mine.moves, run),
-        _gap_findings(loose.filter(_GAPS), judged, mine, run),
+        _step_findings(loose, gathered.moves, run),
+        _gap_findings(loose.filter(_GAPS), judged, gathered, run),
     ]
-    return between, inside, findings, _too_tangled(mine) if too_tangled else ""
+    return between, inside, findings, _too_tangled(gathered) if too_tangled else ""
 
 
-def _too_tangled(mine: Odd) -> str:
-    readers = len(mine.tangled)
+def _too_tangled(gathered: Odd) -> str:
+    readers = len(gathered.tangled)
     return f"the file is not in the order of its events: what {readers:,} readings were handed was not put in order"
 
 
@@ -486,20 +486,20 @@ def _tagged(steps: pl.DataFrame, moves: Moves) -> pl.DataFrame:
     )
 
 
-def _judged_steps(piece: Piece, mine: Odd, run: RunContext) -> JudgedSteps:
+def _judged_steps(piece: Piece, gathered: Odd, run: RunContext) -> JudgedSteps:
     known = KnownOffsets(piece.sends, piece.records, run)
-    of_tangled = piece.records.join(mine.tangled, on=READER, how="semi", maintain_order="left")
+    of_tangled = piece.records.join(gathered.tangled, on=READER, how="semi", maintain_order="left")
     runs = known.with_next(Reading(of_tangled).runs())
-    steps = known.with_next(_without(_not_compacted(piece.steps, run), mine.tangled, READER))
+    steps = known.with_next(_without(_not_compacted(piece.steps, run), gathered.tangled, READER))
     ends = pl.concat([steps.filter(pl.col("to").is_null()).select(*LOG, "offset"), runs.select(*LOG, "offset")])
-    steps = _unassigned(_resolved(steps.drop_nulls("to"), mine.firsts, run), mine.moves.assigns)
+    steps = _unassigned(_resolved(steps.drop_nulls("to"), gathered.firsts, run), gathered.moves.assigns)
     gaps = _once(steps.filter(_GAPS))
     at_ends = gaps.join(ends, on=[*LOG, "offset"], how="semi", maintain_order="left")
-    others = _tagged(_without(gaps, ends, [*LOG, "offset"]), mine.moves).with_columns(damaged=by(run.damaged))
+    others = _tagged(_without(gaps, ends, [*LOG, "offset"]), gathered.moves).with_columns(damaged=by(run.damaged))
     groups = [*PLACE, *OF_STEP, "damaged"]
     too_many = len(runs) > _share(RUNS, piece, run)
     return JudgedSteps(
-        findings=_step_findings(steps, mine.moves, run),
+        findings=_step_findings(steps, gathered.moves, run),
         kept=_first_and_worst(others, groups, run.limit),
         counts=others.group_by(groups).agg(pl.len(), missing=_MISSING.cast(pl.Float64).sum()),
         gaps=at_ends,
@@ -525,9 +525,9 @@ def _step_findings(steps: pl.DataFrame, moves: Moves, run: RunContext) -> Findin
         at=pl.when(_FORWARD).then("skipped").otherwise("to"),
         severity=pl.when(_FORWARD).then(_MISSING).otherwise(-_MISSING),
     )
-    return together(
+    return merge_findings(
         (
-            found(
+            make_findings(
                 f"{'int-' if within else ''}{'poll-skip' if forward else 'nonmonotonic-poll'}",
                 _shown(rows.filter((pl.col("within") == within) & (_FORWARD if forward else ~_FORWARD))),
                 run,
@@ -551,12 +551,12 @@ def _shown(steps: pl.DataFrame) -> pl.DataFrame:
     return steps.rename({"offset": "from_offset", "to": "to_offset"})
 
 
-def _gap_findings(loose: pl.DataFrame, judged: Sequence[JudgedSteps], mine: Odd, run: RunContext) -> Findings:
+def _gap_findings(loose: pl.DataFrame, judged: Sequence[JudgedSteps], gathered: Odd, run: RunContext) -> Findings:
     """Gaps in places where nothing explains them."""
     gaps = _once(pl.concat([loose, *(each.gaps for each in judged)], how="diagonal"))
     counted = [each.counts.select(*PLACE, "missing") for each in judged]
-    left = _without(_unexplained([_missing_in(gaps), *counted], mine.places), mine.explained, PLACE)
-    result = _as_gaps(_tagged(gaps.join(left, on=PLACE, maintain_order="left"), mine.moves), run)
+    left = _without(_unexplained([_missing_in(gaps), *counted], gathered.places), gathered.explained, PLACE)
+    result = _as_gaps(_tagged(gaps.join(left, on=PLACE, maintain_order="left"), gathered.moves), run)
     if judged:
         result.add(_counted_gaps(judged, left, run), run.limit)
     return result
@@ -575,7 +575,7 @@ def _counted_gaps(judged: Sequence[JudgedSteps], left: pl.DataFrame, run: RunCon
 
 
 def _as_gaps(rows: pl.DataFrame, run: RunContext) -> Findings:
-    return found(
+    return make_findings(
         "gap",
         _shown(rows.with_columns(at=pl.col("offset") + 1, missing=_MISSING)),
         run,

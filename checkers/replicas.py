@@ -31,8 +31,8 @@ import polars as pl
 
 from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, is_in, nullable
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.partition_log import Keys
 from checkers.core.piece import Piece
 from checkers.core.run import ONE_STRETCH, REPLICA_ROLE, RunContext, by
@@ -71,7 +71,7 @@ class Replicas(Family):
         """From where to where replicas were read."""
         return _ranges(piece.ops, _nodes(run))
 
-    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> Covered:
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> Covered:
         """Of all places, with the bits of nodes."""
         whole = pl.concat([*surveys, _ranges(Piece({}, run).ops, {})])
         read = set(whole["process"].unique().to_list())
@@ -84,23 +84,25 @@ class Replicas(Family):
         ranges = whole.join(bits, on="process")
         return Covered(nodes, ranges, _bounds(ranges))
 
-    def look_again(self, mine: Covered, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: Covered, run: RunContext, others: ByFamily) -> bool:
         """If there is an offset that two nodes were asked for."""
-        return bool((np.bitwise_count(ints(mine.bounds, "covering")) > 1).any())
+        return bool((np.bitwise_count(ints(gathered.bounds, "covering")) > 1).any())
 
-    def judge(self, piece: Piece, mine: Covered, run: RunContext, known: Known) -> Outcome:
+    def judge(self, piece: Piece, gathered: Covered, run: RunContext, others: ByFamily) -> FamilyResult:
         """All copies of an offset are in one piece."""
-        copies = piece.copies.join(mine.ranges, on=["process", *PLACE])
+        copies = piece.copies.join(gathered.ranges, on=["process", *PLACE])
         inside = pl.col("offset").is_between("begin", "stop", closed="left")
-        held = Held.of(copies.filter(inside, pl.col("offset") >= 0), mine.bounds)
-        different, missing = _different(held, mine.nodes), _missing(held, mine.nodes, run)
-        findings = together((_found_different(different, run), _found_missing(missing, run)), run.limit)
-        return Outcome(findings, {DIVERGENCE: int(held.compared.sum())})
+        held = Held.of(copies.filter(inside, pl.col("offset") >= 0), gathered.bounds)
+        different, missing = _different(held, gathered.nodes), _missing(held, gathered.nodes, run)
+        findings = merge_findings((_found_different(different, run), _found_missing(missing, run)), run.limit)
+        return FamilyResult(findings, {DIVERGENCE: int(held.compared.sum())})
 
-    def conclude(self, mine: Covered, judged: Sequence[Outcome], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: Covered, judged: Sequence[FamilyResult], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """Of all pieces."""
         looked_at = sum(each.looked_at[DIVERGENCE] for each in judged)
-        return Outcome(together((each.findings for each in judged), run.limit), {DIVERGENCE: looked_at})
+        return FamilyResult(merge_findings((each.findings for each in judged), run.limit), {DIVERGENCE: looked_at})
 
 
 def _nodes(run: RunContext) -> dict[int, int]:
@@ -242,7 +244,7 @@ def _missing(held: Held, nodes: Sequence[int], run: RunContext) -> pl.DataFrame:
 
 
 def _found_different(different: pl.DataFrame, run: RunContext) -> Findings:
-    return found(
+    return make_findings(
         DIVERGENCE, different, run, offset="offset", values=("low", "high"), nodes="holders", time="first_time",
         until="last_time", events=("low_event", "high_event", "any_event"), tags=("gone",), severity="severity",
         facts=("holders",),
@@ -250,7 +252,7 @@ def _found_different(different: pl.DataFrame, run: RunContext) -> Findings:
 
 
 def _found_missing(missing: pl.DataFrame, run: RunContext) -> Findings:
-    return found(
+    return make_findings(
         DIVERGENCE, missing, run, offset="offset", values=("low",), nodes="asked", time="first_time",
         until="last_time", events=("any_event",), tags=("missing", "gone"), severity="severity",
         facts=("holders", "lacking"),

@@ -58,8 +58,8 @@ import numpy as np
 import polars as pl
 
 from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, is_in
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from checkers.core.tables import topic_and_partition
@@ -422,18 +422,18 @@ def _of_ends(rows: pl.DataFrame, run: RunContext) -> Findings:
     gone = (pl.col("visible") == 0) & (pl.col("kept") > 0) & (pl.col("missing") == pl.col("kept"))
     aborted = rows.filter(_COMMITTED & gone & (pl.col("aborted") > 0))
     shown = rows.filter(_ABORTED & (pl.col("visible") > 0))
-    return together(
+    return merge_findings(
         [
-            found(
+            make_findings(
                 "torn", torn.with_columns(topic_and_partition(pl.col("missing_place"))), run, offset="missing_at",
                 values=("first_missing", "first_visible"), time="ended", events=("event",), severity="missing",
                 facts=("writes", "visible", "missing"),
             ),
-            found(
+            make_findings(
                 "wrong-outcome", _here(aborted, "commit"), run, offset="missing_at", values=("first_missing",),
                 time="ended", events=("event",), tags="tag", severity="missing", facts=("writes", "aborted"),
             ),
-            found(
+            make_findings(
                 "wrong-outcome", _here(shown, "abort"), run, values=("first_visible",), time="ended",
                 events=("event",), tags="tag", severity="visible", facts=("writes", "visible"),
             ),
@@ -455,7 +455,7 @@ def _of_zombies(rows: pl.DataFrame, run: RunContext) -> Findings:
         written_ns=written,
         severity=written - pl.col("fenced"),
     )
-    return found(
+    return make_findings(
         "zombie-write", late, run, values=("newest_value",), time="fenced", until="newest_visible", events=("event",),
         severity="severity", facts=("fenced_ns", "written_ns"),
     )  # fmt: skip
@@ -523,9 +523,9 @@ def _of_inputs(inputs: _Fared, run: RunContext) -> Findings:
         ("no output", gone, pl.col("committed") - high, (), "committed"),
         ("not committed", left, high - pl.col("answer"), ("first_output",), "answer"),
     ]
-    return together(
+    return merge_findings(
         [
-            found(
+            make_findings(
                 "offsets-not-atomic", inputs.frame(wrong, tag).with_columns(severity=severity), run, offset="high",
                 values=("value", *values), processes=(), time="done", until="asked", tags="tag", severity="severity",
                 facts=(fact,),
@@ -596,35 +596,37 @@ class Transactions(Family):
         settled = told(piece.split.settled, run, NOWHERE) if run.many else None
         return Survey(_reached(piece, run), _groups(piece, run), _ends(piece), settled)
 
-    def gather(self, surveys: Sequence[Survey], run: RunContext, known: Known) -> Gathered:
+    def gather(self, surveys: Sequence[Survey], run: RunContext, others: ByFamily) -> Gathered:
         """Of all partitions and transactions; what surveys say of values only if it holds."""
         partitions = _partitions([each.reached for each in surveys], [each.groups for each in surveys])
         ends = fenced(pl.concat([each.ends for each in surveys]))
-        parts = [each.settled for each in surveys if each.settled is not None and known["fates"].settled_count]
+        parts = [each.settled for each in surveys if each.settled is not None and others["fates"].settled_count]
         return Gathered(partitions, ends, [part.of_transformed(partitions) for part in parts])
 
-    def judge(self, piece: Piece, mine: Gathered, run: RunContext, known: Known) -> Told:
+    def judge(self, piece: Piece, gathered: Gathered, run: RunContext, others: ByFamily) -> Told:
         """What is loose, or all there is."""
-        return told(piece.fates, run, mine.partitions).of_transformed(mine.partitions)
+        return told(piece.fates, run, gathered.partitions).of_transformed(gathered.partitions)
 
-    def resume(self, mine: Gathered, judged: Sequence[Told], run: RunContext, known: Known) -> Outcome:
+    def resume(self, gathered: Gathered, judged: Sequence[Told], run: RunContext, others: ByFamily) -> FamilyResult:
         """What came of it: it is all that is kept, for what is known of all values may be large, and travels."""
-        said = Told.together([*judged, *mine.settled])
-        rows = _outcomes(mine.ends, said)
-        outcome = Outcome(
-            together([_of_ends(rows, run), _of_zombies(rows, run)], run.limit),
+        said = Told.together([*judged, *gathered.settled])
+        rows = _outcomes(gathered.ends, said)
+        outcome = FamilyResult(
+            merge_findings([_of_ends(rows, run), _of_zombies(rows, run)], run.limit),
             {name: _looked_at(rows, conditions) for name, conditions in _LOOKED_AT.items()},
         )
         if len(said.inputs["value"]):
-            inputs = _fared(said, mine.partitions)
+            inputs = _fared(said, gathered.partitions)
             outcome.findings.add(_of_inputs(inputs, run), run.limit)
             outcome.looked_at["offsets-not-atomic"] = _looked_at_inputs(inputs)
             outcome.cut = _cut(run)
         return outcome
 
-    def conclude(self, mine: Outcome, judged: Sequence[Told], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: FamilyResult, judged: Sequence[Told], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """As it came of it."""
-        return mine
+        return gathered
 
 
 @dataclass(frozen=True)
@@ -662,24 +664,26 @@ class OwnWrites(Family):
         """What is settled here."""
         return polled(piece.split.settled.sends, piece.split.settled.told, run) if run.many else None
 
-    def gather(self, surveys: Sequence[Polled | None], run: RunContext, known: Known) -> list[Polled]:
+    def gather(self, surveys: Sequence[Polled | None], run: RunContext, others: ByFamily) -> list[Polled]:
         """As far as it holds."""
-        return [each for each in surveys if each is not None and known["fates"].settled_count]
+        return [each for each in surveys if each is not None and others["fates"].settled_count]
 
-    def judge(self, piece: Piece, mine: list[Polled], run: RunContext, known: Known) -> Polled:
+    def judge(self, piece: Piece, gathered: list[Polled], run: RunContext, others: ByFamily) -> Polled:
         """What is loose, or all there is."""
         return polled(piece.sends, piece.records, run)
 
-    def conclude(self, mine: list[Polled], judged: Sequence[Polled], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: list[Polled], judged: Sequence[Polled], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """A finding for each write of which that is true."""
-        parts = [*mine, *judged]
+        parts = [*gathered, *judged]
         if not parts:
-            return Outcome()
-        findings = found(
+            return FamilyResult()
+        findings = make_findings(
             "precommitted-read", pl.concat([each.own for each in parts]), run, offset="at", values=("value",),
             time="time", events=("sent", "polled"),
         )  # fmt: skip
-        return Outcome(findings, {"precommitted-read": sum(each.records for each in parts)})
+        return FamilyResult(findings, {"precommitted-read": sum(each.records for each in parts)})
 
 
 FAMILIES: tuple[Family, ...] = (Transactions(), OwnWrites())

@@ -62,7 +62,7 @@ are those that may belong to two, and what is found among these is tagged `delet
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -70,8 +70,8 @@ import polars as pl
 
 from checkers.core.arrays import NONE, Bools, Groups, Ints, Lanes, ints
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import Family, FamilyResult, PiecewiseFamily
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import (
     ALWAYS,
     EXCHANGES,
@@ -108,36 +108,7 @@ _DENSE = 1 << 31
 _WIDEST = 1 << 62
 
 
-@dataclass
-class Seen:
-    """What was found in a piece, and in how much of it."""
-
-    findings: Findings = field(default_factory=Findings)
-    looked_at: dict[str, int] = field(default_factory=dict)
-
-
-class OfPartitions(Family):
-    """A family that a piece by itself tells everything: all answers of a partition are in one."""
-
-    reads: ClassVar[Mapping[str, Sequence[str]]] = {"probes": PROBES, "exchanges": EXCHANGES}
-
-    def gather(self, surveys: Sequence[Seen], run: RunContext, known: Known) -> Seen:
-        """Sums, and the first and the worst of what was found."""
-        looked_at = {name: sum(each.looked_at.get(name, 0) for each in surveys) for name in self.anomalies}
-        return Seen(together((each.findings for each in surveys), run.limit), looked_at)
-
-    def conclude(
-        self,
-        mine: Seen,
-        judged: Sequence[object],
-        run: RunContext,
-        known: Known,
-    ) -> Outcome:
-        """As it was gathered."""
-        return Outcome(mine.findings, mine.looked_at)
-
-
-class Watermarks(OfPartitions):
+class Watermarks(PiecewiseFamily):
     """Marks that fall."""
 
     name = "watermarks"
@@ -148,16 +119,17 @@ class Watermarks(OfPartitions):
         "log-start-regression": "a later answer shows a lower log start",
         ABOVE: "a last stable offset above the high watermark",
     }
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {"probes": PROBES, "exchanges": EXCHANGES}
 
     def needs(self, run: RunContext) -> bool:
         """Anything that a node answered."""
         return run.has(Kind.PROBE) or run.has(Kind.EXCHANGE)
 
-    def survey(self, piece: Piece, run: RunContext) -> Seen:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Everything about the partitions in it."""
         wanted = [anomaly for anomaly in SIDES if run.wants(anomaly)]
         if piece.answers.is_empty() or not wanted:
-            return Seen()
+            return FamilyResult()
         shown = Shown.of(piece.answers)
         before = Before(shown.lane, shown.invoked, shown.time)
         highest = {mark: before.highest(shown.marks[mark]) for mark in {SIDES[anomaly][0] for anomaly in wanted}}
@@ -168,11 +140,11 @@ class Watermarks(OfPartitions):
             if anomaly == ABOVE:
                 fell |= shown.above_itself
         if not fell.any():
-            return Seen(looked_at=looked_at)
+            return FamilyResult(looked_at=looked_at)
         in_lane = np.zeros(int(shown.lane.max()) + 1, np.bool_)
         in_lane[shown.lane[fell]] = True
         rows = piece.answers.filter(in_lane[shown.lane]).filter(pl.col("led") | pl.col("node").is_not_null())
-        return Seen(_fallen(rows, piece, wanted, run), looked_at)
+        return FamilyResult(_fallen(rows, piece, wanted, run), looked_at)
 
 
 def _looked_at(anomaly: str, shown: Shown, highest: Mapping[str, Ints]) -> Bools:
@@ -318,7 +290,7 @@ class Before:
 def _fallen(rows: pl.DataFrame, piece: Piece, wanted: Sequence[str], run: RunContext) -> Findings:
     """Of lanes in which something fell: a finding per partition, node and set of tags."""
     falls = Falls(rows, piece, {SIDES[anomaly][0] for anomaly in wanted}, run)
-    return together((part for anomaly in wanted for part in falls.findings(anomaly, run)), run.limit)
+    return merge_findings((part for anomaly in wanted for part in falls.findings(anomaly, run)), run.limit)
 
 
 @dataclass(frozen=True)
@@ -478,7 +450,7 @@ def _regressions(anomaly: str, frame: pl.DataFrame, run: RunContext) -> Findings
         gone=_gone(),
         fall=pl.col("shown_before") - pl.col("shown"),
     )
-    return found(
+    return make_findings(
         anomaly, told, run, offset="shown", processes=(), nodes=("before_node", "node"), time="first",
         events=("before_event", "event"), tags=("change", "whose", "gone"), severity="fall", facts=FACTS,
     )  # fmt: skip
@@ -509,30 +481,31 @@ def last_of(groups: Groups, number: Ints, *columns: Ints) -> Ints:
     return rows[np.unique(number[rows], return_index=True)[1]]
 
 
-class StandingTransactions(OfPartitions):
+class StandingTransactions(PiecewiseFamily):
     """Last stable offsets that stand still."""
 
     name = "standing transactions"
     anomalies: ClassVar[Mapping[str, str]] = {
         STUCK: "a last stable offset that stands still for longer than a transaction may take"
     }
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {"probes": PROBES, "exchanges": EXCHANGES}
 
     def needs(self, run: RunContext) -> bool:
         """Anything that a node answered, and transactions."""
         asked = run.asks(Api.ADD_PARTITIONS_TO_TXN, Api.END_TXN, Api.TXN_OFFSET_COMMIT)
         return (asked or run.does(F.TXN)) and (run.has(Kind.PROBE) or run.has(Kind.EXCHANGE))
 
-    def survey(self, piece: Piece, run: RunContext) -> Seen:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Everything about the partitions in it."""
         blocked = piece.answers.filter((pl.col("api") == FETCH) & (pl.col("stable") < pl.col("shown")))
         if blocked.is_empty() or not run.wants(STUCK):
-            return Seen()
+            return FamilyResult()
         groups = grouped(*(ints(blocked, name) for name in (*LIFE, "node", "told", "stable")))
         first, last = groups.min(ints(blocked, "time")), groups.max(ints(blocked, "invoked"))
         outside = last - first - (in_faults(last, run) - in_faults(first, run))
         stands = (last > first) & (outside >= run.limit_ns("lso_stuck_s"))
         rows = blocked.filter(stands[groups.number()]) if stands.any() else blocked.clear()
-        return Seen(_stuck(rows, Epochs(piece.epochs), run), {STUCK: len(groups)})
+        return FamilyResult(_stuck(rows, Epochs(piece.epochs), run), {STUCK: len(groups)})
 
 
 def in_faults(moment: Ints, run: RunContext) -> Ints:
@@ -568,7 +541,7 @@ def _stuck(rows: pl.DataFrame, epochs: Epochs, run: RunContext) -> Findings:
     told = frame.with_columns(
         older=pl.when(deposed).then(pl.lit(CHANGES[OLDER])), gone=_gone(), lasted_ns=pl.col("last") - pl.col("first")
     )
-    return found(
+    return make_findings(
         STUCK, told, run, offset="stable", processes=(), nodes=("node",), time="first", until="until",
         events=("first_event", "last_event"), tags=("older", "gone"), severity="lasted_ns",
         facts=("node", "stable", "highest", "lasted_ns"),

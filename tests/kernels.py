@@ -19,7 +19,7 @@ import polars as pl
 from checkers.core.cutting import cut, put_together
 from checkers.core.deletions import deletions
 from checkers.core.engine import Steps, look, wanted_columns
-from checkers.core.family import Family, Outcome
+from checkers.core.family import Family, FamilyResult
 from checkers.core.piece import Piece
 from checkers.core.results import CheckResults, Finding, as_finding
 from checkers.core.run import RunContext
@@ -124,7 +124,7 @@ def _pieces(
 
 def check_rows(
     rows: Rows, families: Sequence[Family], size: Size = WHOLE, **more: Any
-) -> tuple[dict[str, Outcome], list[str]]:
+) -> tuple[dict[str, FamilyResult], list[str]]:
     """What each family concludes, and what failed."""
     steps = steps_of(rows, families, context(rows, **more), size)
     outcomes = steps.conclude()
@@ -164,7 +164,7 @@ def chosen(*names: str) -> list[Family]:
     return [each for each in FAMILIES if each.name in {*HELPERS, *names} or {*each.anomalies} & {*names}]
 
 
-def findings_of(rows: Rows, outcomes: dict[str, Outcome]) -> list[Finding]:
+def findings_of(rows: Rows, outcomes: dict[str, FamilyResult]) -> list[Finding]:
     """All findings, by anomaly and in the order of time."""
     found = [row for outcome in outcomes.values() for kept in outcome.findings.rows.values() for row in kept]
     findings = [as_finding(row, rows.topics) for row in found]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.core.family import Family, Outcome
+from checkers.core.family import Family, FamilyResult
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 
@@ -65,7 +65,7 @@ class Steps:
         wanting = []
         for family in self._whole():
             with self._failing(family):
-                if not family.by_value and family.look_again(self.known[family.name], self.run, self.known):
+                if not family.by_value and family.needs_judging(self.known[family.name], self.run, self.known):
                     wanting.append(family)
         return wanting
 
@@ -85,7 +85,7 @@ class Steps:
                     mine, judged = self.known[family.name], self.judged.get(family.name, [])
                     self.known[family.name] = family.resume(mine, judged, self.run, self.known)
 
-    def conclude(self) -> dict[str, Outcome]:
+    def conclude(self) -> dict[str, FamilyResult]:
         """What each has to say, by its name."""
         outcomes = {}
         for family in self._whole():

@@ -24,7 +24,7 @@ import polars as pl
 
 from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, is_in
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
+from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.node_answers import EXCHANGES, PROBES
 from checkers.core.partition_log import log_of
 from checkers.core.piece import Piece
@@ -352,7 +352,7 @@ class Values(Family):
             return None
         return {"sends": parts.sends, "records": parts.records}
 
-    def gather(self, surveys: Sequence[dict[str, pl.DataFrame] | None], run: RunContext, known: Known) -> Gathered:
+    def gather(self, surveys: Sequence[dict[str, pl.DataFrame] | None], run: RunContext, others: ByFamily) -> Gathered:
         """Loose values by themselves if they are few, and if none of them may be settled elsewhere."""
         whole = [each for each in surveys if each is not None]
         if len(whole) < len(surveys) or sum(len(frame) for each in whole for frame in each.values()) > LOOSE_AT_MOST:
@@ -363,17 +363,17 @@ class Values(Family):
             return _from_scratch()
         return Gathered(by_value=False, sends=sends, records=records, late=late(sends, records))
 
-    def judge(self, piece: Piece, mine: Gathered, run: RunContext, known: Known) -> pl.DataFrame:
+    def judge(self, piece: Piece, gathered: Gathered, run: RunContext, others: ByFamily) -> pl.DataFrame:
         """What was read of sends of which nobody knew whether they had happened."""
         return late(piece.sends, piece.records)
 
-    def resume(self, mine: Gathered, judged: Sequence[pl.DataFrame], run: RunContext, known: Known) -> Gathered:
+    def resume(self, gathered: Gathered, judged: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> Gathered:
         """With what was read of such sends."""
-        return replace(mine, late=pl.concat([mine.late.clear(), *judged]))
+        return replace(gathered, late=pl.concat([gathered.late.clear(), *judged]))
 
-    def conclude(self, mine: Gathered, judged: Sequence[Any], run: RunContext, known: Known) -> Outcome:
+    def conclude(self, gathered: Gathered, judged: Sequence[Any], run: RunContext, others: ByFamily) -> FamilyResult:
         """Nothing."""
-        return Outcome()
+        return FamilyResult()
 
 
 def _together(table: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -17,8 +17,8 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.partition_log import log_of
 from checkers.core.partitions import PLACE
 from checkers.core.piece import Piece
@@ -96,21 +96,21 @@ class LogStarts(Family):
         """Log starts and blocks."""
         return Surveyed(starts(piece.probes, run), blocks(piece))
 
-    def gather(self, surveys: Sequence[Surveyed], run: RunContext, known: Known) -> Surveyed:
+    def gather(self, surveys: Sequence[Surveyed], run: RunContext, others: ByFamily) -> Surveyed:
         """Of all partitions; of blocks those of partitions with log starts."""
         shown = pl.concat([starts(empty("probes"), run), *(each.starts for each in surveys)])
         acknowledged = pl.concat([pl.DataFrame(schema=BLOCKS), *(each.acknowledged for each in surveys)])
         return Surveyed(shown, acknowledged.join(shown, on=PLACE, how="semi"))
 
-    def look_again(self, mine: Surveyed, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: Surveyed, run: RunContext, others: ByFamily) -> bool:
         """Whether an acknowledgement may be below one."""
-        return not below(mine.acknowledged, mine.starts, "lowest", "latest").is_empty()
+        return not below(gathered.acknowledged, gathered.starts, "lowest", "latest").is_empty()
 
-    def judge(self, piece: Piece, mine: Surveyed, run: RunContext, known: Known) -> Findings:
+    def judge(self, piece: Piece, gathered: Surveyed, run: RunContext, others: ByFamily) -> Findings:
         """Acknowledgements one by one."""
         sends = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
-        untrue = below(sends.join(mine.starts, on=PLACE, how="semi"), mine.starts, "offset", "invoked")
-        return found(
+        untrue = below(sends.join(gathered.starts, on=PLACE, how="semi"), gathered.starts, "offset", "invoked")
+        return make_findings(
             "false-ack",
             untrue.with_columns(acknowledged="offset", shown_ns="shown"),
             run,
@@ -121,6 +121,8 @@ class LogStarts(Family):
             facts=("acknowledged", "log_start", "shown_ns"),
         )
 
-    def conclude(self, mine: Surveyed, judged: Sequence[Findings], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: Surveyed, judged: Sequence[Findings], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """Acknowledgements in partitions that showed log starts were looked at."""
-        return Outcome(together(judged, run.limit), {"false-ack": int(mine.acknowledged["count"].sum())})
+        return FamilyResult(merge_findings(judged, run.limit), {"false-ack": int(gathered.acknowledged["count"].sum())})

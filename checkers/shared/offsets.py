@@ -19,7 +19,7 @@ import polars as pl
 
 from checkers.core.arrays import Bools, Ints, ints
 from checkers.core.deletions import UNSURE
-from checkers.core.findings import Findings, found, together
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.partition_log import Log
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
@@ -64,7 +64,7 @@ def judge(piece: Piece, proofs: Proofs, run: RunContext) -> Findings:
     two_values = _ends(known).filter(pl.col("low") < pl.col("high"))
     shared = _ends(acked).filter(pl.col("low") < pl.col("high"))
     zeros = _ends(acked).filter((pl.col("offset") == 0) & (pl.col("count") >= ZEROS))
-    return together(
+    return merge_findings(
         [
             _found("inconsistent-offset", two_values, run),
             _found("shared-offset", shared, run, "count"),
@@ -113,7 +113,7 @@ def _ends(known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _found(anomaly: str, frame: pl.DataFrame, run: RunContext, severity: str | None = None) -> Findings:
-    return found(
+    return make_findings(
         anomaly, frame, run, offset="offset", values=("low", "high"), time="time", until="until",
         events=("low_event", "high_event"), tags=("gone",), severity=severity, facts=("count",),
     )  # fmt: skip

@@ -19,7 +19,7 @@ import polars as pl
 
 from checkers.core.arrays import NONE, Groups, Ints, Lanes, ints, nullable
 from checkers.core.deletions import UNSURE
-from checkers.core.findings import Findings, found, together
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.run import RunContext, by
 from checkers.shared.reader_steps import ACKNOWLEDGED, columns, key_of, placed
 
@@ -105,14 +105,14 @@ def contradicting(sent: Sequence[Sent]) -> Contradicting | None:
     return Contradicting(lower, pl.concat([each.spread for each in sent]))
 
 
-def judged(sends: pl.DataFrame, mine: Contradicting, run: RunContext) -> Judged:
+def judged(sends: pl.DataFrame, gathered: Contradicting, run: RunContext) -> Judged:
     """What is wrong with the sends of a piece."""
     rows = sends_of(sends, run)
     of_transactions = rows.drop_nulls("txn")
-    whole = of_transactions.join(mine.spread, on=SHARE, how="anti", maintain_order="left")
-    parts = [findings(rows, run, lower=mine.lower, inside=False), findings(whole, run, inside=True)]
-    spread = of_transactions.join(mine.spread, on=SHARE, how="semi", maintain_order="left")
-    return Judged(together(parts, run.limit), spread)
+    whole = of_transactions.join(gathered.spread, on=SHARE, how="anti", maintain_order="left")
+    parts = [findings(rows, run, lower=gathered.lower, inside=False), findings(whole, run, inside=True)]
+    spread = of_transactions.join(gathered.spread, on=SHARE, how="semi", maintain_order="left")
+    return Judged(merge_findings(parts, run.limit), spread)
 
 
 def findings(sends: pl.DataFrame, run: RunContext, *, inside: bool, lower: pl.DataFrame | None = None) -> Findings:
@@ -137,7 +137,7 @@ def findings(sends: pl.DataFrame, run: RunContext, *, inside: bool, lower: pl.Da
         invoked_ns=pl.when(~numbered).then("rank"),
         later_invoked_ns=pl.when(~numbered).then("later_rank"),
     )
-    return found(
+    return make_findings(
         "int-nonmonotonic-send" if inside else "nonmonotonic-send",
         rows,
         run,

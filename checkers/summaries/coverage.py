@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from checkers.core.arrays import Bools, Ints, ints
-from checkers.core.family import Family, Known, Outcome
+from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.node_answers import PRODUCE
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
@@ -279,9 +279,9 @@ def _by_segment(rows: pl.DataFrame, count: int) -> Ints:
     return totals[:count].astype(np.int64)
 
 
-def places_of(known: Known) -> pl.DataFrame:
+def places_of(others: ByFamily) -> pl.DataFrame:
     """A row for each partition that any value belongs to, as `checkers.delivery` knows them; none if that failed."""
-    values = known.get("values")
+    values = others.get("values")
     if values is None:
         return pl.DataFrame(schema=dict.fromkeys(("topic", "partition", "acknowledged"), pl.Int64))
     found: pl.DataFrame = values.places
@@ -341,13 +341,13 @@ class Covering(Family):
         """What was counted in it."""
         return Counted.of(piece, run)
 
-    def gather(self, surveys: Sequence[Counted], run: RunContext, known: Known) -> Counted:
+    def gather(self, surveys: Sequence[Counted], run: RunContext, others: ByFamily) -> Counted:
         """In all of them."""
         return Counted.together(surveys or [Counted.of(Piece({}, run), run)])
 
-    def conclude(self, mine: Counted, judged: Sequence[Any], run: RunContext, known: Known) -> Outcome:
+    def conclude(self, gathered: Counted, judged: Sequence[Any], run: RunContext, others: ByFamily) -> FamilyResult:
         """The summary is `Coverage`."""
-        return Outcome(summary=coverage(mine, places_of(known), run))
+        return FamilyResult(summary=coverage(gathered, places_of(others), run))
 
 
 FAMILIES: tuple[Family, ...] = (Covering(),)

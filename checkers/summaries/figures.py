@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from checkers.core.arrays import ints, is_in
-from checkers.core.family import Family, Known, Outcome
+from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.node_answers import PRODUCE
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
@@ -355,14 +355,14 @@ class Telling(Family):
         """What its tables say."""
         return Surveyed.of(piece, run)
 
-    def gather(self, surveys: Sequence[Surveyed], run: RunContext, known: Known) -> Surveyed:
+    def gather(self, surveys: Sequence[Surveyed], run: RunContext, others: ByFamily) -> Surveyed:
         """What all of them say."""
         return Surveyed.together(surveys) if surveys else Surveyed.of(Piece({}, run), run)
 
-    def conclude(self, mine: Surveyed, judged: Sequence[Any], run: RunContext, known: Known) -> Outcome:
+    def conclude(self, gathered: Surveyed, judged: Sequence[Any], run: RunContext, others: ByFamily) -> FamilyResult:
         """The summary is `Figures`."""
-        counted = known.get("coverage") or Counted.of(Piece({}, run), run)
-        return Outcome(summary=figures(places_of(known), counted, mine, run))
+        counted = others.get("coverage") or Counted.of(Piece({}, run), run)
+        return FamilyResult(summary=figures(places_of(others), counted, gathered, run))
 
 
 FAMILIES: tuple[Family, ...] = (Telling(),)

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.family import Family, Known, Outcome
+from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.node_answers import EXCHANGES, FETCH, METADATA, PROBES
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
@@ -498,14 +498,14 @@ class Drawing(Family):
         self,
         surveys: Sequence[Tables],
         run: RunContext,
-        known: Known,
+        others: ByFamily,
     ) -> Tables:
         """The tables of all pieces."""
         return together(surveys or [series_of(Piece({}, run), run)])
 
-    def conclude(self, mine: Tables, judged: Sequence[Any], run: RunContext, known: Known) -> Outcome:
+    def conclude(self, gathered: Tables, judged: Sequence[Any], run: RunContext, others: ByFamily) -> FamilyResult:
         """The summary is these tables: what is drawn depends on what others find."""
-        return Outcome(summary=mine)
+        return FamilyResult(summary=gathered)
 
 
 FAMILIES: tuple[Family, ...] = (Drawing(),)

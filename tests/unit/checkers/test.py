@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from checkers.core.families import FAMILIES
-from checkers.core.family import Family, Outcome
+from checkers.core.family import Family, FamilyResult
 from checkers.core.results import Finding
 from checkers.delivery import Delivered
 from harness.history.schema import FaultStage, Kind
@@ -606,7 +606,7 @@ class Batch:
     """What was found in all cases."""
 
     rows: Rows
-    outcomes: dict[str, Outcome]
+    outcomes: dict[str, FamilyResult]
     known: Delivered
 
     @property

@@ -9,7 +9,7 @@ import pytest
 
 from checkers.core.arrays import NONE, Ints
 from checkers.core.families import FAMILIES
-from checkers.core.family import Outcome
+from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
 from checkers.core.run import RunContext
 from checkers.core.timeline import Fault, Timeline
@@ -381,7 +381,7 @@ CASES = [
 NAMES = [case.name for case in CASES]
 
 
-Outcomes = dict[str, Outcome]
+Outcomes = dict[str, FamilyResult]
 
 
 def _rows(*texts: str) -> Rows:
