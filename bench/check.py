@@ -34,7 +34,7 @@ from bench import sick
 from bench.check_report import ALL, COLD, CORE, DUCK, HEALTHY, Asked, Measured, Results, page, plot, table
 from bench.duck import QUESTIONS, Duck
 from bench.histories import generate
-from checkers.core.check import Setting, check
+from checkers.core.check import CheckSettings, check
 from checkers.core.results import CheckResults
 from harness.foundation.errors import Exit, TidegaugeError, UsageError
 from harness.foundation.paths import PACKAGE
@@ -53,8 +53,8 @@ COLD_FACTS = {"state": "finished", "seed": 1, "title": "bench", "scenario": {"se
 LOOK_S = 0.05
 WIDTH = 180  # of a table that goes to a file
 WARM_UP = (100_000, 2_000_000)  # one task, and many
-CORE_QUESTIONS = Setting(only=(*QUESTIONS, "int-nonmonotonic-poll"))
-EVERYTHING = Setting()
+CORE_QUESTIONS = CheckSettings(only=(*QUESTIONS, "int-nonmonotonic-poll"))
+EVERYTHING = CheckSettings()
 _UNITS = {"k": 1_000, "M": 1_000_000}
 
 
@@ -131,7 +131,7 @@ def measured(meter: Meter, what: Asked, ask: Callable[[], object]) -> Measured:
     return Measured(what, wall_s, cpu_s, jvm_mb, python_mb)
 
 
-def asked(session: Session, sealed: Sealed, setting: Setting) -> CheckResults:
+def asked(session: Session, sealed: Sealed, setting: CheckSettings) -> CheckResults:
     """A check that has to come to its end."""
     results = check(session.get(), sealed, setting)
     if results.failures:
@@ -139,7 +139,7 @@ def asked(session: Session, sealed: Sealed, setting: Setting) -> CheckResults:
     return results
 
 
-def asked_of_healthy(session: Session, sealed: Sealed, setting: Setting) -> None:
+def asked_of_healthy(session: Session, sealed: Sealed, setting: CheckSettings) -> None:
     """A check that has to find nothing."""
     if found := asked(session, sealed, setting).found:
         said = "; ".join(f"{anomaly.found} × {anomaly.name}" for anomaly in found)
@@ -197,7 +197,7 @@ class Bench:
         shape = sick.SHAPES[name]
         with _place() as run:
             sealed = open_history(sick.generate(run, name, events))
-            setting = Setting(acks=shape.acks, foreign=shape.foreign)
+            setting = CheckSettings(acks=shape.acks, foreign=shape.foreign)
             yield from self._measured({Asked(events, name, 0, ALL): partial(asked, session, sealed, setting)})
 
     def _measured(self, ways: dict[Asked, Callable[[], object]]) -> Iterator[Measured]:

@@ -23,7 +23,7 @@ from checkers.core.arrays import ints
 from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.findings import Findings, make_findings
 from checkers.core.node_answers import SETTLING_NS
-from checkers.core.other_nodes import Before, Ranked, taken
+from checkers.core.other_nodes import MomentIndex, RunningBest, taken
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.metadata import coded, in_order, number_of
@@ -123,9 +123,9 @@ def contradicted(made: pl.DataFrame) -> pl.DataFrame:
     was still said more than S after the other was said first. Of all these the one that was said last tells it.
     """
     lane, first, last = number_of(made, ["thing"]), ints(made, "first"), ints(made, "last")
-    upto = Before(lane, first).last(lane, np.minimum(last - SETTLING_NS, first + 1))
+    upto = MomentIndex(lane, first).last(lane, np.minimum(last - SETTLING_NS, first + 1))
     keys = ints(made, "node"), ints(made, "said")
-    ranked = Ranked(lane, np.argsort(last, kind="stable"))
+    ranked = RunningBest(lane, np.argsort(last, kind="stable"))
     latest = taken(last, ranked.best_of_strangers(upto, keys, keys))
     until = np.maximum(first, np.minimum(last, latest))
     return made.with_columns(until=pl.Series(until)).filter(pl.Series(latest > first + SETTLING_NS))

@@ -94,7 +94,7 @@ COUNTS = (
 
 
 @dataclass(frozen=True)
-class Surveyed:
+class DeliverySurvey:
     """What a piece says of its partitions, and of the values that are settled there."""
 
     places: Places
@@ -102,7 +102,7 @@ class Surveyed:
 
 
 @dataclass(frozen=True)
-class Delivered:
+class GatheredDelivery:
     """What is known of partitions and their values: `places` is there for everybody."""
 
     shown: pl.DataFrame  # what each partition shows (`checkers.places`)
@@ -123,7 +123,7 @@ class Delivered:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedValues:
     """What is wrong with the values of a piece, and how many there are."""
 
     findings: Findings
@@ -178,7 +178,7 @@ def _summed(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(parts).group_by(PLACE).agg(pl.col(COUNTS).cast(pl.Int64).sum())
 
 
-def judged(fates: Fates, gathered: Delivered, run: RunContext, renumbered: Collection[int]) -> Judged:
+def judged(fates: Fates, gathered: GatheredDelivery, run: RunContext, renumbered: Collection[int]) -> JudgedValues:
     """All rules."""
     unread = (fates.type == Type.OK) & ~fates.read & ~is_in(fates.topic, run.compacted)
     offsetless = (fates.type == Type.OK) & (fates.acknowledged < 0)
@@ -193,7 +193,7 @@ def judged(fates: Fates, gathered: Delivered, run: RunContext, renumbered: Colle
         _aborted_reads(fates.only((fates.type == Type.FAIL) & fates.read), run),
         _duplicates(fates.only((fates.low < fates.high) & (fates.low != NEVER)), run, renumbered),
     ]
-    return Judged(merge_findings(parts, run.limit), counted(fates), len(lasting))
+    return JudgedValues(merge_findings(parts, run.limit), counted(fates), len(lasting))
 
 
 ENDED = pl.col("completed") <= pl.col("final_invoked")  # by a read begun after the acknowledgement
@@ -205,7 +205,7 @@ _ACKNOWLEDGEMENT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _acknowledgements(fates: Fates, gathered: Delivered, run: RunContext) -> pl.DataFrame:
+def _acknowledgements(fates: Fates, gathered: GatheredDelivery, run: RunContext) -> pl.DataFrame:
     """Values that were acknowledged, with what their partitions show, and tags."""
     rows = _placed(fates.frame("value", *PLACE, "acknowledged", "completed", "txn", "send_event"))
     rows = rows.with_columns(gone=np.minimum(fates.invoked, fates.seen) < run.deletions.until(fates.topic))
@@ -242,7 +242,7 @@ def _settled(run: RunContext) -> pl.Expr:
     return (completed > over) & (completed < pl.col("led_until")) & led_on
 
 
-def _unread(rows: pl.DataFrame, gathered: Delivered, run: RunContext) -> Iterator[Findings]:
+def _unread(rows: pl.DataFrame, gathered: GatheredDelivery, run: RunContext) -> Iterator[Findings]:
     """What is lost, and what is stuck."""
     offset, reached = pl.col("acknowledged"), pl.col("reached")
     passed = rows.filter(USABLE & (offset <= reached))
@@ -325,7 +325,7 @@ def _process_of(identifier: str) -> pl.Expr:
 
 
 class Delivery(Family):
-    """`known["values"]` is `Delivered`."""
+    """`others["values"]` is `GatheredDelivery`."""
 
     name = "values"
     after = ("coverage",)
@@ -344,27 +344,29 @@ class Delivery(Family):
     }  # fmt: skip
     by_value = True
 
-    def survey(self, piece: Piece, run: RunContext) -> Surveyed:
+    def survey(self, piece: Piece, run: RunContext) -> DeliverySurvey:
         """What partitions show, and in a large history how many values are settled."""
-        return Surveyed(Places.of(piece, run), settled(piece.split) if run.many else _NOTHING)
+        return DeliverySurvey(Places.of(piece, run), settled(piece.split) if run.many else _NOTHING)
 
-    def gather(self, surveys: Sequence[Surveyed], run: RunContext, others: ByFamily) -> Delivered:
+    def gather(self, surveys: Sequence[DeliverySurvey], run: RunContext, others: ByFamily) -> GatheredDelivery:
         """All partitions; of values those that are settled, unless all of them will be judged."""
         shown = Places.together([each.places for each in surveys], run)
         settled_count = run.many and others["fates"].settled_count
         counts = _summed([_NOTHING, *(each.settled for each in surveys if settled_count)])
-        return Delivered(shown.table(run), shown.readers, counts)
+        return GatheredDelivery(shown.table(run), shown.readers, counts)
 
-    def judge(self, piece: Piece, gathered: Delivered, run: RunContext, others: ByFamily) -> Judged:
+    def judge(self, piece: Piece, gathered: GatheredDelivery, run: RunContext, others: ByFamily) -> JudgedValues:
         """All values of a piece that has whole values."""
         return judged(piece.fates, gathered, run, getattr(others.get("coverage"), "renumbered", frozenset()))
 
-    def resume(self, gathered: Delivered, judged: Sequence[Judged], run: RunContext, others: ByFamily) -> Delivered:
+    def resume(
+        self, gathered: GatheredDelivery, judged: Sequence[JudgedValues], run: RunContext, others: ByFamily
+    ) -> GatheredDelivery:
         """With the counts of what was judged."""
         return replace(gathered, counts=_summed([gathered.counts, *(each.counts for each in judged)]))
 
     def conclude(
-        self, gathered: Delivered, judged: Sequence[Judged], run: RunContext, others: ByFamily
+        self, gathered: GatheredDelivery, judged: Sequence[JudgedValues], run: RunContext, others: ByFamily
     ) -> FamilyResult:
         """The findings, and how many values were looked at."""
         findings = merge_findings([each.findings for each in judged], run.limit)

@@ -53,7 +53,7 @@ from checkers.commits import GROUP, operations
 from checkers.core.arrays import Bools, Ints, ints, is_in
 from checkers.core.family import ByFamily, Family, FamilyResult, PiecewiseFamily
 from checkers.core.findings import Findings, make_findings
-from checkers.core.partition_log import Keys
+from checkers.core.partition_log import OffsetKeys
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
 from harness.history.schema import F, Kind, Type
@@ -77,7 +77,7 @@ def _readable(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class Positions:
+class GroupPositions:
     """What was committed and handed by the second."""
 
     members: pl.DataFrame
@@ -109,17 +109,17 @@ class CommittedReads(Family):
         """Whether groups commit."""
         return run.does(F.COMMIT) and run.does(F.SUBSCRIBE)
 
-    def survey(self, piece: Piece, run: RunContext) -> Positions:
+    def survey(self, piece: Piece, run: RunContext) -> GroupPositions:
         """By the second."""
         marked = piece.sends.filter(pl.col("txn").is_not_null())["topic"].drop_nulls().unique().to_list()
-        return Positions(
+        return GroupPositions(
             _members(piece), _highest_commits(piece, run), _highest_handed(piece, run),
             marked if run.does(F.TXN) else [],
         )  # fmt: skip
 
-    def gather(self, surveys: Sequence[Positions], run: RunContext, others: ByFamily) -> pl.DataFrame:
+    def gather(self, surveys: Sequence[GroupPositions], run: RunContext, others: ByFamily) -> pl.DataFrame:
         """Commits, and the highest offset that the group had been handed by then."""
-        return _with_handed(Positions.together(surveys or [self.survey(Piece({}, run), run)]))
+        return _with_handed(GroupPositions.together(surveys or [self.survey(Piece({}, run), run)]))
 
     def conclude(
         self, gathered: pl.DataFrame, judged: Sequence[object], run: RunContext, others: ByFamily
@@ -154,7 +154,7 @@ def _highest_handed(piece: Piece, run: RunContext) -> pl.DataFrame:
     return rows.group_by("process", *PLACE, "second").agg(pl.col("offset").max())
 
 
-def _with_handed(positions: Positions) -> pl.DataFrame:
+def _with_handed(positions: GroupPositions) -> pl.DataFrame:
     """Commits before which the group had been handed something."""
     commits = positions.commits.filter(~pl.col("topic").is_in(positions.marked))
     places = commits.select(GROUP).unique()
@@ -224,7 +224,7 @@ def _owned_twice(moved: pl.DataFrame, run: RunContext) -> Findings:
 
 
 @dataclass(frozen=True)
-class Ranks:
+class OffsetRanks:
     """Acknowledged offsets of a piece in order, of which some are wanted, and where each record lies among them.
 
     `reads` has, beside its own columns, how many acknowledged and how many wanted offsets lie `below` its offset, and
@@ -238,7 +238,7 @@ class Ranks:
     @classmethod
     def of(cls, sends: pl.DataFrame, reads: pl.DataFrame, run: RunContext) -> Self:
         """Of acknowledged sends, and records."""
-        keys = Keys.of([sends, reads], run.stretch)
+        keys = OffsetKeys.of([sends, reads], run.stretch)
         sent, at = keys.at(sends), keys.at(reads)
         acked = _distinct(sent)
         below = np.searchsorted(acked, at)
@@ -285,7 +285,7 @@ def _plain(acked: Ints, sent: Ints, sends: pl.DataFrame) -> Bools:
     return plain
 
 
-def _lanes(keys: Keys, acked: Ints, count: Ints, stretch: int) -> pl.DataFrame:
+def _lanes(keys: OffsetKeys, acked: Ints, count: Ints, stretch: int) -> pl.DataFrame:
     lane = keys.lane(acked)
     begin = np.flatnonzero(np.diff(lane, prepend=-1) != 0)
     end = np.append(begin[1:], len(lane))[: len(begin)]
@@ -298,7 +298,7 @@ def _lanes(keys: Keys, acked: Ints, count: Ints, stretch: int) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class Handed:
+class HandedSurvey:
     """What processes were handed of stretches, by the numbers of acknowledged and of wanted offsets in these."""
 
     members: pl.DataFrame
@@ -316,7 +316,7 @@ class Handed:
 
 
 @dataclass(frozen=True)
-class Passed:
+class PassedGroups:
     """The stretches in which groups were passed by wanted offsets, and what has to be known to judge them."""
 
     suspects: pl.DataFrame  # group and stretch: `enter` and `leave` of its wanted offsets, the offset handed `before`
@@ -342,34 +342,34 @@ class SkippedByGroups(Family):
         """Whether groups read."""
         return run.does(F.SUBSCRIBE) and run.has(Kind.RECORD)
 
-    def survey(self, piece: Piece, run: RunContext) -> Handed:
+    def survey(self, piece: Piece, run: RunContext) -> HandedSurvey:
         """Runs of every process, for nobody knows yet which groups it belongs to."""
-        ranks = Ranks.of(_acknowledged(piece, run), _handed(piece, run), run)
+        ranks = OffsetRanks.of(_acknowledged(piece, run), _handed(piece, run), run)
         few = pl.len().over("process", *STRETCH) <= RUNS_AT_MOST
         is_open = (pl.col("f") == F.POLL) & (pl.col("type") == Type.INFO) & pl.col("count").is_null()
         killed = piece.ops.filter(is_open)["process"].unique().to_list()
         lanes = ranks.lanes.select(*STRETCH, "acked", "wanted")
-        return Handed(_members(piece), killed, lanes, _reach(ranks), ranks.runs().filter(few))
+        return HandedSurvey(_members(piece), killed, lanes, _reach(ranks), ranks.runs().filter(few))
 
-    def gather(self, surveys: Sequence[Handed], run: RunContext, others: ByFamily) -> Passed:
+    def gather(self, surveys: Sequence[HandedSurvey], run: RunContext, others: ByFamily) -> PassedGroups:
         """Where groups were passed by anything."""
-        whole = Handed.together(surveys or [self.survey(Piece({}, run), run)])
+        whole = HandedSurvey.together(surveys or [self.survey(Piece({}, run), run)])
         needed = _needed(whole)
         taken = _taken(whole.runs.join(whole.members, on="process"))
         counted = needed.join(taken, on=[*GROUP, "stretch"], how="left")
         lost = pl.col("leave") - pl.col("enter") > pl.col("taken").fill_null(0)
         suspects = counted.filter(lost).select(*GROUP, "stretch", "enter", "leave", "before").with_row_index("suspect")
-        return Passed(suspects, _hands(whole), whole.members, int(needed["acked"].sum()))
+        return PassedGroups(suspects, _hands(whole), whole.members, int(needed["acked"].sum()))
 
-    def needs_judging(self, gathered: Passed, run: RunContext, others: ByFamily) -> bool:
+    def needs_judging(self, gathered: PassedGroups, run: RunContext, others: ByFamily) -> bool:
         """For what was lost, and for whose fault it may be."""
         return len(gathered.suspects) > 0
 
-    def judge(self, piece: Piece, gathered: Passed, run: RunContext, others: ByFamily) -> pl.DataFrame:
+    def judge(self, piece: Piece, gathered: PassedGroups, run: RunContext, others: ByFamily) -> pl.DataFrame:
         """Per group, place and tag how much was lost, and the first of it with its send."""
         chosen = gathered.suspects.select(STRETCH).unique()
         sends = _acknowledged(piece, run).join(chosen, on=STRETCH, how="semi")
-        ranks = Ranks.of(sends, _handed(piece, run).join(chosen, on=STRETCH, how="semi"), run)
+        ranks = OffsetRanks.of(sends, _handed(piece, run).join(chosen, on=STRETCH, how="semi"), run)
         gaps = _gaps(ranks, gathered).join(gathered.hands.with_columns(in_hand=True), on=[*GROUP, "offset"], how="left")
         rank, lost = ints(gaps, "upto_wanted"), ints(gaps, "lost")
         told = gaps.with_columns(
@@ -381,7 +381,7 @@ class SkippedByGroups(Family):
         return _with_send(by_tag, sends)
 
     def conclude(
-        self, gathered: Passed, judged: Sequence[pl.DataFrame], run: RunContext, others: ByFamily
+        self, gathered: PassedGroups, judged: Sequence[pl.DataFrame], run: RunContext, others: ByFamily
     ) -> FamilyResult:
         """A finding per group, place and tag."""
         looked_at = {LOSS: gathered.looked_at}
@@ -410,7 +410,7 @@ def _placed(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
     return _readable(rows.filter(pl.col("offset") >= 0), run).with_columns(stretch=pl.col("offset") // run.stretch)
 
 
-def _reach(ranks: Ranks) -> pl.DataFrame:
+def _reach(ranks: OffsetRanks) -> pl.DataFrame:
     """Per process and stretch: how far it was handed anything, by offsets and by their numbers, and what last."""
     of = ("process", *STRETCH)
     ends = ranks.reads.group_by(of).agg(
@@ -429,7 +429,7 @@ def _reach(ranks: Ranks) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _needed(whole: Handed) -> pl.DataFrame:
+def _needed(whole: HandedSurvey) -> pl.DataFrame:
     """Per group and stretch between the ends of what it was handed: the numbers of the wanted offsets between them."""
     by_stretch = (*GROUP, "stretch")
     reach = whole.reach.join(whole.members, on="process").group_by(by_stretch).agg(
@@ -462,14 +462,14 @@ def _taken(runs: pl.DataFrame) -> pl.DataFrame:
     return counted.group_by(by_stretch).agg(pl.col("taken").sum())
 
 
-def _hands(whole: Handed) -> pl.DataFrame:
+def _hands(whole: HandedSurvey) -> pl.DataFrame:
     """The last records of processes that were killed in a poll, by the groups that they belonged to."""
     killed = whole.reach.filter(pl.col("process").is_in(whole.killed)).sort("time", "event")
     last = killed.group_by("process", *PLACE, maintain_order=True).agg(pl.col("last").last().alias("offset"))
     return last.join(whole.members, on="process").select(*GROUP, "offset").unique()
 
 
-def _gaps(ranks: Ranks, gathered: Passed) -> pl.DataFrame:
+def _gaps(ranks: OffsetRanks, gathered: PassedGroups) -> pl.DataFrame:
     """Between which offsets that a group was handed there are wanted ones, how many, and the number of the first."""
     begins = ranks.lanes.select(*STRETCH, begin="begin_wanted")
     suspects = gathered.suspects.join(begins, on=STRETCH).with_columns(pl.col("enter", "leave") + pl.col("begin"))

@@ -36,7 +36,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, Lanes, ints, nullable
+from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, Lanes, ints, nullable
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, FamilyResult, PiecewiseFamily
 from checkers.core.findings import Findings, make_findings, merge_findings
@@ -72,13 +72,13 @@ def _packed(*columns: Ints) -> Ints:
         low, high = int(column.min()), int(column.max())
         span, moved = high - low + 1, column - low
         if width * span > MOST_KEYS:
-            packed, moved = Groups(packed).number(), Groups(moved).number()
+            packed, moved = GroupBy(packed).number(), GroupBy(moved).number()
             width, span = int(packed.max()) + 1, int(moved.max()) + 1
         packed, width = packed * span + moved, width * span
     return packed
 
 
-class Batches(PiecewiseFamily):
+class NumberedBatches(PiecewiseFamily):
     """Where numbered batches were acknowledged and read."""
 
     name = "batches"
@@ -114,7 +114,7 @@ class _Batches:
         self.rows = rows
         producer, sequence = _packed(*(ints(rows, name) for name in _PRODUCER)), ints(rows, "sequence")
         key = _packed(producer, sequence)
-        self.groups = groups = Groups(key, np.argsort(key))
+        self.groups = groups = GroupBy(key, np.argsort(key))
         self.offset, self.copy = ints(rows, "offset"), ints(rows, "api") == FETCH
         self.low_copy, self.high_copy = groups.min(self.offset, self.copy), groups.max(self.offset, self.copy)
         self.low_ack, self.high_ack = groups.min(self.offset, ~self.copy), groups.max(self.offset, ~self.copy)
@@ -270,10 +270,10 @@ def _resent(exchanges: pl.DataFrame) -> pl.DataFrame:
 def _sent_again(sendings: pl.DataFrame, columns: Sequence[Ints]) -> pl.DataFrame:
     """Of sendings, told apart by some columns, batches with several exchanges."""
     if sendings.is_empty():
-        columns, groups = [], Groups(np.zeros(0, np.int64))
+        columns, groups = [], GroupBy(np.zeros(0, np.int64))
     else:
         key = _packed(*columns)
-        groups = Groups(key, np.argsort(key))
+        groups = GroupBy(key, np.argsort(key))
     op, node = ints(sendings, "op"), ints(sendings, "node")
     asked, times = op != NONE, {name: ints(sendings, name) for name in ("invoked", "time", "event")}
     again = groups.min(op, asked) < groups.max(op, asked)
@@ -338,4 +338,4 @@ def highest_over(first: Ints, last: Ints, value: Ints, count: int) -> Ints:
     return highest
 
 
-FAMILIES: tuple[Family, ...] = (Batches(), Resends())
+FAMILIES: tuple[Family, ...] = (NumberedBatches(), Resends())

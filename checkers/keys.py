@@ -44,7 +44,7 @@ KEY = [*PLACE, "key"]
 
 
 @dataclass(frozen=True)
-class Surveyed:
+class KeySurvey:
     """Of a piece, or of all of them."""
 
     finals: pl.DataFrame  # topic, partition: of final reads that ended ok, `final_invoked` and `final_end`
@@ -54,7 +54,7 @@ class Surveyed:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedKeys:
     """What a piece knows of keys with open writes."""
 
     tops: pl.DataFrame  # topic, partition, key, top
@@ -97,7 +97,7 @@ def last(rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     return rows.join(known, on=KEY).filter(pl.col("offset") == pl.col("top")).drop("top")
 
 
-class Keys(Family):
+class KeyedWrites(Family):
     """The last write of each key."""
 
     name = "keys"
@@ -115,48 +115,50 @@ class Keys(Family):
         """Only compacted topics."""
         return bool(run.compacted)
 
-    def survey(self, piece: Piece, run: RunContext) -> Surveyed:
+    def survey(self, piece: Piece, run: RunContext) -> KeySurvey:
         """Open writes and tops of a piece."""
         written, read = writes(piece.sends, run), returned(piece.records, run)
         known = tops(written, read)
         unread = written.join(read, on=[*KEY, "value"], how="anti")
-        return Surveyed(
+        return KeySurvey(
             finals(piece.ops),
             last(unread, known),
             known if len(known) <= TOPS_AT_MOST else known.clear(),
             written.group_by(PLACE).agg(written=pl.len()),
         )
 
-    def gather(self, surveys: Sequence[Surveyed], run: RunContext, others: ByFamily) -> Surveyed:
+    def gather(self, surveys: Sequence[KeySurvey], run: RunContext, others: ByFamily) -> KeySurvey:
         """Of all pieces; of open writes those that may be last ones, in partitions that were read to their end."""
         parts = [self.survey(Piece({}, run), run), *surveys]
         rows = pl.concat([part.open for part in parts])
         known_tops = _highest([*(part.tops for part in parts), rows.select(*KEY, top="offset")])
         read_to_end = pl.concat([part.finals for part in parts])
-        return Surveyed(
+        return KeySurvey(
             read_to_end,
             last(rows, known_tops).join(read_to_end, on=PLACE, how="semi"),
             known_tops.clear(),
             pl.concat([part.written for part in parts]),
         )
 
-    def needs_judging(self, gathered: Surveyed, run: RunContext, others: ByFamily) -> bool:
+    def needs_judging(self, gathered: KeySurvey, run: RunContext, others: ByFamily) -> bool:
         """Whether any last write may be lost."""
         return not gathered.open.is_empty()
 
-    def judge(self, piece: Piece, gathered: Surveyed, run: RunContext, others: ByFamily) -> Judged:
+    def judge(self, piece: Piece, gathered: KeySurvey, run: RunContext, others: ByFamily) -> JudgedKeys:
         """Whatever there is of the keys of open writes."""
         written, read = (
             rows.join(gathered.open, on=KEY, how="semi")
             for rows in (writes(piece.sends, run), returned(piece.records, run))
         )
-        return Judged(
+        return JudgedKeys(
             tops(written, read),
             read.join(gathered.open, on=[*KEY, "value"], how="semi").select(*KEY, "value"),
             _last(read),
         )
 
-    def conclude(self, gathered: Surveyed, judged: Sequence[Judged], run: RunContext, others: ByFamily) -> FamilyResult:
+    def conclude(
+        self, gathered: KeySurvey, judged: Sequence[JudgedKeys], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """What is lost."""
         written = gathered.written.join(gathered.finals, on=PLACE, how="semi")["written"].sum()
         return FamilyResult(_lost(gathered, judged, run) if judged else Findings(), {"lost-write": int(written)})
@@ -168,7 +170,7 @@ def _last(read: pl.DataFrame) -> pl.DataFrame:
     return there.group_by(*KEY, "offset").agg(pl.col("event").min())
 
 
-def _lost(gathered: Surveyed, judged: Sequence[Judged], run: RunContext) -> Findings:
+def _lost(gathered: KeySurvey, judged: Sequence[JudgedKeys], run: RunContext) -> Findings:
     """Of several writes at one offset only one can be there: another one is the last write, the highest of them."""
     open_ = last(gathered.open, _highest([each.tops for each in judged]))
     unread = open_.join(pl.concat([each.returned for each in judged]), on=[*KEY, "value"], how="anti")
@@ -188,4 +190,4 @@ def _lost(gathered: Surveyed, judged: Sequence[Judged], run: RunContext) -> Find
     )
 
 
-FAMILIES: tuple[Family, ...] = (Keys(),)
+FAMILIES: tuple[Family, ...] = (KeyedWrites(),)

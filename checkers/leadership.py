@@ -44,7 +44,7 @@ from checkers.core.deletions import UNSURE
 from checkers.core.family import ByFamily, Family, FamilyResult, PiecewiseFamily
 from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import FETCH, LIST_OFFSETS, METADATA, PRODUCE, SETTLING_NS, Epochs
-from checkers.core.other_nodes import Before, Ranked, taken
+from checkers.core.other_nodes import MomentIndex, RunningBest, taken
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
 from checkers.metadata import (
@@ -53,8 +53,8 @@ from checkers.metadata import (
     OF_PROBES,
     PLACE,
     PLACED,
-    Higher,
-    Lines,
+    ClaimColumns,
+    HigherClaims,
     answers,
     claims,
     number_of,
@@ -156,8 +156,8 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select("asker", "time", "invoked").sort("asker", "time")
 
 
-def _before(rows: pl.DataFrame) -> Before:
-    return Before(ints(rows, "asker"), ints(rows, "time"))
+def _before(rows: pl.DataFrame) -> MomentIndex:
+    return MomentIndex(ints(rows, "asker"), ints(rows, "time"))
 
 
 def _loops(loops: pl.DataFrame, run: RunContext) -> Findings:
@@ -210,7 +210,7 @@ def _between(asked: pl.DataFrame, failed: pl.DataFrame) -> Ints:
     lanes = asked.select(keys).unique().with_row_index("lane")
     mine = failed.join(lanes, on=keys, nulls_equal=True).sort("lane", "time")
     of_asked = ints(asked.join(lanes, on=keys, nulls_equal=True, how="left", maintain_order="left"), "lane")
-    ended = Before(ints(mine, "lane"), ints(mine, "time"))
+    ended = MomentIndex(ints(mine, "lane"), ints(mine, "time"))
     return ended.count(of_asked, ints(asked, "over") + 1) - ended.count(of_asked, ints(asked, "first"))
 
 
@@ -236,7 +236,7 @@ class Acts(PiecewiseFamily):
         made = acts(piece)
         if made.is_empty():
             return FamilyResult()
-        told = Lines(claims(answers(piece)), PLACE)
+        told = ClaimColumns(claims(answers(piece)), PLACE)
         judged = with_epochs(made, told, Epochs(piece.epochs))
         of_epochs = judged.filter(pl.col("epoch").is_not_null())
         appended = appends(judged)
@@ -280,17 +280,17 @@ def acts(piece: Piece) -> pl.DataFrame:
     )
 
 
-def with_epochs(made: pl.DataFrame, told: Lines, epochs: Epochs) -> pl.DataFrame:
+def with_epochs(made: pl.DataFrame, told: ClaimColumns, epochs: Epochs) -> pl.DataFrame:
     """Acts, each with its epoch, null if it is not known, and whether it is an impostor's, and who leads then."""
     places = told.frame.select(PLACE).unique(maintain_order=True).with_row_index("lane")
     lane = ints(made.join(places, on=PLACE, how="left", maintain_order="left"), "lane", -1)
     node, ended = ints(made, "node"), ints(made, "ended")
     first, last, epoch, leader = (told.column(name) for name in ("first", "last", "epoch", "leader"))
-    heard = Before(told.lane, first).last(lane, ints(made, "began") - SETTLING_NS)
+    heard = MomentIndex(told.lane, first).last(lane, ints(made, "began") - SETTLING_NS)
 
     def best(by: Ints) -> Ints:
         """Of what other nodes had claimed, the highest epoch; of those with it the highest by this."""
-        return Ranked(told.lane, np.lexsort((by, epoch))).best_of_others(heard, told.column("node"), node)
+        return RunningBest(told.lane, np.lexsort((by, epoch))).best_of_others(heard, told.column("node"), node)
 
     newest = best(last)
     upheld = taken(last, newest) > ended
@@ -306,11 +306,11 @@ def with_epochs(made: pl.DataFrame, told: Lines, epochs: Epochs) -> pl.DataFrame
     )
 
 
-def _soonest_of_higher(told: Lines) -> Ints:
+def _soonest_of_higher(told: ClaimColumns) -> Ints:
     """Of each claim when one of a higher epoch was asked for first."""
-    higher = Higher(told, told.lane)
+    higher = HigherClaims(told, told.lane)
     begun = told.column("begun")[higher.order]
-    soonest = Ranked(higher.lane, np.argsort(-begun, kind="stable")).best(higher.upto)
+    soonest = RunningBest(higher.lane, np.argsort(-begun, kind="stable")).best(higher.upto)
     found_at = np.empty(len(begun), np.int64)
     found_at[higher.order] = np.where(soonest >= 0, taken(begun, soonest), NEVER)
     return found_at
@@ -398,8 +398,8 @@ def overlapping(sides: pl.DataFrame) -> pl.DataFrame:
     ordered = sides.sort(*_TOGETHER, "first", "node")
     lane, first, last = number_of(ordered, _TOGETHER), ints(ordered, "first"), ints(ordered, "last")
     node = ints(ordered, "node")
-    upto = Before(lane, first).last(lane, last)
-    longest = Ranked(lane, np.argsort(last, kind="stable")).best_of_others(upto, node, node)
+    upto = MomentIndex(lane, first).last(lane, last)
+    longest = RunningBest(lane, np.argsort(last, kind="stable")).best_of_others(upto, node, node)
     return ordered.filter(pl.Series(taken(last, longest) > first))
 
 

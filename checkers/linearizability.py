@@ -51,7 +51,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, nullable
+from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, ints, nullable
 from checkers.core.deletions import UNSURE
 from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.findings import Findings, make_findings, merge_findings
@@ -66,11 +66,10 @@ from checkers.shared.by_offset import (
     OLD_ENDED,
     OWN_LED,
     SENT,
-    Carried,
-    Points,
+    LowerMoments,
+    OffsetTimes,
     Proofs,
-    moments,
-    points_of,
+    moment_rows,
     sorted_marks,
 )
 from checkers.shared.fates import late as late_of
@@ -85,7 +84,7 @@ REALTIME, NOT_LINEARIZABLE = "realtime-order", "not-linearizable"
 
 
 @dataclass(frozen=True)
-class Gathered:
+class GatheredLanes:
     """What pieces said of their lanes, put together."""
 
     lanes: pl.DataFrame
@@ -116,13 +115,13 @@ class Linearizability(Family):
 
     def survey(self, piece: Piece, run: RunContext) -> dict[str, pl.DataFrame]:
         """A row for each lane: maxima, and whether anything in it contradicts something else in it."""
-        points = points_of(piece)
-        return {"lanes": _lanes(points, run), "standstills": visibility.standstills(piece), **_tops(piece, run)}
+        offset_times = piece.offset_times
+        return {"lanes": _lanes(offset_times, run), "standstills": visibility.standstills(piece), **_tops(piece, run)}
 
-    def gather(self, surveys: Sequence[dict[str, pl.DataFrame]], run: RunContext, others: ByFamily) -> Gathered:
+    def gather(self, surveys: Sequence[dict[str, pl.DataFrame]], run: RunContext, others: ByFamily) -> GatheredLanes:
         """With what the stretches below a lane have, and whether that contradicts what it has."""
         parts = {name: pl.concat([each[name] for each in surveys]) for name in surveys[0]} if surveys else _nothing()
-        return Gathered(
+        return GatheredLanes(
             lanes=_with_what_is_below(parts["lanes"].sort(LANE), parts["standstills"]),
             standstills=parts["standstills"],
             tops=parts["tops"],
@@ -130,11 +129,11 @@ class Linearizability(Family):
             finals=parts["finals"],
         )
 
-    def needs_judging(self, gathered: Gathered, run: RunContext, others: ByFamily) -> bool:
+    def needs_judging(self, gathered: GatheredLanes, run: RunContext, others: ByFamily) -> bool:
         """If anything contradicts anything."""
         return bool(_suspicious(gathered, others).any())
 
-    def judge(self, piece: Piece, gathered: Gathered, run: RunContext, others: ByFamily) -> dict[str, Any]:
+    def judge(self, piece: Piece, gathered: GatheredLanes, run: RunContext, others: ByFamily) -> dict[str, Any]:
         """What is wrong with the lanes in which something may be."""
         chosen = _chosen(piece, gathered, others)
         if not chosen.any():
@@ -152,7 +151,7 @@ class Linearizability(Family):
         }
 
     def conclude(
-        self, gathered: Gathered, judged: Sequence[dict[str, Any]], run: RunContext, others: ByFamily
+        self, gathered: GatheredLanes, judged: Sequence[dict[str, Any]], run: RunContext, others: ByFamily
     ) -> FamilyResult:
         """All pieces together."""
         parts = [each["findings"] for each in judged]
@@ -166,50 +165,51 @@ class Linearizability(Family):
         )
 
 
-def _lanes(points: Points, run: RunContext) -> pl.DataFrame:
-    lanes, log = points.lanes, points.log
+def _lanes(offset_times: OffsetTimes, run: RunContext) -> pl.DataFrame:
+    lanes, log = offset_times.lanes, offset_times.log
     starts = lanes.starts
-    if not len(points):
+    if not len(offset_times):
         return _nothing()["lanes"]
-    sure = log.keys.parts(points.at)["era"] != UNSURE
-    acked, logged = points.acks > 0, (points.acked != NEVER) | (points.read != NEVER)
-    led_upto, done = lanes.upto(points.led), points.done
-    sent_upto, sent_below = lanes.upto(points.sent), lanes.below(points.sent)
-    ended_upto = lanes.upto(points.ended)
+    sure = log.keys.parts(offset_times.at)["era"] != UNSURE
+    acked, logged = offset_times.acks > 0, (offset_times.acked != NEVER) | (offset_times.read != NEVER)
+    led_upto, done = lanes.upto(offset_times.led), offset_times.done
+    sent_upto, sent_below = lanes.upto(offset_times.sent), lanes.below(offset_times.sent)
+    ended_upto = lanes.upto(offset_times.ended)
     wrong = sure & (
         (done < sent_upto) | (done < ended_upto)
-        | (points.end_shown < np.maximum(sent_below, lanes.shifted(ended_upto)))
-        | (points.acked < led_upto)
-        | (points.shown < np.maximum(sent_below, lanes.below(points.final)))
+        | (offset_times.end_shown < np.maximum(sent_below, lanes.shifted(ended_upto)))
+        | (offset_times.acked < led_upto)
+        | (offset_times.shown < np.maximum(sent_below, lanes.below(offset_times.final)))
     )  # fmt: skip
-    wrong[points.of_log] |= offsets.odd(log)
-    value_known = np.zeros(len(points), np.bool_)
-    value_known[points.of_log] = log.high != NONE
-    zeros = np.zeros(len(points), np.bool_)
-    zeros[points.of_log] = offsets.zero(log)
-    first = log.keys.parts(points.at[starts])
+    wrong[offset_times.of_log] |= offsets.odd(log)
+    value_known = np.zeros(len(offset_times), np.bool_)
+    value_known[offset_times.of_log] = log.high != NONE
+    zeros = np.zeros(len(offset_times), np.bool_)
+    zeros[offset_times.of_log] = offsets.zero(log)
+    first = log.keys.parts(offset_times.at[starts])
     add, most, least = np.add.reduceat, np.maximum.reduceat, np.minimum.reduceat
 
     def count(mask: Bools) -> Ints:
         counted: Ints = add(mask.astype(np.int64), starts)
         return counted
 
-    ended = points.ended != NONE
+    ended = offset_times.ended != NONE
     whole = run.stretch >= ONE_STRETCH
     return pl.DataFrame({
         **{name: pl.Series(first[name]).cast(pl.Int32) for name in (*PLACE, "era")},
         "stretch": np.zeros(len(starts), np.int64) if whole else first["offset"] // run.stretch,
         "wrong": count(wrong) > 0, "values": count(value_known), "acks": count(acked), "zeros": count(zeros),
         "sure_acks": count(acked & sure), "rows": count(logged & sure),
-        "ends": count((points.end_shown != NEVER) & sure),
-        "shown": count((points.shown != NEVER) & sure), "acks_led": count(acked & sure & (led_upto != NONE)),
-        "sent_max": nullable(most(points.sent, starts)), "ended_max": nullable(most(points.ended, starts)),
-        "led_max": nullable(most(points.led, starts)), "final_max": nullable(most(points.final, starts)),
-        "acked_min": nullable(least(points.acked, starts), NEVER), "done_min": nullable(least(done, starts), NEVER),
-        "end_min": nullable(least(points.end_shown, starts), NEVER),
-        "shown_min": nullable(least(points.shown, starts), NEVER),
-        "acked_max": nullable(most(np.where(acked, points.acked, NONE), starts)),
-        "offset_max": most(log.keys.parts(points.at)["offset"], starts),
+        "ends": count((offset_times.end_shown != NEVER) & sure),
+        "shown": count((offset_times.shown != NEVER) & sure), "acks_led": count(acked & sure & (led_upto != NONE)),
+        "sent_max": nullable(most(offset_times.sent, starts)), "ended_max": nullable(most(offset_times.ended, starts)),
+        "led_max": nullable(most(offset_times.led, starts)), "final_max": nullable(most(offset_times.final, starts)),
+        "acked_min": nullable(least(offset_times.acked, starts), NEVER),
+        "done_min": nullable(least(done, starts), NEVER),
+        "end_min": nullable(least(offset_times.end_shown, starts), NEVER),
+        "shown_min": nullable(least(offset_times.shown, starts), NEVER),
+        "acked_max": nullable(most(np.where(acked, offset_times.acked, NONE), starts)),
+        "offset_max": most(log.keys.parts(offset_times.at)["offset"], starts),
         "any_end": count(ended) > 0,
     })  # fmt: skip
 
@@ -271,7 +271,7 @@ def _last(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
         return _nothing()["tops"]
     told = pl.concat([
         rows.select(*PLACE, "era", (pl.col("offset") // run.stretch).alias("stretch"), "what", "epoch"),
-        moments(rows, "invoked", "time"),
+        moment_rows(rows, "invoked", "time"),
     ], how="horizontal")  # fmt: skip
     last = _latest(told, keys).sort("at", "event").group_by(keys).last().select(_nothing()["tops"].columns)
     return last.cast(_nothing()["tops"].schema)
@@ -279,7 +279,7 @@ def _last(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
 
 def _latest(told: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """The rows that are the latest of their keys: few, which is why sorting is for them alone."""
-    groups, at = Groups(key_of(*(ints(told, name, _NO_EPOCH) for name in keys))), ints(told, "at")
+    groups, at = GroupBy(key_of(*(ints(told, name, _NO_EPOCH) for name in keys))), ints(told, "at")
     return told.filter(pl.Series(at == groups.max(at)[groups.number()]))
 
 
@@ -316,7 +316,7 @@ def _with_what_is_below(lanes: pl.DataFrame, standstills: pl.DataFrame) -> pl.Da
     )
 
 
-def _suspicious(gathered: Gathered, others: ByFamily) -> pl.Series:
+def _suspicious(gathered: GatheredLanes, others: ByFamily) -> pl.Series:
     """The lanes that have to be judged: also those that an `info` send which was read may contradict."""
     late = others["fates"].late if "fates" in others else None
     if late is None or late.is_empty():
@@ -327,15 +327,15 @@ def _suspicious(gathered: Gathered, others: ByFamily) -> pl.Series:
     return joined.select(pl.col("wrong") | (earliest < pl.col("late")).fill_null(value=False)).to_series()
 
 
-def _chosen(piece: Piece, gathered: Gathered, others: ByFamily) -> Bools:
+def _chosen(piece: Piece, gathered: GatheredLanes, others: ByFamily) -> Bools:
     """Which points of this piece lie in lanes that have to be judged."""
-    points = points_of(piece)
-    if not len(points):
+    offset_times = piece.offset_times
+    if not len(offset_times):
         return np.zeros(0, np.bool_)
     wanted = gathered.lanes.filter(_suspicious(gathered, others))
-    keys, run = points.log.keys, piece.run
+    keys, run = offset_times.log.keys, piece.run
     of_lanes = _lane_of(wanted, keys, run)
-    return np.isin(keys.lane(points.at), of_lanes[of_lanes >= 0])
+    return np.isin(keys.lane(offset_times.at), of_lanes[of_lanes >= 0])
 
 
 def _lane_of(frame: pl.DataFrame, keys: Any, run: RunContext) -> Ints:
@@ -356,21 +356,21 @@ def _late_of(piece: Piece, others: ByFamily) -> pl.DataFrame:
     return late_of(piece.sends, piece.records)
 
 
-def _carried(piece: Piece, gathered: Gathered, others: ByFamily) -> Carried | None:
+def _carried(piece: Piece, gathered: GatheredLanes, others: ByFamily) -> LowerMoments | None:
     """The last moments of the stretches below the lanes of this piece."""
     run = piece.run
     if run.stretch >= ONE_STRETCH:
         return None
-    points = points_of(piece)
-    keys = points.log.keys
+    offset_times = piece.offset_times
+    keys = offset_times.log.keys
     late = _late_of(piece, others)
     tops = [gathered.tops, gathered.sent, gathered.finals]
     if len(late):
         tops.append(_last(late.with_columns(what=pl.lit(LATE, pl.Int8), epoch=pl.lit(None, pl.Int32)), run))
     lanes = gathered.lanes.filter(pl.Series(_lane_of(gathered.lanes, keys, run) >= 0)).select(LANE)
-    lanes = lanes.filter(pl.Series(np.isin(_lane_of(lanes, keys, run), keys.lane(points.at))))
+    lanes = lanes.filter(pl.Series(np.isin(_lane_of(lanes, keys, run), keys.lane(offset_times.at))))
     below = _highest_below(lanes, pl.concat(tops))
-    return Carried(
+    return LowerMoments(
         lane=_lane_of(below, keys, run),
         what=below["what"].to_numpy().astype(np.int64),
         epoch=below["epoch"].fill_null(-1).to_numpy().astype(np.int64),

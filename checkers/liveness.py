@@ -68,7 +68,7 @@ _NOT_THE_LOAD = "^tidegauge(-(final|raw|probe|replica).*)?$"
 
 
 @dataclass(frozen=True)
-class Waited:
+class GatheredWaits:
     """What was waited for in vain: stalls without their classes, and sends."""
 
     stalls: pl.DataFrame
@@ -100,7 +100,7 @@ class Liveness(Family):
         """What was sent and read in each second."""
         return stretches.survey(piece, run)
 
-    def gather(self, surveys: Sequence[Seconds], run: RunContext, others: ByFamily) -> Waited:
+    def gather(self, surveys: Sequence[Seconds], run: RunContext, others: ByFamily) -> GatheredWaits:
         """Stretches of all partitions that lasted for too long."""
         seconds = stretches.gather(surveys or [stretches.survey(Piece({}, run), run)])
         rows = stretches.in_order(seconds)
@@ -108,20 +108,20 @@ class Liveness(Family):
         empty = stretches.empty_seconds(stalls, seconds.busy)
         waits = progress.waits(stretches.of_sends(rows), run)
         numbered = stalls.with_columns(empty).with_row_index("number")
-        return Waited(numbered, waits.findings, {"stall": count, **waits.looked_at})
+        return GatheredWaits(numbered, waits.findings, {"stall": count, **waits.looked_at})
 
-    def needs_judging(self, gathered: Waited, run: RunContext, others: ByFamily) -> bool:
+    def needs_judging(self, gathered: GatheredWaits, run: RunContext, others: ByFamily) -> bool:
         """If there is a stall, for its class."""
         answered = run.has(Kind.PROBE) or run.has(Kind.EXCHANGE)
         return answered and run.wants("stall") and bool(gathered.stalls["stalled"].any())
 
-    def judge(self, piece: Piece, gathered: Waited, run: RunContext, others: ByFamily) -> pl.DataFrame:
+    def judge(self, piece: Piece, gathered: GatheredWaits, run: RunContext, others: ByFamily) -> pl.DataFrame:
         """What was answered during the stalls."""
         return answers_in(gathered.stalls.filter("stalled"), piece, run)
 
     def conclude(
         self,
-        gathered: Waited,
+        gathered: GatheredWaits,
         judged: Sequence[pl.DataFrame],
         run: RunContext,
         others: ByFamily,

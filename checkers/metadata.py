@@ -48,12 +48,12 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, Groups, Ints, Lanes, ints
+from checkers.core.arrays import NEVER, GroupBy, Ints, Lanes, ints
 from checkers.core.deletions import UNSURE
 from checkers.core.family import ByFamily, Family, FamilyResult, PiecewiseFamily
 from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import METADATA, SETTLING_NS
-from checkers.core.other_nodes import Ranked, first_of_each, inverse, pair_of, taken
+from checkers.core.other_nodes import RunningBest, first_of_each, inverse, pair_of, taken
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
 from harness.foundation.protocol import ErrorCode
@@ -137,7 +137,7 @@ def slot_of(moment: str, width_ns: int) -> pl.Expr:
 
 
 @dataclass(frozen=True)
-class Lines:
+class ClaimColumns:
     """Claims as columns of numbers; a *lane* has those that are compared with each other, the first first."""
 
     frame: pl.DataFrame
@@ -160,13 +160,13 @@ class Lines:
     @cached_property
     def in_company(self) -> int:
         """How many are not alone in their lane."""
-        size = Groups(self.lane).count()
+        size = GroupBy(self.lane).count()
         return int(size[size > 1].sum())
 
     @cached_property
     def of_node(self) -> Ints:
         """What claims of one lane and node share, as a number from 0 on."""
-        return Groups(pair_of(self.lane, self.column("node"))).number()
+        return GroupBy(pair_of(self.lane, self.column("node"))).number()
 
 
 @dataclass(frozen=True)
@@ -178,9 +178,9 @@ class Contradictions:
     until: Ints
 
 
-def one_epoch(lines: Lines) -> Contradictions:
+def one_epoch(lines: ClaimColumns) -> Contradictions:
     """Claims of one epoch with different leaders: the very first of an epoch, and the first with another leader."""
-    groups = Groups(lines.of_epoch)
+    groups = GroupBy(lines.of_epoch)
     number, rows, leader = groups.number(), np.arange(len(lines.frame)), lines.column("leader")
     first = groups.min(rows)
     other = groups.min(rows, leader != leader[first][number])
@@ -189,9 +189,9 @@ def one_epoch(lines: Lines) -> Contradictions:
     return Contradictions(first[apart], other[apart], until[apart])
 
 
-def stale(lines: Lines) -> Contradictions:
+def stale(lines: ClaimColumns) -> Contradictions:
     """Claims that last, beside those of other nodes that name other leaders of higher epochs."""
-    higher = Higher(lines, lines.lane)
+    higher = HigherClaims(lines, lines.lane)
     late = higher.late(higher.ranked.best(higher.upto), SETTLING_NS)
     node, leader = lines.column("node")[higher.order], lines.column("leader")[higher.order]
     best = np.full(len(node), -1)
@@ -199,25 +199,25 @@ def stale(lines: Lines) -> Contradictions:
     return higher.contradictions(best, SETTLING_NS, pair_of(lines.of_node, lines.column("epoch")))
 
 
-def back(lines: Lines) -> Contradictions:
+def back(lines: ClaimColumns) -> Contradictions:
     """Claims that last, of nodes that had claimed a higher epoch."""
-    higher = Higher(lines, lines.of_node)
+    higher = HigherClaims(lines, lines.of_node)
     best = higher.ranked.best(higher.upto)
     return higher.contradictions(best, 0, pair_of(lines.of_node, lines.column("epoch")))
 
 
-def back_across(lines: Lines) -> Contradictions:
+def back_across(lines: ClaimColumns) -> Contradictions:
     """Claims that last, beside those of other nodes of a higher epoch."""
-    higher = Higher(lines, lines.lane)
+    higher = HigherClaims(lines, lines.lane)
     node = lines.column("node")[higher.order]
     best = higher.ranked.best_of_others(higher.upto, node, node)
     return higher.contradictions(best, SETTLING_NS, lines.of_epoch)
 
 
-class Higher:
+class HigherClaims:
     """Claims by lane and falling epoch: up to where those of higher epochs lie, and which of these was first."""
 
-    def __init__(self, lines: Lines, lane: Ints) -> None:
+    def __init__(self, lines: ClaimColumns, lane: Ints) -> None:
         epoch = lines.column("epoch")
         self.lines = lines
         self.order = np.argsort(pair_of(lane, -epoch), kind="stable")
@@ -225,7 +225,7 @@ class Higher:
         starts = Lanes(pair_of(self.lane, self.epoch)).starts
         before = np.repeat(starts, np.diff(np.append(starts, len(epoch)))) - 1
         self.upto = np.where(taken(self.lane, before) == self.lane, before, -1)
-        self.ranked = Ranked(self.lane, inverse(self.order)[::-1])
+        self.ranked = RunningBest(self.lane, inverse(self.order)[::-1])
 
     def late(self, higher: Ints, settling_ns: int) -> Ints:
         """Which claims last longer than the first of these higher ones allows."""
@@ -238,7 +238,7 @@ class Higher:
         late = self.late(higher, settling_ns)
         low, high = self.order[late], self.order[higher[late]]
         first, node = self.lines.column("first"), self.lines.column("node")
-        groups = Groups(group[low])
+        groups = GroupBy(group[low])
         chosen = first_of_each(groups, first[high], first[low], node[low], node[high], low)
         return Contradictions(low[chosen], high[chosen], groups.max(self.lines.column("last")[low]))
 
@@ -268,7 +268,7 @@ class Claims(PiecewiseFamily):
 
     def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
-        lines = Lines(claims(answers(piece)), PLACE)
+        lines = ClaimColumns(claims(answers(piece)), PLACE)
         if lines.frame.is_empty():
             return FamilyResult()
         looked_at = {name: len(lines.frame) for name in self.anomalies} | {"metadata-disagreement": lines.in_company}
@@ -291,14 +291,14 @@ class ClientClaims(PiecewiseFamily):
     def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
         told = of_clients(piece).filter(pl.col("client").is_not_null())
-        lines = Lines(claims(told, "client"), (*PLACE, "client"))
+        lines = ClaimColumns(claims(told, "client"), (*PLACE, "client"))
         if lines.frame.is_empty():
             return FamilyResult()
         findings = _contradicting("epoch-regression", "one client", lines, back_across(lines), run)
         return FamilyResult(findings, {"epoch-regression": lines.in_company})
 
 
-def _of_nodes(lines: Lines, run: RunContext) -> Iterator[Findings]:
+def _of_nodes(lines: ClaimColumns, run: RunContext) -> Iterator[Findings]:
     if run.wants("metadata-disagreement"):
         yield _contradicting("metadata-disagreement", "one epoch", lines, one_epoch(lines), run)
         yield _contradicting("metadata-disagreement", "stale", lines, stale(lines), run)
@@ -308,7 +308,7 @@ def _of_nodes(lines: Lines, run: RunContext) -> Iterator[Findings]:
         yield _unlisted(lines.frame, run)
 
 
-def _contradicting(anomaly: str, tag: str, lines: Lines, apart: Contradictions, run: RunContext) -> Findings:
+def _contradicting(anomaly: str, tag: str, lines: ClaimColumns, apart: Contradictions, run: RunContext) -> Findings:
     """The node that went on is `node`, with its leader and epoch; it should have followed `node_before`."""
     if not len(apart.lower):
         return Findings()

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, Bools, Groups, Ints, ints
+from checkers.core.arrays import NEVER, Bools, GroupBy, Ints, ints
 from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.findings import Findings, make_findings
 from checkers.core.piece import Piece
@@ -97,7 +97,7 @@ def _longest(first: Ints, beyond: Ints, order: Ints, span_of: Callable[[Ints, In
     stretch = np.repeat(np.arange(len(count)), count)
     fault = order[np.arange(len(stretch)) - np.repeat(np.cumsum(count) - count - first, count)]
     span = np.maximum(span_of(stretch, fault), 0)
-    groups = Groups(stretch, np.arange(len(stretch)))
+    groups = GroupBy(stretch, np.arange(len(stretch)))
     longest = groups.max(span)
     chosen = groups.min(fault, where=span == longest[groups.number()])
     best, lasted = np.full(len(count), -1), np.zeros(len(count), np.int64)
@@ -143,7 +143,7 @@ def _judged(stretches: pl.DataFrame, faults: Faults, run: RunContext) -> Finding
     return findings
 
 
-class Latency(Family):
+class SendLatency(Family):
     """How many sends got through, and how long that took."""
 
     name = "latency"
@@ -215,4 +215,4 @@ def _percentile_ms(took: pl.DataFrame, share: float) -> float | None:
     return float(round(2 ** ((bucket + 0.5) / BUCKETS) / 1e6, 3))
 
 
-FAMILIES: tuple[Family, ...] = (Latency(),)
+FAMILIES: tuple[Family, ...] = (SendLatency(),)

@@ -29,11 +29,11 @@ from typing import ClassVar, Self
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, is_in, nullable
+from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, ints, is_in, nullable
 from checkers.core.deletions import UNSURE
 from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.findings import Findings, make_findings, merge_findings
-from checkers.core.partition_log import Keys
+from checkers.core.partition_log import OffsetKeys
 from checkers.core.piece import Piece
 from checkers.core.run import ONE_STRETCH, REPLICA_ROLE, RunContext, by
 from harness.history.schema import F, Kind
@@ -43,7 +43,7 @@ PLACE = ("topic", "partition")
 
 
 @dataclass(frozen=True)
-class Covered:
+class ReplicaCoverage:
     """What replica reads cover."""
 
     nodes: list[int]  # by their bits
@@ -71,7 +71,7 @@ class Replicas(Family):
         """From where to where replicas were read."""
         return _ranges(piece.ops, _nodes(run))
 
-    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> Covered:
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> ReplicaCoverage:
         """Of all places, with the bits of nodes."""
         whole = pl.concat([*surveys, _ranges(Piece({}, run).ops, {})])
         read = set(whole["process"].unique().to_list())
@@ -82,23 +82,23 @@ class Replicas(Family):
             schema={"process": pl.Int32, "bit": pl.Int64}, orient="row",
         )  # fmt: skip
         ranges = whole.join(bits, on="process")
-        return Covered(nodes, ranges, _bounds(ranges))
+        return ReplicaCoverage(nodes, ranges, _bounds(ranges))
 
-    def needs_judging(self, gathered: Covered, run: RunContext, others: ByFamily) -> bool:
+    def needs_judging(self, gathered: ReplicaCoverage, run: RunContext, others: ByFamily) -> bool:
         """If there is an offset that two nodes were asked for."""
         return bool((np.bitwise_count(ints(gathered.bounds, "covering")) > 1).any())
 
-    def judge(self, piece: Piece, gathered: Covered, run: RunContext, others: ByFamily) -> FamilyResult:
+    def judge(self, piece: Piece, gathered: ReplicaCoverage, run: RunContext, others: ByFamily) -> FamilyResult:
         """All copies of an offset are in one piece."""
         copies = piece.copies.join(gathered.ranges, on=["process", *PLACE])
         inside = pl.col("offset").is_between("begin", "stop", closed="left")
-        held = Held.of(copies.filter(inside, pl.col("offset") >= 0), gathered.bounds)
+        held = ReplicaContents.of(copies.filter(inside, pl.col("offset") >= 0), gathered.bounds)
         different, missing = _different(held, gathered.nodes), _missing(held, gathered.nodes, run)
         findings = merge_findings((_found_different(different, run), _found_missing(missing, run)), run.limit)
         return FamilyResult(findings, {DIVERGENCE: int(held.compared.sum())})
 
     def conclude(
-        self, gathered: Covered, judged: Sequence[FamilyResult], run: RunContext, others: ByFamily
+        self, gathered: ReplicaCoverage, judged: Sequence[FamilyResult], run: RunContext, others: ByFamily
     ) -> FamilyResult:
         """Of all pieces."""
         looked_at = sum(each.looked_at[DIVERGENCE] for each in judged)
@@ -139,11 +139,11 @@ def _bounds(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class Held:
+class ReplicaContents:
     """What replicas hold, one entry for each place, era and offset; sets of nodes are bits."""
 
     rows: pl.DataFrame
-    groups: Groups
+    groups: GroupBy
     places: pl.DataFrame
     holders: Ints
     covering: Ints
@@ -154,9 +154,9 @@ class Held:
     @classmethod
     def of(cls, rows: pl.DataFrame, bounds: pl.DataFrame) -> Self:
         """From records that lie in what was covered."""
-        keys = Keys.of([rows], ONE_STRETCH)
+        keys = OffsetKeys.of([rows], ONE_STRETCH)
         at = keys.at(rows)
-        groups = Groups(at, np.argsort(at))
+        groups = GroupBy(at, np.argsort(at))
         places = pl.DataFrame(keys.parts(groups.keys)).cast({"topic": pl.Int32, "partition": pl.Int32})
         value, status = ints(rows, "value"), ints(rows, "status")
         low, high, valued = groups.min(value, value != NONE), groups.max(value), groups.count(value != NONE)
@@ -202,7 +202,7 @@ def _column(name: str, values: Ints) -> pl.Series:
     return nullable(np.where(values == NEVER, NONE, values)).alias(name)
 
 
-def _union(groups: Groups, bits: Ints) -> Ints:
+def _union(groups: GroupBy, bits: Ints) -> Ints:
     return np.bitwise_or.reduceat(bits[groups.order], groups.starts) if len(groups) else bits
 
 
@@ -222,7 +222,7 @@ def _nodes_of(sets: Ints, nodes: Sequence[int]) -> pl.Series:
     return pl.DataFrame({"bits": sets}).join(lists, on="bits", how="left", maintain_order="left")["nodes"]
 
 
-def _different(held: Held, nodes: Sequence[int]) -> pl.DataFrame:
+def _different(held: ReplicaContents, nodes: Sequence[int]) -> pl.DataFrame:
     """Offsets at which records differ."""
     chosen = held.compared & held.different
     holders = held.holders[chosen]
@@ -231,7 +231,7 @@ def _different(held: Held, nodes: Sequence[int]) -> pl.DataFrame:
     )
 
 
-def _missing(held: Held, nodes: Sequence[int], run: RunContext) -> pl.DataFrame:
+def _missing(held: ReplicaContents, nodes: Sequence[int], run: RunContext) -> pl.DataFrame:
     """Offsets that some of those that were asked have, and others have not."""
     keeps_all = ~is_in(ints(held.places, "topic"), run.compacted)
     chosen = held.compared & ~held.different & (held.lacking != 0) & keeps_all

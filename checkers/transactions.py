@@ -57,7 +57,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, is_in
+from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, ints, is_in
 from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.piece import Piece
@@ -75,7 +75,7 @@ PLACE = ("topic", "partition")
 
 
 @dataclass(frozen=True)
-class Partitions:
+class PartitionTable:
     """One entry for each partition, in order; NONE where there is nothing."""
 
     place: Ints
@@ -106,15 +106,15 @@ class Partitions:
         return row, self.place[row] == place
 
 
-NOWHERE = Partitions(*(np.full(1, NONE) for _ in range(6)))
+NOWHERE = PartitionTable(*(np.full(1, NONE) for _ in range(6)))
 
 
-def _partitions(reached: Sequence[pl.DataFrame], groups: Sequence[pl.DataFrame]) -> Partitions:
+def _partitions(reached: Sequence[pl.DataFrame], groups: Sequence[pl.DataFrame]) -> PartitionTable:
     of_reach = pl.concat(reached).group_by(PLACE).agg(pl.col("reach", "final").max())
     both = of_reach.join(pl.concat(groups), on=PLACE, how="full", coalesce=True).drop_nulls(PLACE)
     place = both.select(place=_packed())["place"]
     ordered = both.with_columns(place).sort("place")
-    return Partitions(*(
+    return PartitionTable(*(
         np.concatenate([[NONE], ints(ordered, name)])
         for name in ("place", "reach", "final", "committed", "answer", "asked")
     ))  # fmt: skip
@@ -199,7 +199,7 @@ class Tally:
         """Parts put together: an entry for each key, in order."""
         names = (self.key, *self.sums, *self.lowest, *self.highest, *(self.beside or ()))
         rows = {name: np.concatenate([_EMPTY, *(part[name] for part in parts)]) for name in names}
-        groups = Groups(rows[self.key])
+        groups = GroupBy(rows[self.key])
         totals = {self.key: groups.keys}
         totals |= {name: groups.sum(rows[name]) for name in self.sums}
         totals |= {name: groups.min(rows[name]) for name in self.lowest}
@@ -223,7 +223,7 @@ INPUTS = ("value", "place", "low", "high")
 
 
 @dataclass(frozen=True)
-class Told:
+class ValueTotals:
     """What values say of transactions and of inputs."""
 
     transactions: Mapping[str, Ints]
@@ -232,7 +232,7 @@ class Told:
     inputs: Mapping[str, Ints]
 
     @classmethod
-    def together(cls, parts: Sequence[Told]) -> Told:
+    def together(cls, parts: Sequence[ValueTotals]) -> ValueTotals:
         """Of values that have nothing to do with each other."""
         return cls(
             OF_TRANSACTION.of([part.transactions for part in parts]),
@@ -241,11 +241,11 @@ class Told:
             {name: np.concatenate([_EMPTY, *(part.inputs[name] for part in parts)]) for name in INPUTS},
         )
 
-    def of_transformed(self, partitions: Partitions) -> Told:
+    def of_transformed(self, partitions: PartitionTable) -> ValueTotals:
         """Only such inputs."""
         mine = partitions.transformed(self.inputs["place"])
         inputs = {name: column[mine] for name, column in self.inputs.items()}
-        return Told(self.transactions, self.missing, self.outputs, inputs)
+        return ValueTotals(self.transactions, self.missing, self.outputs, inputs)
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ class _Writes:
     ended: Bools  # whether the partition was read to its end afterwards
 
 
-def _writes(fates: Fates, run: RunContext, partitions: Partitions) -> _Writes:
+def _writes(fates: Fates, run: RunContext, partitions: PartitionTable) -> _Writes:
     chosen = np.flatnonzero((fates.txn != NONE) & _sent(fates, run))
     place, visible = _places(fates)[chosen], fates.seen_committed[chosen]
     type_, completed = fates.type[chosen], fates.completed[chosen]
@@ -304,11 +304,11 @@ def _places(fates: Fates) -> Ints:
     return np.where((fates.topic == NONE) | (fates.partition == NONE), NEVER, (fates.topic << 32) | fates.partition)
 
 
-def told(fates: Fates, run: RunContext, partitions: Partitions) -> Told:
+def value_totals(fates: Fates, run: RunContext, partitions: PartitionTable) -> ValueTotals:
     """What these values say, if partitions were read so far."""
     writes = _writes(fates, run, partitions)
     transforms = run.does(F.COMMIT)
-    return Told(
+    return ValueTotals(
         OF_TRANSACTION.of([_of_transactions(writes)]),
         OF_MISSING.of([_of_missing(writes)]),
         OF_OUTPUTS.of([_of_outputs(writes, run)] if transforms else []),
@@ -385,7 +385,7 @@ def _step(run: RunContext) -> int:
 # ------------------------------------------------------------------------------------------------------------- findings
 
 
-def _outcomes(ends: pl.DataFrame, said: Told) -> pl.DataFrame:
+def _outcomes(ends: pl.DataFrame, said: ValueTotals) -> pl.DataFrame:
     """A row per transaction: how it ended, and what is visible and what is missing of its writes."""
     writes, missing = pl.DataFrame(said.transactions), pl.DataFrame(said.missing)
     counts = (*OF_TRANSACTION.sums, *OF_MISSING.sums)
@@ -462,7 +462,7 @@ def _of_zombies(rows: pl.DataFrame, run: RunContext) -> Findings:
 
 
 @dataclass(frozen=True)
-class _Fared:
+class _Inputs:
     """Inputs, what their groups committed, and what came of their outputs."""
 
     value: Ints
@@ -501,7 +501,7 @@ class _Fared:
         )
 
 
-def _fared(said: Told, partitions: Partitions) -> _Fared:
+def _inputs_of(said: ValueTotals, partitions: PartitionTable) -> _Inputs:
     inputs, source = said.inputs, np.append(said.outputs["source"], NEVER)
     row = np.searchsorted(source, inputs["value"])
     there = source[row] == inputs["value"]
@@ -509,10 +509,10 @@ def _fared(said: Told, partitions: Partitions) -> _Fared:
         name: np.where(there, np.append(said.outputs[name], 0)[row], nothing)
         for name, nothing in (("outputs", 0), ("open", 0), ("done", NEVER), ("first_output", 0), ("last_output", 0))
     }
-    return _Fared(**inputs, **partitions.groups(inputs["place"]), **made)
+    return _Inputs(**inputs, **partitions.groups(inputs["place"]), **made)
 
 
-def _of_inputs(inputs: _Fared, run: RunContext) -> Findings:
+def _of_inputs(inputs: _Inputs, run: RunContext) -> Findings:
     """Inputs whose offset and whose output were not committed together."""
     twice = inputs.one_offset & (inputs.outputs > 1)
     gone = inputs.behind & (inputs.outputs == 0) & (inputs.open == 0)
@@ -537,7 +537,7 @@ def _of_inputs(inputs: _Fared, run: RunContext) -> Findings:
     )  # fmt: skip
 
 
-def _looked_at_inputs(inputs: _Fared) -> int:
+def _looked_at_inputs(inputs: _Inputs) -> int:
     """The most that one of the three looks at."""
     cases = (inputs.one_offset & (inputs.outputs > 0), inputs.behind, inputs.answered)
     return max(int(np.count_nonzero(each)) for each in cases)
@@ -554,22 +554,22 @@ def _cut(run: RunContext) -> str:
 
 
 @dataclass(frozen=True)
-class Survey:
+class TransactionSurvey:
     """Of a piece."""
 
     reached: pl.DataFrame
     groups: pl.DataFrame
     ends: pl.DataFrame
-    settled: Told | None
+    settled: ValueTotals | None
 
 
 @dataclass(frozen=True)
-class Gathered:
+class GatheredTransactions:
     """Of all pieces."""
 
-    partitions: Partitions
+    partitions: PartitionTable
     ends: pl.DataFrame
-    settled: list[Told]
+    settled: list[ValueTotals]
 
 
 class Transactions(Family):
@@ -591,53 +591,55 @@ class Transactions(Family):
         """Whether there are any."""
         return run.does(F.TXN)
 
-    def survey(self, piece: Piece, run: RunContext) -> Survey:
+    def survey(self, piece: Piece, run: RunContext) -> TransactionSurvey:
         """How far it was read, how transactions ended, and what is settled of their writes."""
-        settled = told(piece.split.settled, run, NOWHERE) if run.many else None
-        return Survey(_reached(piece, run), _groups(piece, run), _ends(piece), settled)
+        settled = value_totals(piece.split.settled, run, NOWHERE) if run.many else None
+        return TransactionSurvey(_reached(piece, run), _groups(piece, run), _ends(piece), settled)
 
-    def gather(self, surveys: Sequence[Survey], run: RunContext, others: ByFamily) -> Gathered:
+    def gather(self, surveys: Sequence[TransactionSurvey], run: RunContext, others: ByFamily) -> GatheredTransactions:
         """Of all partitions and transactions; what surveys say of values only if it holds."""
         partitions = _partitions([each.reached for each in surveys], [each.groups for each in surveys])
         ends = fenced(pl.concat([each.ends for each in surveys]))
         parts = [each.settled for each in surveys if each.settled is not None and others["fates"].settled_count]
-        return Gathered(partitions, ends, [part.of_transformed(partitions) for part in parts])
+        return GatheredTransactions(partitions, ends, [part.of_transformed(partitions) for part in parts])
 
-    def judge(self, piece: Piece, gathered: Gathered, run: RunContext, others: ByFamily) -> Told:
+    def judge(self, piece: Piece, gathered: GatheredTransactions, run: RunContext, others: ByFamily) -> ValueTotals:
         """What is loose, or all there is."""
-        return told(piece.fates, run, gathered.partitions).of_transformed(gathered.partitions)
+        return value_totals(piece.fates, run, gathered.partitions).of_transformed(gathered.partitions)
 
-    def resume(self, gathered: Gathered, judged: Sequence[Told], run: RunContext, others: ByFamily) -> FamilyResult:
+    def resume(
+        self, gathered: GatheredTransactions, judged: Sequence[ValueTotals], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """What came of it: it is all that is kept, for what is known of all values may be large, and travels."""
-        said = Told.together([*judged, *gathered.settled])
+        said = ValueTotals.together([*judged, *gathered.settled])
         rows = _outcomes(gathered.ends, said)
         outcome = FamilyResult(
             merge_findings([_of_ends(rows, run), _of_zombies(rows, run)], run.limit),
             {name: _looked_at(rows, conditions) for name, conditions in _LOOKED_AT.items()},
         )
         if len(said.inputs["value"]):
-            inputs = _fared(said, gathered.partitions)
+            inputs = _inputs_of(said, gathered.partitions)
             outcome.findings.add(_of_inputs(inputs, run), run.limit)
             outcome.looked_at["offsets-not-atomic"] = _looked_at_inputs(inputs)
             outcome.cut = _cut(run)
         return outcome
 
     def conclude(
-        self, gathered: FamilyResult, judged: Sequence[Told], run: RunContext, others: ByFamily
+        self, gathered: FamilyResult, judged: Sequence[ValueTotals], run: RunContext, others: ByFamily
     ) -> FamilyResult:
         """As it came of it."""
         return gathered
 
 
 @dataclass(frozen=True)
-class Polled:
+class PolledRecords:
     """What transactions polled: how many records, and which of them they had written."""
 
     records: int
     own: pl.DataFrame
 
 
-def polled(sends: pl.DataFrame, records: pl.DataFrame, run: RunContext) -> Polled:
+def polled(sends: pl.DataFrame, records: pl.DataFrame, run: RunContext) -> PolledRecords:
     """Of sends and of records that belong together."""
     mine = pl.col("txn").is_not_null() & pl.col("value").is_not_null() & run.deletions.untouched()
     good = (pl.col("status") == Status.GOOD) & ~by(run.sees_aborted)
@@ -645,7 +647,7 @@ def polled(sends: pl.DataFrame, records: pl.DataFrame, run: RunContext) -> Polle
     wrote = sends.filter(mine).select("value", "txn", *PLACE, at="offset", sent="event")
     both = wrote.join(read, on="value").filter(pl.col("txn") == pl.col("txn_right"))
     keys = ("value", "txn", *PLACE, "at", "sent")
-    return Polled(len(read), both.group_by(keys).agg(pl.col("polled", "time").min()))
+    return PolledRecords(len(read), both.group_by(keys).agg(pl.col("polled", "time").min()))
 
 
 class OwnWrites(Family):
@@ -660,20 +662,20 @@ class OwnWrites(Family):
         """Whether transactions may have polled."""
         return run.does(F.TXN) and run.does(F.POLL)
 
-    def survey(self, piece: Piece, run: RunContext) -> Polled | None:
+    def survey(self, piece: Piece, run: RunContext) -> PolledRecords | None:
         """What is settled here."""
         return polled(piece.split.settled.sends, piece.split.settled.told, run) if run.many else None
 
-    def gather(self, surveys: Sequence[Polled | None], run: RunContext, others: ByFamily) -> list[Polled]:
+    def gather(self, surveys: Sequence[PolledRecords | None], run: RunContext, others: ByFamily) -> list[PolledRecords]:
         """As far as it holds."""
         return [each for each in surveys if each is not None and others["fates"].settled_count]
 
-    def judge(self, piece: Piece, gathered: list[Polled], run: RunContext, others: ByFamily) -> Polled:
+    def judge(self, piece: Piece, gathered: list[PolledRecords], run: RunContext, others: ByFamily) -> PolledRecords:
         """What is loose, or all there is."""
         return polled(piece.sends, piece.records, run)
 
     def conclude(
-        self, gathered: list[Polled], judged: Sequence[Polled], run: RunContext, others: ByFamily
+        self, gathered: list[PolledRecords], judged: Sequence[PolledRecords], run: RunContext, others: ByFamily
     ) -> FamilyResult:
         """A finding for each write of which that is true."""
         parts = [*gathered, *judged]

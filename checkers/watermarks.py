@@ -68,7 +68,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NONE, Bools, Groups, Ints, Lanes, ints
+from checkers.core.arrays import NONE, Bools, GroupBy, Ints, Lanes, ints
 from checkers.core.deletions import UNSURE
 from checkers.core.family import Family, FamilyResult, PiecewiseFamily
 from checkers.core.findings import Findings, make_findings, merge_findings
@@ -130,8 +130,8 @@ class Watermarks(PiecewiseFamily):
         wanted = [anomaly for anomaly in SIDES if run.wants(anomaly)]
         if piece.answers.is_empty() or not wanted:
             return FamilyResult()
-        shown = Shown.of(piece.answers)
-        before = Before(shown.lane, shown.invoked, shown.time)
+        shown = ShownMarks.of(piece.answers)
+        before = EarlierAnswers(shown.lane, shown.invoked, shown.time)
         highest = {mark: before.highest(shown.marks[mark]) for mark in {SIDES[anomaly][0] for anomaly in wanted}}
         looked_at = {anomaly: int(_looked_at(anomaly, shown, highest).sum()) for anomaly in wanted}
         fell = np.zeros(len(shown.time), np.bool_)
@@ -147,7 +147,7 @@ class Watermarks(PiecewiseFamily):
         return FamilyResult(_fallen(rows, piece, wanted, run), looked_at)
 
 
-def _looked_at(anomaly: str, shown: Shown, highest: Mapping[str, Ints]) -> Bools:
+def _looked_at(anomaly: str, shown: ShownMarks, highest: Mapping[str, Ints]) -> Bools:
     """Which answers could be held against others."""
     raised, asked = SIDES[anomaly]
     before: Bools = highest[raised] != NONE
@@ -159,7 +159,7 @@ def _looked_at(anomaly: str, shown: Shown, highest: Mapping[str, Ints]) -> Bools
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownMarks:
     """Answers as arrays; NONE where something is null."""
 
     api: Ints
@@ -172,7 +172,7 @@ class Shown:
     marks: Mapping[str, Ints]
 
     @classmethod
-    def of(cls, rows: pl.DataFrame) -> Shown:
+    def of(cls, rows: pl.DataFrame) -> ShownMarks:
         """Of all of these."""
         api, node, told, invoked, time, event = (
             ints(rows, name) for name in ("api", "node", "told", "invoked", "time", "event")
@@ -220,7 +220,7 @@ def _different(values: Ints) -> Ints:
     return different
 
 
-class Moments:
+class LaneMoments:
     """Moments of lanes, in the order of lanes and then of time, to count those before another moment."""
 
     def __init__(self, lane: Ints, at: Ints) -> None:
@@ -260,11 +260,11 @@ class Moments:
         return np.minimum(lane, self._top) * self._width + tick
 
 
-class Before:
+class EarlierAnswers:
     """For each answer those of its lane that had ended before it was invoked, and what they had shown."""
 
     def __init__(self, lane: Ints, invoked: Ints, time: Ints, *ties: Ints) -> None:
-        ended = Moments(lane, time)
+        ended = LaneMoments(lane, time)
         if ties:
             ended.settle(*ties)
         self._order = ended.order
@@ -294,7 +294,7 @@ def _fallen(rows: pl.DataFrame, piece: Piece, wanted: Sequence[str], run: RunCon
 
 
 @dataclass(frozen=True)
-class Leaders:
+class AnswerLeaders:
     """Under which leader answers were given, as far as anybody told."""
 
     era: Ints
@@ -303,7 +303,7 @@ class Leaders:
     alone: Bools  # whether an era is of one node
 
     @classmethod
-    def of(cls, rows: pl.DataFrame, shown: Shown, epochs: Epochs, piece: Piece) -> Leaders:
+    def of(cls, rows: pl.DataFrame, shown: ShownMarks, epochs: Epochs, piece: Piece) -> AnswerLeaders:
         """By the epochs that answers tell, and the rises that Metadata showed."""
         era, settled, known = shown.told.copy(), np.ones(len(rows), np.bool_), np.ones(len(rows), np.bool_)
         alone = np.zeros(len(rows), np.bool_)
@@ -319,9 +319,9 @@ class Leaders:
         is_rise, is_told = table["is_rise"].to_numpy(), table["is_told"].to_numpy()
         changes = is_rise | (table["leader_epoch"].fill_null(0) > 0).to_numpy()
         invoked, time = shown.invoked[untold], shown.time[untold]
-        era[untold] = -1 - Moments(theirs[is_rise], seen[is_rise]).before(mine, invoked + 1)
-        begun = Moments(theirs[changes], since[changes]).before(mine, time + SETTLING_NS + 1)
-        over = Moments(theirs[changes], seen[changes]).before(mine, invoked - SETTLING_NS)
+        era[untold] = -1 - LaneMoments(theirs[is_rise], seen[is_rise]).before(mine, invoked + 1)
+        begun = LaneMoments(theirs[changes], since[changes]).before(mine, time + SETTLING_NS + 1)
+        over = LaneMoments(theirs[changes], seen[changes]).before(mine, invoked - SETTLING_NS)
         settled[untold] = begun == over
         known[untold] = np.isin(mine, theirs[is_told])
         alone[untold] = np.isin(mine, theirs[is_rise])
@@ -343,15 +343,15 @@ class Falls:
     """Who showed too little, and who had shown more."""
 
     def __init__(self, rows: pl.DataFrame, piece: Piece, marks: Collection[str], run: RunContext) -> None:
-        self._rows, self._epochs, self._shown = rows, Epochs(piece.epochs), Shown.of(rows)
+        self._rows, self._epochs, self._shown = rows, Epochs(piece.epochs), ShownMarks.of(rows)
         self._piece, self._run = piece, run
         shown = self._shown
-        self._leaders = Leaders.of(rows, shown, self._epochs, piece)
+        self._leaders = AnswerLeaders.of(rows, shown, self._epochs, piece)
         times_and_ties = (shown.invoked, shown.time, shown.node, shown.event)
-        before = Before(shown.lane, *times_and_ties)
+        before = EarlierAnswers(shown.lane, *times_and_ties)
         self._anybody = {mark: before.who(shown.marks[mark]) for mark in marks}
         whose = np.where(self._leaders.alone, shown.node, NONE)
-        before = Before(numbered(shown.lane, self._leaders.era, whose), *times_and_ties)
+        before = EarlierAnswers(numbered(shown.lane, self._leaders.era, whose), *times_and_ties)
         settled = self._leaders.settled
         self._of_era = {mark: before.who(np.where(settled, shown.marks[mark], NONE)) for mark in marks}
         self._of_node = numbered(shown.api, *(ints(rows, name) for name in (*LIFE, "node")))
@@ -460,10 +460,10 @@ def _gone() -> pl.Expr:
     return pl.when(pl.col("era") == UNSURE).then(pl.lit("deleted topic"))
 
 
-def grouped(*columns: Ints) -> Groups:
+def grouped(*columns: Ints) -> GroupBy:
     """Rows that are the same in all columns."""
     number = numbered(*columns)
-    return Groups(number, np.argsort(number))
+    return GroupBy(number, np.argsort(number))
 
 
 def distinct(number: Ints, values: Ints) -> Ints:
@@ -472,7 +472,7 @@ def distinct(number: Ints, values: Ints) -> Ints:
     return np.bincount(_different(number * width + values) // width)
 
 
-def last_of(groups: Groups, number: Ints, *columns: Ints) -> Ints:
+def last_of(groups: GroupBy, number: Ints, *columns: Ints) -> Ints:
     """For each group its last row in the order of these columns."""
     chosen = np.ones(len(number), np.bool_)
     for column in columns:

@@ -18,12 +18,12 @@ import polars as pl
 
 from checkers.core.cutting import cut, put_together
 from checkers.core.deletions import deletions
-from checkers.core.engine import Steps, look, wanted_columns
+from checkers.core.engine import CheckState, check_piece, wanted_columns
 from checkers.core.family import Family, FamilyResult
 from checkers.core.piece import Piece
 from checkers.core.results import CheckResults, Finding, as_finding
 from checkers.core.run import RunContext
-from checkers.core.spark import READ, Work
+from checkers.core.spark import READ, CheckJob
 from checkers.core.tables import schema_of, tables_of
 from checkers.core.timeline import timeline
 from harness.foundation.limits import DEFAULTS
@@ -33,7 +33,7 @@ from tests.histories import Rows
 from tests.oracle import Oracle, compacted, oracles
 
 if TYPE_CHECKING:
-    from checkers.core.check import Setting
+    from checkers.core.check import CheckSettings
 
 EVERYTHING = 100_000
 
@@ -81,7 +81,7 @@ def frame_of(rows: Rows, kind: Kind) -> pl.DataFrame:
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in events], schema=schema, orient="row")
 
 
-def steps_of(rows: Rows, families: Sequence[Family], run: RunContext, size: Size = WHOLE) -> Steps:
+def steps_of(rows: Rows, families: Sequence[Family], run: RunContext, size: Size = WHOLE) -> CheckState:
     """All steps but the last."""
     wanted = wanted_columns(families)
     kinds = {kind: frame_of(rows, kind) for kind in Kind if rows.events.get(kind)}
@@ -91,9 +91,9 @@ def steps_of(rows: Rows, families: Sequence[Family], run: RunContext, size: Size
         for kind, frame in kinds.items():
             if kind in READ:
                 tables |= tables_of(kind, frame, wanted, run)
-        return look(Piece(tables, run), run, families)
+        return check_piece(Piece(tables, run), run, families)
     run = replace(run, many=True, stretch=size.stretch)
-    steps = Steps(run, families)
+    steps = CheckState(run, families)
     for piece in _pieces(kinds, wanted, run, size, by_value=False):
         steps.survey(piece)
     steps.gather()
@@ -133,14 +133,14 @@ def check_rows(
     return outcomes, list(steps.failures.values())
 
 
-def check_here(sealed: Sealed, setting: Setting | None = None, *, limit: int = EVERYTHING) -> CheckResults:
+def check_here(sealed: Sealed, setting: CheckSettings | None = None, *, limit: int = EVERYTHING) -> CheckResults:
     """A whole check of the files of a history, in this process."""
     from checkers.core.check import check
 
     return check(None, sealed, setting, limit=limit, ask=_here)
 
 
-def _here(sealed: Sealed, work: Work) -> dict[str, Any]:
+def _here(sealed: Sealed, work: CheckJob) -> dict[str, Any]:
     from checkers.core.conclusion import answer_of
     from checkers.core.families import FAMILIES
     from checkers.summaries.context import READS
@@ -153,7 +153,7 @@ def _here(sealed: Sealed, work: Work) -> dict[str, Any]:
             rows = pl.concat([pl.read_parquet(file, hive_partitioning=False) for file in files])
             tables |= tables_of(kind, rows, wanted, work.run)
     piece = Piece(tables, work.run)
-    return answer_of(look(piece, work.run, families, work.budget_s), piece)
+    return answer_of(check_piece(piece, work.run, families, work.budget_s), piece)
 
 
 def chosen(*names: str) -> list[Family]:

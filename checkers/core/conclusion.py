@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from checkers.core.engine import Steps, failure
+from checkers.core.engine import CheckState, failure
 from checkers.core.piece import Piece
 from checkers.core.results import Anomaly, Finding, as_finding
 from checkers.core.run import RunContext
 from checkers.summaries import context as around
 from checkers.summaries import series
 
-Looked = Callable[[around.Wanted], Sequence[Any]]
+ContextLookup = Callable[[around.ContextRequest], Sequence[Any]]
 
 
-def answer_of(steps: Steps, piece: Piece) -> dict[str, Any]:
+def answer_of(steps: CheckState, piece: Piece) -> dict[str, Any]:
     """What a check says, of a history that is one piece."""
-    return with_drawings(concluded(steps), steps.run, lambda chosen: [around.look(piece, chosen, steps.run)])
+    return with_drawings(concluded(steps), steps.run, lambda chosen: [around.find_context(piece, chosen, steps.run)])
 
 
-def with_drawings(told: dict[str, Any], run: RunContext, look: Looked) -> dict[str, Any]:
+def with_drawings(told: dict[str, Any], run: RunContext, look: ContextLookup) -> dict[str, Any]:
     """And what the report draws; that it cannot be made changes nothing else, and is said in `undrawn`."""
     tables, why = told.pop("series"), told["failures"].pop("series", "")
     findings = [finding for anomaly in told["anomalies"].values() for finding in anomaly.findings]
     if tables is None:
         return {**told, "drawn": None, "undrawn": why}
     try:
-        chosen = around.wanted(told["anomalies"], run, series.witnesses(tables, findings, run))
-        drawn = {**series.drawn(tables, findings, run), **around.told(look(chosen), chosen, run)}
+        chosen = around.context_request(told["anomalies"], run, series.witnesses(tables, findings, run))
+        drawn = {**series.drawn(tables, findings, run), **around.merge_context(look(chosen), chosen, run)}
     except Exception as error:  # noqa: BLE001 - the verdict has to be there whatever this meets
         return {**told, "drawn": None, "undrawn": failure("series", str(error) or type(error).__name__)}
     return {**told, "drawn": drawn, "undrawn": ""}
 
 
-def concluded(steps: Steps) -> dict[str, Any]:
+def concluded(steps: CheckState) -> dict[str, Any]:
     """What families have to say, and the tables of what the report draws."""
     outcomes = steps.conclude()
     anomalies: dict[str, Anomaly] = {}

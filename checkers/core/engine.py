@@ -25,7 +25,7 @@ class OverBudgetError(Exception):
 
 
 @dataclass
-class Steps:
+class CheckState:
     """What came of each family so far; `failures` has the first sentence about each that failed."""
 
     run: RunContext
@@ -137,9 +137,9 @@ def failure(name: str, said: str) -> str:
     return f"the check of {name} failed ({first_line[:ERROR_CHARACTERS]})"
 
 
-def look(piece: Piece, run: RunContext, families: Sequence[Family], budget_s: float = 600.0) -> Steps:
+def check_piece(piece: Piece, run: RunContext, families: Sequence[Family], budget_s: float = 600.0) -> CheckState:
     """All steps of a history that is one piece."""
-    steps = Steps(run, families, budget_s)
+    steps = CheckState(run, families, budget_s)
     steps.survey(piece)
     steps.gather()
     by_value = steps.by_value()

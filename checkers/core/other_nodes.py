@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from checkers.core.arrays import NONE, Bools, Groups, Ints, Lanes
+from checkers.core.arrays import NONE, Bools, GroupBy, Ints, Lanes
 
 
 def pair_of(one: Ints, two: Ints) -> Ints:
@@ -32,7 +32,7 @@ def inverse(order: Ints) -> Ints:
     return place
 
 
-def first_of_each(groups: Groups, *keys: Ints) -> Ints:
+def first_of_each(groups: GroupBy, *keys: Ints) -> Ints:
     """Of each group the row that comes first by the first key; of those with the same one by the second; and so on."""
     number, left = groups.number(), np.ones(len(groups.order), np.bool_)
     for key in keys:
@@ -41,7 +41,7 @@ def first_of_each(groups: Groups, *keys: Ints) -> Ints:
 
 
 @dataclass(frozen=True)
-class Before:
+class MomentIndex:
     """Rows that are in order by lane and moment: how many of them lie before any moment of a lane."""
 
     lane: Ints
@@ -69,7 +69,7 @@ class Before:
         return lane * (len(self._moments) + 1) + np.searchsorted(self._moments, moment)
 
 
-class Ranked:
+class RunningBest:
     """Rows of lanes, one lane after the other: which is the best of its lane up to a row.
 
     `order` has all rows, the best last.
@@ -103,7 +103,7 @@ class Ranked:
     def _among(self, counts: Bools, upto: Ints, key: Ints, own: Ints) -> Ints:
         """The best of those whose key is not own, and that count."""
         rows, number = np.flatnonzero(counts), np.cumsum(counts) - 1
-        some = Ranked(self.lane[rows], number[self.order[counts[self.order]]])
+        some = RunningBest(self.lane[rows], number[self.order[counts[self.order]]])
         last = np.maximum(taken(number, upto), -1)
         last = np.where(taken(some.lane, last) == taken(self.lane, upto), last, -1)
         return np.append(rows, -1)[some.best_of_others(last, key[rows], own)]

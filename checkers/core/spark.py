@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from checkers.core.engine import Steps
+    from checkers.core.engine import CheckState
     from checkers.core.family import Family
     from harness.history.sealing import Sealed
 
@@ -41,7 +41,7 @@ Batches = Iterable["pa.RecordBatch"]
 
 
 @dataclass(frozen=True)
-class Work:
+class CheckJob:
     """What tasks have to know; it travels with the job."""
 
     run: RunContext
@@ -67,15 +67,15 @@ def files(spark: SparkSession, sealed: Sealed) -> DataFrame | None:
     return spark.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load(urls).select("path", "content")
 
 
-def in_one_task(spark: SparkSession, sealed: Sealed, work: Work, answer: Callable[[Steps, Any], Any]) -> Any:
+def in_one_task(spark: SparkSession, sealed: Sealed, work: CheckJob, answer: Callable[[CheckState, Any], Any]) -> Any:
     """All steps in one task; what `answer` makes of them."""
     found = files(spark, sealed)
     if found is None:
-        from checkers.core.engine import look
+        from checkers.core.engine import check_piece
         from checkers.core.piece import Piece
 
         piece = Piece({}, work.run)
-        return answer(look(piece, work.run, _families(work), work.budget_s), piece)
+        return answer(check_piece(piece, work.run, _families(work), work.budget_s), piece)
 
     def make(batches: Batches) -> Iterator[pa.RecordBatch]:
         yield _packed(_look(batches, work, answer))
@@ -84,11 +84,11 @@ def in_one_task(spark: SparkSession, sealed: Sealed, work: Work, answer: Callabl
     return pickle.loads(row["blob"])  # noqa: S301 - made by our own tasks
 
 
-def _look(batches: Batches, work: Work, answer: Callable[[Steps, Any], Any]) -> Any:
+def _look(batches: Batches, work: CheckJob, answer: Callable[[CheckState, Any], Any]) -> Any:
     """The task of a small history."""
     import polars as pl
 
-    from checkers.core.engine import look, wanted_columns
+    from checkers.core.engine import check_piece, wanted_columns
     from checkers.core.piece import Piece
     from checkers.core.tables import columns_of, tables_of
     from checkers.summaries.context import READS
@@ -101,17 +101,17 @@ def _look(batches: Batches, work: Work, answer: Callable[[Steps, Any], Any]) -> 
             for table, frame in tables_of(kind, rows, wanted, work.run).items():
                 parts.setdefault(table, []).append(frame)
     piece = Piece({table: pl.concat(frames) for table, frames in parts.items()}, work.run)
-    return answer(look(piece, work.run, families, work.budget_s), piece)
+    return answer(check_piece(piece, work.run, families, work.budget_s), piece)
 
 
-def in_many_tasks(spark: SparkSession, sealed: Sealed, work: Work) -> Steps:
+def in_many_tasks(spark: SparkSession, sealed: Sealed, work: CheckJob) -> CheckState:
     """All steps but the last, of a large history."""
-    from checkers.core.engine import Steps
+    from checkers.core.engine import CheckState
 
     buckets = max(LEAST_BUCKETS, events(sealed) // EVENTS_OF_A_BUCKET)
     run = replace(work.run, many=True, stretch=STRETCH)
     work = replace(work, run=run, buckets=buckets)
-    steps = Steps(run, _families(work), work.budget_s)
+    steps = CheckState(run, _families(work), work.budget_s)
     for surveys, failures in _asked(spark, sealed, work, _survey):
         steps.failures.update(failures)
         for name, survey in surveys.items():
@@ -122,7 +122,9 @@ def in_many_tasks(spark: SparkSession, sealed: Sealed, work: Work) -> Steps:
     return steps
 
 
-def _judge_all(spark: SparkSession, sealed: Sealed, work: Work, steps: Steps, families: Sequence[Family]) -> None:
+def _judge_all(
+    spark: SparkSession, sealed: Sealed, work: CheckJob, steps: CheckState, families: Sequence[Family]
+) -> None:
     if not families:
         return
     chosen = replace(work, families=tuple(family.name for family in families), known=steps.known)
@@ -137,7 +139,7 @@ def _judge_all(spark: SparkSession, sealed: Sealed, work: Work, steps: Steps, fa
 Part = tuple[dict[str, Any], dict[str, str]]  # by family: what it says, and what failed
 
 
-def around_in_many(spark: SparkSession, sealed: Sealed, work: Work, chosen: Any) -> list[Any]:
+def context_in_many_tasks(spark: SparkSession, sealed: Sealed, work: CheckJob, chosen: Any) -> list[Any]:
     """What is around findings of a large history: every file is looked through once more."""
     from checkers.summaries import context as around
 
@@ -152,12 +154,12 @@ def around_in_many(spark: SparkSession, sealed: Sealed, work: Work, chosen: Any)
         for kind, content in _contents(batches):
             for rows in _row_groups(content, columns_of(kind, around.READS)):
                 piece = Piece(tables_of(kind, rows, around.READS, work.run), work.run)
-                yield _packed(around.look(piece, chosen, work.run))
+                yield _packed(around.find_context(piece, chosen, work.run))
 
     return [pickle.loads(row["blob"]) for row in found.mapInArrow(look, BLOB).collect()]  # noqa: S301 - of our own tasks
 
 
-def _asked(spark: SparkSession, sealed: Sealed, work: Work, ask: Callable[[Any, Work], Part]) -> Iterator[Part]:
+def _asked(spark: SparkSession, sealed: Sealed, work: CheckJob, ask: Callable[[Any, CheckJob], Part]) -> Iterator[Part]:
     """What pieces say."""
     found = files(spark, sealed)
     if found is None:
@@ -177,7 +179,7 @@ def _asked(spark: SparkSession, sealed: Sealed, work: Work, ask: Callable[[Any, 
         yield pickle.loads(row["blob"])  # noqa: S301 - made by our own tasks
 
 
-def _cut(batches: Batches, work: Work) -> Iterator[pa.RecordBatch]:
+def _cut(batches: Batches, work: CheckJob) -> Iterator[pa.RecordBatch]:
     """Files as parts of tables, each with its bucket."""
     import pyarrow as pa
 
@@ -197,7 +199,7 @@ def _cut(batches: Batches, work: Work) -> Iterator[pa.RecordBatch]:
                 )  # fmt: skip
 
 
-def _piece(batches: Batches, work: Work) -> Any:
+def _piece(batches: Batches, work: CheckJob) -> Any:
     """What came for one bucket."""
     import polars as pl
 
@@ -211,24 +213,24 @@ def _piece(batches: Batches, work: Work) -> Any:
     return Piece(put_together(parts), work.run) if parts else None
 
 
-def _survey(piece: Any, work: Work) -> Part:
-    from checkers.core.engine import Steps
+def _survey(piece: Any, work: CheckJob) -> Part:
+    from checkers.core.engine import CheckState
 
-    steps = Steps(work.run, _families(work), work.budget_s)
+    steps = CheckState(work.run, _families(work), work.budget_s)
     steps.survey(piece)
     return {name: surveys[0] for name, surveys in steps.surveys.items()}, steps.failures
 
 
-def _judge(piece: Any, work: Work) -> Part:
-    from checkers.core.engine import Steps
+def _judge(piece: Any, work: CheckJob) -> Part:
+    from checkers.core.engine import CheckState
 
     families = _families(work)
-    steps = Steps(work.run, families, work.budget_s, known=work.known)
+    steps = CheckState(work.run, families, work.budget_s, known=work.known)
     steps.judge(piece, families)
     return {name: judged[0] for name, judged in steps.judged.items()}, steps.failures
 
 
-def _families(work: Work) -> list[Family]:
+def _families(work: CheckJob) -> list[Family]:
     from checkers.core.families import FAMILIES
 
     return [family for family in FAMILIES if family.name in work.families]

@@ -15,7 +15,7 @@ from checkers.core.tables import empty
 
 
 class LeaderEpochs(Family):
-    """`known["epochs"]` is `checkers.core.node_answers.Epochs`."""
+    """`others["epochs"]` is `checkers.core.node_answers.Epochs`."""
 
     name = "epochs"
     after = ()

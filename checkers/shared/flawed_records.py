@@ -23,7 +23,7 @@ STATUS = {"corrupt": Status.CORRUPT, "misrouted": Status.MISROUTED, "phantom": S
 
 
 @dataclass(frozen=True)
-class Surveyed:
+class FlawedRecordSurvey:
     """What was found in so many records."""
 
     findings: Findings
@@ -51,7 +51,7 @@ class OddRecords(Family):
         "records": ("event", "time", "topic", "partition", "offset", "value", "status")
     }
 
-    def survey(self, piece: Piece, run: RunContext) -> Surveyed:
+    def survey(self, piece: Piece, run: RunContext) -> FlawedRecordSurvey:
         """Everything that is wrong with the records of a piece."""
         rows = odd(piece.records).with_columns(foreign=pl.lit("foreign"))
         parts = [
@@ -67,14 +67,16 @@ class OddRecords(Family):
             )
             for anomaly, status in STATUS.items()
         ]
-        return Surveyed(merge_findings(parts, run.limit), len(piece.records))
+        return FlawedRecordSurvey(merge_findings(parts, run.limit), len(piece.records))
 
-    def gather(self, surveys: Sequence[Surveyed], run: RunContext, others: ByFamily) -> Surveyed:
+    def gather(self, surveys: Sequence[FlawedRecordSurvey], run: RunContext, others: ByFamily) -> FlawedRecordSurvey:
         """Of all pieces."""
         findings = merge_findings([each.findings for each in surveys], run.limit)
-        return Surveyed(findings, sum(each.records for each in surveys))
+        return FlawedRecordSurvey(findings, sum(each.records for each in surveys))
 
-    def conclude(self, gathered: Surveyed, judged: Sequence[object], run: RunContext, others: ByFamily) -> FamilyResult:
+    def conclude(
+        self, gathered: FlawedRecordSurvey, judged: Sequence[object], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """Every record was looked at."""
         return FamilyResult(gathered.findings, dict.fromkeys(self.anomalies, gathered.records))
 

@@ -20,8 +20,8 @@ witness     per partition, around the first fault or else the middle of the load
             acknowledged send at its offset or a lower one, or of an end() that shows no more than its offset (those
             that show the same are one: invoked when the last of them was, over when the first was)
 
-It takes one look at each part of the history (`look`), which brings back the best candidates of that part; `told` puts
-those of all parts together. Parts may be cut anywhere.
+`find_context` looks once at each part of the history, and returns its best candidates; `merge_context` puts those of
+all parts together. Parts may be cut anywhere.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import numpy as np
 import polars as pl
 
 from checkers.core.arrays import NONE, Bools, Ints, distinct, ints
-from checkers.core.nearest import Keyed, Shelf, among, rank_among, stretched
+from checkers.core.nearest import RowsByKey, SortedQueries, consecutive, in_sorted, rank_in_sorted
 from checkers.core.node_answers import FETCH, LIST_OFFSETS, PRODUCE
 from checkers.core.piece import Piece
 from checkers.core.run import REPLICA_ROLE, RunContext, by
@@ -78,7 +78,7 @@ Tables = Mapping[str, pl.DataFrame]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownFinding:
     """A finding of which the operations are shown."""
 
     key: str  # the anomaly and its number among the findings that were kept
@@ -98,10 +98,10 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ContextRequest:
     """What is looked up: findings, and partitions with the offset around which their appends are shown."""
 
-    findings: tuple[Shown, ...] = ()
+    findings: tuple[ShownFinding, ...] = ()
     witnesses: Mapping[Place, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -115,11 +115,13 @@ class Wanted:
         return min(NEAR_MOST_NS, max(NEAR_LEAST_NS, NEAR_PACES * pace_ns))
 
 
-def wanted(anomalies: Mapping[str, Anomaly], run: RunContext, witnesses: Mapping[Place, int] | None = None) -> Wanted:
+def context_request(
+    anomalies: Mapping[str, Anomaly], run: RunContext, witnesses: Mapping[Place, int] | None = None
+) -> ContextRequest:
     """The first findings of each anomaly; and `checkers.summaries.series.witnesses`."""
     topics = {name: number for number, name in run.topics.items()}
     shown = [
-        Shown(
+        ShownFinding(
             key=f"{name}/{number}",
             topic=None if finding.topic is None else topics.get(finding.topic),
             partition=finding.partition,
@@ -133,24 +135,24 @@ def wanted(anomalies: Mapping[str, Anomaly], run: RunContext, witnesses: Mapping
         for name, anomaly in anomalies.items()
         for number, finding in enumerate(anomaly.findings[:FINDINGS])
     ]
-    return Wanted(tuple(shown[:FINDINGS_AT_MOST]), witnesses or {})
+    return ContextRequest(tuple(shown[:FINDINGS_AT_MOST]), witnesses or {})
 
 
-def look(piece: Piece, wanted: Wanted, run: RunContext) -> dict[str, pl.DataFrame]:
+def find_context(piece: Piece, request: ContextRequest, run: RunContext) -> dict[str, pl.DataFrame]:
     """What a part of the history has of all that."""
     return {
-        "around": _around(piece, wanted, run),
-        "replicas": _covered(piece.ops, wanted, run),
-        **_witness(piece, wanted),
+        "around": _around(piece, request, run),
+        "replicas": _covered(piece.ops, request, run),
+        **_witness(piece, request),
     }
 
 
-class Asked:
-    """What is asked about findings, as tables whose rows are questions; `finding` is the number of a finding."""
+class FindingQueries:
+    """What is asked about findings, as tables whose rows are queries; `finding` is the number of a finding."""
 
-    def __init__(self, wanted: Wanted, run: RunContext) -> None:
-        self.near_ns = wanted.near_ns(run)
-        shown = wanted.findings
+    def __init__(self, request: ContextRequest, run: RunContext) -> None:
+        self.near_ns = request.near_ns(run)
+        shown = request.findings
         self.findings = pl.DataFrame(
             [(n, _code(each), each.offset, each.since, each.until) for n, each in enumerate(shown)],
             schema=dict.fromkeys(("finding", "f_place", "f_offset", "since", "until"), pl.Int64), orient="row",
@@ -182,22 +184,22 @@ class Asked:
         return _unique(self.placed, "f_place")
 
     @cached_property
-    def offsets(self) -> Shelf:
+    def offsets(self) -> SortedQueries:
         """Their offsets."""
-        return _shelf(self.placed.drop_nulls("f_offset"), "f_offset")
+        return _sorted_queries(self.placed.drop_nulls("f_offset"), "f_offset")
 
     @cached_property
-    def instants(self) -> Shelf:
+    def instants(self) -> SortedQueries:
         """Their moments."""
-        return _shelf(self.placed.join(self.moments, on="finding"), "moment")
+        return _sorted_queries(self.placed.join(self.moments, on="finding"), "moment")
 
-    def when(self, questions: pl.DataFrame) -> pl.DataFrame:
-        """Questions, once for each moment of their finding; those of one without a moment ask for what was first."""
-        known = questions.join(self.moments, on="finding", how="left")
+    def when(self, queries: pl.DataFrame) -> pl.DataFrame:
+        """Queries, once for each moment of their finding; those of one without a moment ask for what was first."""
+        known = queries.join(self.moments, on="finding", how="left")
         return known.with_columns(pl.col("moment").fill_null(self.start_ns))
 
 
-def _code(finding: Shown) -> int | None:
+def _code(finding: ShownFinding) -> int | None:
     """Its place as one number (`checkers.tables.place_of`)."""
     return None if finding.place is None else (finding.place[0] << 32) | finding.place[1]
 
@@ -211,17 +213,17 @@ def _unique(frame: pl.DataFrame, name: str) -> Ints:
     return distinct(ints(frame, name))
 
 
-def _shelf(questions: pl.DataFrame, number: str) -> Shelf:
-    return Shelf.of(*(ints(questions, name) for name in ("f_place", number, "finding")))
+def _sorted_queries(queries: pl.DataFrame, number: str) -> SortedQueries:
+    return SortedQueries.of(*(ints(queries, name) for name in ("f_place", number, "finding")))
 
 
 _NARROW = ("time", *PLACE, "offset", "count", "api")
 
 
-class Rows:
+class CandidateRows:
     """Rows of one table, and which of them belong to findings."""
 
-    def __init__(self, table: str, frame: pl.DataFrame, asked: Asked) -> None:
+    def __init__(self, table: str, frame: pl.DataFrame, asked: FindingQueries) -> None:
         self.table, self.frame, self.asked = table, frame, asked
 
     def __len__(self) -> int:
@@ -293,16 +295,16 @@ class Rows:
         )
         return end > first
 
-    def candidates(self) -> Rows:
+    def candidates(self) -> CandidateRows:
         """Those that may belong to any finding."""
         asked = self.asked
-        chosen = among(self.event, asked.events) | among(self.value, _unique(asked.values, "value"))
-        here = np.flatnonzero(among(self.place, asked.places) & ~chosen)
+        chosen = in_sorted(self.event, asked.events) | in_sorted(self.value, _unique(asked.values, "value"))
+        here = np.flatnonzero(in_sorted(self.place, asked.places) & ~chosen)
         narrow = self.frame.select(name for name in _NARROW if name in self.frame.columns)
-        rows = Rows(self.table, narrow[here], asked)
+        rows = CandidateRows(self.table, narrow[here], asked)
         first, end = asked.offsets.between(rows.place, *rows.extent)
         chosen[here] = (end > first) | rows.close()
-        return Rows(self.table, self.frame.filter(pl.Series(chosen)), asked)
+        return CandidateRows(self.table, self.frame.filter(pl.Series(chosen)), asked)
 
     def pairs(self) -> pl.DataFrame:
         """Each of these rows with each finding that it may be among the nearest of."""
@@ -312,21 +314,23 @@ class Rows:
 
     def _by_value(self) -> Iterator[pl.DataFrame]:
         values = _unique(self.asked.values, "value")
-        mine = np.flatnonzero(among(self.value, values) & ~self.own)
+        mine = np.flatnonzero(in_sorted(self.value, values) & ~self.own)
         if len(mine):
-            keys = self.asked.values.with_columns(key=pl.Series(rank_among(ints(self.asked.values, "value"), values)))
-            yield from self._routes(mine, rank_among(self.value[mine], values), keys, ROWS)
+            keys = self.asked.values.with_columns(
+                key=pl.Series(rank_in_sorted(ints(self.asked.values, "value"), values))
+            )
+            yield from self._routes(mine, rank_in_sorted(self.value[mine], values), keys, ROWS)
 
     def _by_offset(self) -> Iterator[pl.DataFrame]:
-        shelf = self.asked.offsets
-        first, end = shelf.between(self.place, *self.extent)
+        offsets = self.asked.offsets
+        first, end = offsets.between(self.place, *self.extent)
         mine = np.flatnonzero((end > first) & ~self.own)
         if len(mine):
-            width = len(shelf.question) + 1  # rows that cover the same offsets of findings are alike
+            width = len(offsets.query) + 1  # rows that cover the same offsets of findings are alike
             alike, key = np.unique(first[mine] * width + end[mine], return_inverse=True)
             began, count = alike // width, alike % width - alike // width
             keys = pl.DataFrame({
-                "key": np.repeat(np.arange(len(alike)), count), "finding": shelf.question[stretched(began, count)],
+                "key": np.repeat(np.arange(len(alike)), count), "finding": offsets.query[consecutive(began, count)],
             })  # fmt: skip
             yield from self._routes(mine, key, keys, ROWS)
 
@@ -335,8 +339,8 @@ class Rows:
         mine = np.flatnonzero(self.tells & self.close())
         if len(mine):
             timed = asked.placed.join(asked.moments, on="finding", how="semi")
-            keys = timed.with_columns(key=pl.Series(rank_among(ints(timed, "f_place"), asked.places)))
-            yield from self._routes(mine, rank_among(self.place[mine], asked.places), keys, SCANNED)
+            keys = timed.with_columns(key=pl.Series(rank_in_sorted(ints(timed, "f_place"), asked.places)))
+            yield from self._routes(mine, rank_in_sorted(self.place[mine], asked.places), keys, SCANNED)
 
     def _routes(self, mine: Ints, key: Ints, keys: pl.DataFrame, most: int) -> Iterator[pl.DataFrame]:
         """The nearest rows with the same key; and the nearest of those clients that a finding blames."""
@@ -345,21 +349,21 @@ class Rows:
         if self.table != "exchanges" or not len(workers):
             return
         nobody, worker = self.worker[mine] == NONE, self.worker[mine]
-        rank = np.where(nobody, 0, rank_among(worker, workers) + 1)
-        known = nobody | among(worker, workers)
+        rank = np.where(nobody, 0, rank_in_sorted(worker, workers) + 1)
+        known = nobody | in_sorted(worker, workers)
         width = len(workers) + 1
         of_findings = pl.concat([
-            blamed.select("finding", rank=pl.Series(rank_among(ints(blamed, "worker"), workers) + 1)),
+            blamed.select("finding", rank=pl.Series(rank_in_sorted(ints(blamed, "worker"), workers) + 1)),
             blamed.select("finding", rank=pl.lit(0, pl.Int64)).unique(),
         ])  # fmt: skip
         each = keys.join(of_findings, on="finding").with_columns(key=pl.col("key") * width + pl.col("rank"))
         yield self._nearest(mine[known], key[known] * width + rank[known], each, most)
 
     def _nearest(self, mine: Ints, key: Ints, keys: pl.DataFrame, most: int) -> pl.DataFrame:
-        questions = self.asked.when(keys)
-        rows = Keyed(key, self.time[mine], self.event[mine])
-        row, question = rows.nearest(ints(questions, "key"), ints(questions, "moment"), most)
-        return pl.DataFrame({"row": mine[row], "finding": ints(questions, "finding")[question]})
+        queries = self.asked.when(keys)
+        rows = RowsByKey(key, self.time[mine], self.event[mine])
+        row, query = rows.nearest(ints(queries, "key"), ints(queries, "moment"), most)
+        return pl.DataFrame({"row": mine[row], "finding": ints(queries, "finding")[query]})
 
     def ranked(self) -> pl.DataFrame:
         """Pairs with how a row belongs to a finding (`rank`) and how far it is from it (`away`), without the others."""
@@ -387,7 +391,7 @@ class Rows:
             .select("row", "finding", "rank", away=away.fill_null(pl.col("time") - self.asked.start_ns) + farther)
         )
 
-    def told(self) -> pl.DataFrame:
+    def columns(self) -> pl.DataFrame:
         """The best of them, with all that is told of an operation."""
         ranked = self.ranked()
         shaped = self.frame[ints(ranked, "row")].select(
@@ -414,23 +418,23 @@ def best(candidates: pl.DataFrame) -> pl.DataFrame:
 _FOUND = {"finding": pl.Int64, "kind": pl.String, "rank": pl.Int32, "away": pl.Int64, **COLUMNS}
 
 
-def _around(piece: Piece, wanted: Wanted, run: RunContext) -> pl.DataFrame:
+def _around(piece: Piece, request: ContextRequest, run: RunContext) -> pl.DataFrame:
     """The rows that belong to findings."""
-    asked = Asked(wanted, run)
+    asked = FindingQueries(request, run)
     parts = [pl.DataFrame(schema=_FOUND)]
     for table in KINDS_OF_TABLES:
-        if wanted.findings and len(piece[table]):
-            candidates = Rows(table, piece[table], asked).candidates()
-            parts += [candidates.told()] if len(candidates) else []
+        if request.findings and len(piece[table]):
+            candidates = CandidateRows(table, piece[table], asked).candidates()
+            parts += [candidates.columns()] if len(candidates) else []
     return best(pl.concat(parts))
 
 
-def _covered(ops: pl.DataFrame, wanted: Wanted, run: RunContext) -> pl.DataFrame:
+def _covered(ops: pl.DataFrame, request: ContextRequest, run: RunContext) -> pl.DataFrame:
     """From where to where each replica was read, in the partitions of findings."""
-    places = np.unique([code for each in wanted.findings if (code := _code(each)) is not None]).astype(np.int64)
+    places = np.unique([code for each in request.findings if (code := _code(each)) is not None]).astype(np.int64)
     of_replicas = pl.col("f").is_in([F.ASSIGN, F.REPLICA]) & by(run.replica_readers)
     here = ops.filter(of_replicas)
-    here = here.filter(pl.Series(among(place_of(here), places)))
+    here = here.filter(pl.Series(in_sorted(place_of(here), places)))
     whole = pl.all_horizontal(pl.col("offset", "end").is_not_null())
     reached = pl.when(pl.col("f") == F.ASSIGN).then("offset").when(whole).then(pl.min_horizontal("offset", "end"))
     return _last_ones(here.select("process", *PLACE, "f", "event", reached=reached))
@@ -441,10 +445,10 @@ def _last_ones(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.sort("event").group_by("process", *PLACE, "f").agg(pl.col("event", "reached").last())
 
 
-def _witness(piece: Piece, wanted: Wanted) -> dict[str, pl.DataFrame]:
+def _witness(piece: Piece, request: ContextRequest) -> dict[str, pl.DataFrame]:
     """Per partition the sends around an offset, and the latest invocation of all that is below them."""
     schema = dict.fromkeys(PLACE, pl.Int32) | {"middle": pl.Int64}
-    rows = [(*place, offset) for place, offset in wanted.witnesses.items()]
+    rows = [(*place, offset) for place, offset in request.witnesses.items()]
     middles = pl.DataFrame(rows, schema=schema, orient="row")
     columns = (*PLACE, "offset", "invoked", "time", "process", "value", "event")
     acknowledged = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
@@ -481,9 +485,9 @@ def _first_ones(rows: pl.DataFrame) -> pl.DataFrame:
     return ordered.filter(pl.int_range(pl.len()).over(PLACE) < WITNESSES_AT_MOST)
 
 
-def told(parts: Sequence[Tables], wanted: Wanted, run: RunContext) -> dict[str, Any]:
+def merge_context(parts: Sequence[Tables], request: ContextRequest, run: RunContext) -> dict[str, Any]:
     """The operations of each finding, what replicas have of it, and the witnesses; times since the history began."""
-    whole = parts or [look(Piece({}, run), wanted, run)]
+    whole = parts or [find_context(Piece({}, run), request, run)]
     tables = {name: pl.concat([part[name] for part in whole]) for name in whole[0]}
     covered = {
         (row["topic"], row["partition"], row["process"], row["f"]): row["reached"]
@@ -491,14 +495,14 @@ def told(parts: Sequence[Tables], wanted: Wanted, run: RunContext) -> dict[str, 
     }
     operations: dict[str, list[dict[str, Any]]] = {}
     for row in best(tables["around"]).to_dicts():
-        operations.setdefault(wanted.findings[row["finding"]].key, []).append(_operation(row, run))
+        operations.setdefault(request.findings[row["finding"]].key, []).append(_operation(row, run))
     for of in operations.values():
         of.sort(key=lambda each: (each["from"], each["to"], each["event"]))
     return {
         "around": operations,
         "replicas": {
             each.key: _held(each, operations.get(each.key, []), covered, run)
-            for each in wanted.findings
+            for each in request.findings
             if each.offset is not None and each.values
         },
         "witness": _witnesses(tables["sends"], tables["ends"], tables["below"], run),
@@ -515,7 +519,7 @@ def _operation(row: Mapping[str, Any], run: RunContext) -> dict[str, Any]:
 
 
 def _held(
-    finding: Shown,
+    finding: ShownFinding,
     operations: Sequence[Mapping[str, Any]],
     covered: Mapping[tuple[Any, ...], int | None],
     run: RunContext,
@@ -550,8 +554,8 @@ def _witnesses(sends: pl.DataFrame, ends: pl.DataFrame, below: pl.DataFrame, run
     of_ends = _as_one(ends).with_columns(value=pl.lit(None, pl.Int64), is_end=pl.lit(value=True))
     rows = _first_ones(pl.concat([sends.with_columns(is_end=pl.lit(value=False)), of_ends], how="diagonal"))
     latest = below.group_by(PLACE).agg(below=pl.col("invoked").max())
-    told = rows.join(latest, on=PLACE, how="left").with_columns(pl.col("below").fill_null(run.first_time_ns))
-    ordered = told.sort(*PLACE, "offset", ~pl.col("is_end"), "invoked", "event").with_columns(
+    appends = rows.join(latest, on=PLACE, how="left").with_columns(pl.col("below").fill_null(run.first_time_ns))
+    ordered = appends.sort(*PLACE, "offset", ~pl.col("is_end"), "invoked", "event").with_columns(
         point=pl.max_horizontal("below", pl.col("invoked").cum_max().over(PLACE))
     )
     return {

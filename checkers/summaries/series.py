@@ -478,8 +478,8 @@ def _refusals(rows: pl.DataFrame, run: RunContext) -> list[dict[str, Any]]:
 _SENDS = ("type", "invoked", "time", "error", *PLACE, "offset")
 
 
-class Drawing(Family):
-    """`known["series"]`, which is the summary as well, has the tables that `drawn` makes series of."""
+class SeriesFamily(Family):
+    """`others["series"]`, which is the summary as well, has the tables that `drawn` makes series of."""
 
     name = "series"
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
@@ -508,4 +508,4 @@ class Drawing(Family):
         return FamilyResult(summary=gathered)
 
 
-FAMILIES: tuple[Family, ...] = (Drawing(),)
+FAMILIES: tuple[Family, ...] = (SeriesFamily(),)

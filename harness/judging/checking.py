@@ -15,7 +15,7 @@ from typing import Any
 
 import harness
 from checkers.core.budget import BUDGET_S
-from checkers.core.check import Setting, check
+from checkers.core.check import CheckSettings, check
 from checkers.core.results import CheckResults
 from harness.clusters.cleanup.guard import Guard
 from harness.foundation.errors import Exit, UsageError
@@ -158,10 +158,10 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
     return checked
 
 
-def setting_of(run: Run | RunElsewhere, facts: dict[str, Any], asked: Asked) -> Setting:
+def setting_of(run: Run | RunElsewhere, facts: dict[str, Any], asked: Asked) -> CheckSettings:
     """What a check has to know of a run beside its history."""
     known = facts_of(facts)
-    return Setting(
+    return CheckSettings(
         acks=known.acks,
         blocking={fault.name for fault in known.faults if fault.blocks},
         compacted=facts.get("compacted") or (),

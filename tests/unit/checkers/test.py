@@ -10,7 +10,7 @@ import pytest
 from checkers.core.families import FAMILIES
 from checkers.core.family import Family, FamilyResult
 from checkers.core.results import Finding
-from checkers.delivery import Delivered
+from checkers.delivery import GatheredDelivery
 from harness.history.schema import FaultStage, Kind
 from tests.histories import SECOND_NS, Case, Rows, told, write
 from tests.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, steps_of
@@ -607,7 +607,7 @@ class Batch:
 
     rows: Rows
     outcomes: dict[str, FamilyResult]
-    known: Delivered
+    known: GatheredDelivery
 
     @property
     def findings(self) -> list[Finding]:

@@ -83,13 +83,13 @@ def drawings(rows: Rows, anomalies: dict[str, Anomaly], size: Size = WHOLE) -> d
     gathered = steps.conclude()["series"].summary
     assert not steps.failures
     findings = [finding for anomaly in anomalies.values() for finding in anomaly.findings]
-    wanted = around.wanted(anomalies, run, witnesses(gathered, findings, run))
+    wanted = around.context_request(anomalies, run, witnesses(gathered, findings, run))
     kinds = (Kind.COMPLETE, Kind.RECORD, Kind.PROBE, Kind.EXCHANGE)
     tables: dict[str, pl.DataFrame] = {}
     for kind in kinds:
         tables |= tables_of(kind, frame_of(rows, kind), around.READS, run)
-    parts = [around.look(Piece(tables, run), wanted, run)]
-    return {**drawn(gathered, findings, run), **around.told(parts, wanted, run)}
+    parts = [around.find_context(Piece(tables, run), wanted, run)]
+    return {**drawn(gathered, findings, run), **around.merge_context(parts, wanted, run)}
 
 
 def test_sends_and_reads_are_counted_when_they_ended(series: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from checkers.core.timeline import Fault as Injected
 from checkers.shared.epochs import FAMILIES as EPOCHS
 from checkers.summaries.coverage import Coverage, FaultCoverage
 from checkers.watermarks import FAMILIES as WATERMARKS
-from checkers.watermarks import Before, in_faults, numbered
+from checkers.watermarks import EarlierAnswers, in_faults, numbered
 from harness.history.schema import FaultStage, Kind, View
 from harness.judging.policies import PlannedFault, RunFacts, judge
 from tests.histories import SECOND_NS, Case, Rows, op_of, told, write
@@ -667,7 +667,7 @@ def test_rows_are_numbered_by_what_they_have_in_common(columns: tuple[list[int],
 def test_only_what_had_ended_counts(shift: int) -> None:
     """Also where moments are too far apart to be numbers of lanes as well."""
     lane, when, ended, mark = ([0, 0, 0, 5, 5, 0], [0, 2, 3, 3, 9, 9], [2, 2, 3, 4, 9, 9], [7, 9, 8, 20, NONE, 1])
-    before = Before(_ints(lane), _ints(when) * shift, _ints(ended) * shift, _ints([0, 1, 2, 3, 4, 5]))
+    before = EarlierAnswers(_ints(lane), _ints(when) * shift, _ints(ended) * shift, _ints([0, 1, 2, 3, 4, 5]))
     assert before.highest(_ints(mark)).tolist() == [NONE, NONE, 9, NONE, 20, 9]
     assert before.who(_ints(mark)).tolist() == [-1, -1, 1, -1, 3, 1]
 
