@@ -26,7 +26,7 @@ from harness.foundation.config import parse
 from harness.foundation.durations import HOW_TO_WRITE, seconds
 from harness.foundation.errors import UsageError
 from harness.history.store import STORE_VARIABLE
-from harness.judging.checking import Asked
+from harness.judging.checking import CheckOptions
 from harness.report.terminal import tables as show
 from harness.spark.place import EVERYTHING_HERE, MASTER_VARIABLE, place
 
@@ -147,7 +147,7 @@ TlsCertOption = Annotated[Path | None, typer.Option(help="External: client certi
 TlsKeyOption = Annotated[Path | None, typer.Option(help="External: client key (PEM).")]
 
 
-def asked(master: str | None, conf: list[str] | None, checkers: str = "", budget: str = "") -> Asked:
+def asked(master: str | None, conf: list[str] | None, checkers: str = "", budget: str = "") -> CheckOptions:
     """How the flags of a command want a history to be checked."""
     only = parts(checkers)
     known = anomalies_of()
@@ -156,7 +156,7 @@ def asked(master: str | None, conf: list[str] | None, checkers: str = "", budget
     budget_s = duration("--budget", budget) if budget else BUDGET_S
     if not budget_s:
         raise UsageError("--budget leaves no time at all", HOW_TO_WRITE)
-    return Asked(place(master, conf or ()), tuple(only), budget_s)
+    return CheckOptions(place(master, conf or ()), tuple(only), budget_s)
 
 
 def duration(flag: str, text: str) -> float:

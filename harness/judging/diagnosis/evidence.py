@@ -14,7 +14,7 @@ from checkers.core.results import Anomaly, CheckResults, Finding
 from checkers.core.timeline import Fault
 from harness.judging.diagnosis.cause import Cause, Confidence, counted, listed
 from harness.judging.policies import Mark
-from harness.judging.verdict import Judged, Verdict
+from harness.judging.verdict import MarkedFinding, Verdict
 from nemesis import FAULTS
 
 CONFIDENCE_AT_MOST: dict[str, Confidence] = {"unproven": "possible", "possibly the client": "likely"}
@@ -177,10 +177,10 @@ class Evidence:
     def _anomaly(self, name: str) -> Anomaly:
         return self.results.anomalies.get(name, Anomaly(name, "", unchecked="this version did not look for it"))
 
-    def _judged(self) -> Iterable[Judged]:
+    def _judged(self) -> Iterable[MarkedFinding]:
         return (judged for seen in self.verdict.seen for judged in seen.findings)
 
-    def _left(self, anomalies: Iterable[str], tag: str) -> list[Judged]:
+    def _left(self, anomalies: Iterable[str], tag: str) -> list[MarkedFinding]:
         names = set(anomalies)
         found = [
             each
