@@ -26,7 +26,7 @@ from checkers.core.node_answers import SETTLING_NS
 from checkers.core.other_nodes import MomentIndex, RunningBest, taken
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from checkers.metadata import coded, in_order, number_of
+from checkers.shared.metadata_claims import coded, in_order, number_of
 from harness.foundation.protocol import Api
 from harness.history.schema import Type
 

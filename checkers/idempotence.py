@@ -1,7 +1,7 @@
 """Retries and idempotence, as the taps saw them: what became of each batch that a producer had numbered.
 
 A *batch* is told by its partition, life, producer id, producer epoch and base sequence, all of them >= 0. A life is an
-era of `checkers.deletions`; what may belong to two lives is one life by itself, and what is found there is tagged
+era of `checkers.core.deletions`; what may belong to two lives is one life by itself, and what is found there is tagged
 `deleted topic`. Rows without topic or partition are left out.
 
 A *sending* is a row of a Produce exchange (api 0), whatever its type; it is *acknowledged* if its error is 0 and its

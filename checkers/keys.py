@@ -3,7 +3,7 @@
 The *last write* of a key is the acknowledged send with the highest offset in the key's partition; of several that were
 acknowledged at that offset one that the final readers did not return, and of these the highest value. Values and
 tombstones are alike: brokers keep a tombstone for longer than a run lasts. What was sent before the end of the last
-deletion of its topic (`checkers.deletions`) may be gone, and is no last write.
+deletion of its topic (`checkers.core.deletions`) may be gone, and is no last write.
 
 lost-write   the last write of a key, when a final read of its partition, begun at or after the acknowledgement, ended
              at the end, and final readers returned neither its value nor a record at a higher offset, of that key and

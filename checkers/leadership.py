@@ -2,7 +2,7 @@
 
 S is SETTLING_NS of `checkers.metadata`, which also says what a claim is, with its `first` and its node, leader and
 epoch; `begun` is the lowest `invoked` of a claim. Claims and all that follows belong to one life of a topic (an era of
-`checkers.deletions`); what may belong to two lives is left out. Rows without a node, topic or partition are left out.
+`checkers.core.deletions`); what may belong to two lives is left out. Rows without a node, topic or partition are left out.
 
 not-leader-loop   exchanges of type ok of one client (by its client id; not null, and not `tidegauge`, which asks every
                   node on purpose), one partition and one of the requests Produce, Fetch, ListOffsets. A *refusal* has
@@ -47,7 +47,7 @@ from checkers.core.node_answers import FETCH, LIST_OFFSETS, METADATA, PRODUCE, S
 from checkers.core.other_nodes import MomentIndex, RunningBest, taken
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
-from checkers.metadata import (
+from checkers.shared.metadata_claims import (
     OF_EXCHANGES,
     OF_OTHERS,
     OF_PROBES,

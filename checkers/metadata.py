@@ -23,7 +23,7 @@ Of two claims that contradict each other a finding tells the time from the lowes
 highest `last` of the lower ones. Of one epoch it tells that from the moment at which two leaders had been named to the
 highest `first` or `last` of all that contradict each other.
 
-A topic that the workload deletes begins again. Claims of one life (an era of `checkers.deletions`) are compared with
+A topic that the workload deletes begins again. Claims of one life (an era of `checkers.core.deletions`) are compared with
 each other alone, and those that may belong to two lives are left out everywhere.
 
 Left-out brokers: time is cut into slots of S (`time div S`), and all answers count that have a list of brokers,
@@ -41,206 +41,36 @@ are one stretch: a finding if the highest `invoked` of the answers in it > the l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
-import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, GroupBy, Ints, Lanes, ints
+from checkers.core.arrays import ints
 from checkers.core.deletions import UNSURE
 from checkers.core.family import ByFamily, Family, FamilyResult, PiecewiseFamily
 from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import METADATA, SETTLING_NS
-from checkers.core.other_nodes import RunningBest, first_of_each, inverse, pair_of, taken
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
+from checkers.shared.broker_lists import SLOT_AND_NODE, answer_spans, any_and_each, unlisted_stretches
+from checkers.shared.metadata_claims import (
+    OF_EXCHANGES,
+    OF_PROBES,
+    PLACE,
+    PLACED,
+    ClaimColumns,
+    Contradictions,
+    answers,
+    back,
+    back_across,
+    claims,
+    coded,
+    of_clients,
+    one_epoch,
+    slot_of,
+    stale,
+)
 from harness.foundation.protocol import ErrorCode
-from harness.history.schema import Type
-
-OWN_CLIENT = "tidegauge"  # of all that is no worker
-OF_OTHERS = pl.col("client").ne_missing(OWN_CLIENT)
-PLACED = pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
-PLACE = ("topic", "partition", "era")
-OF_PROBES = ("event", "time", "invoked", "node", "api", "topic", "partition", "leader", "leader_epoch", "error",
-             "brokers")  # fmt: skip
-OF_EXCHANGES = (*OF_PROBES, "type", "client")
-
-_ANSWER = (*PLACE, "node", "leader", "leader_epoch", "error", "brokers", "invoked", "time", "event")
-
-
-def answers(piece: Piece) -> pl.DataFrame:
-    """Every answer to Metadata."""
-    of_probes = piece.probes.filter((pl.col("api") == METADATA) & pl.col("node").is_not_null())
-    return pl.concat([of_probes.select(_ANSWER), of_clients(piece).select(_ANSWER)])
-
-
-def of_clients(piece: Piece) -> pl.DataFrame:
-    """Those that clients got."""
-    passed = (pl.col("api") == METADATA) & (pl.col("type") == Type.OK) & pl.col("node").is_not_null()
-    return piece.exchanges.filter(passed & OF_OTHERS)
-
-
-def claims(rows: pl.DataFrame, *of: str) -> pl.DataFrame:
-    """What was claimed in these answers, all of a partition and life together, in the order in which it was first."""
-    claimed = PLACED & (pl.col("error") == 0) & (pl.col("leader") >= 0) & (pl.col("leader_epoch") >= 0)
-    chosen = rows.filter(claimed & (pl.col("era") != UNSURE)).rename({"leader_epoch": "epoch"})
-    texts = {name: chosen.select(name).unique().sort(name) for name in ("brokers", *of)}
-    keys = (*PLACE, *of)
-    made = (
-        coded(chosen, texts)
-        .group_by(*keys, "node", "leader", "epoch", "brokers", maintain_order=True)
-        .agg(
-            begun=pl.col("invoked").min(),
-            first=pl.col("time").min(),
-            last=pl.col("invoked").max(),
-            event=pl.col("event").min(),
-        )
-    )
-    ordered = in_order(made, (*keys, "first"), ("node", "leader", "epoch", "brokers"))
-    return ordered.with_columns(texts[name][name].gather(ordered[name]).alias(name) for name in texts)
-
-
-def coded(rows: pl.DataFrame, texts: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """With the ranks of texts instead of texts, which is half the work where there are many claims."""
-    for name, text in texts.items():
-        ranks = text.with_row_index("rank")
-        rows = rows.join(ranks, on=name, how="left", nulls_equal=True, maintain_order="left")
-        rows = rows.drop(name).rename({"rank": name})
-    return rows
-
-
-def in_order(rows: pl.DataFrame, keys: Sequence[str], then: Sequence[str]) -> pl.DataFrame:
-    """By these keys, and where all of them are the same, which is rare, by the others."""
-    ordered = rows[np.lexsort([ints(rows, key) for key in reversed(keys)])]
-    same = np.append(number_of(ordered, keys), -1)
-    tied = np.flatnonzero((same[:-1] == same[1:]) | (same[:-1] == np.roll(same, 1)[:-1]))
-    if not len(tied):
-        return ordered
-    place = np.arange(len(ordered))
-    place[tied] = tied[ordered[tied].select(pl.arg_sort_by(*keys, *then)).to_series().to_numpy()]
-    return ordered[place]
-
-
-def number_of(frame: pl.DataFrame, keys: Sequence[str]) -> Ints:
-    """Of rows that are in order by these keys, the number of each combination."""
-    if frame.is_empty():
-        return np.zeros(0, np.int64)
-    new = pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift()) for key in keys)
-    return ints(frame.select(number=new.cum_sum()), "number") - 1
-
-
-def slot_of(moment: str, width_ns: int) -> pl.Expr:
-    """Time cut into slots, towards zero."""
-    return pl.col(moment).sign() * (pl.col(moment).abs() // width_ns)
-
-
-@dataclass(frozen=True)
-class ClaimColumns:
-    """Claims as columns of numbers; a *lane* has those that are compared with each other, the first first."""
-
-    frame: pl.DataFrame
-    keys: tuple[str, ...]
-
-    @cached_property
-    def lane(self) -> Ints:
-        """Of each claim."""
-        return number_of(self.frame, self.keys)
-
-    def column(self, name: str) -> Ints:
-        """Numbers of each claim."""
-        return ints(self.frame, name)
-
-    @cached_property
-    def of_epoch(self) -> Ints:
-        """What claims of one lane and epoch share."""
-        return pair_of(self.lane, self.column("epoch"))
-
-    @cached_property
-    def in_company(self) -> int:
-        """How many are not alone in their lane."""
-        size = GroupBy(self.lane).count()
-        return int(size[size > 1].sum())
-
-    @cached_property
-    def of_node(self) -> Ints:
-        """What claims of one lane and node share, as a number from 0 on."""
-        return GroupBy(pair_of(self.lane, self.column("node"))).number()
-
-
-@dataclass(frozen=True)
-class Contradictions:
-    """Of each group of claims the two that were first apart, as rows, and until when they were."""
-
-    lower: Ints
-    higher: Ints
-    until: Ints
-
-
-def one_epoch(lines: ClaimColumns) -> Contradictions:
-    """Claims of one epoch with different leaders: the very first of an epoch, and the first with another leader."""
-    groups = GroupBy(lines.of_epoch)
-    number, rows, leader = groups.number(), np.arange(len(lines.frame)), lines.column("leader")
-    first = groups.min(rows)
-    other = groups.min(rows, leader != leader[first][number])
-    until = groups.max(np.maximum(lines.column("first"), lines.column("last")))
-    apart = other != NEVER
-    return Contradictions(first[apart], other[apart], until[apart])
-
-
-def stale(lines: ClaimColumns) -> Contradictions:
-    """Claims that last, beside those of other nodes that name other leaders of higher epochs."""
-    higher = HigherClaims(lines, lines.lane)
-    late = higher.late(higher.ranked.best(higher.upto), SETTLING_NS)
-    node, leader = lines.column("node")[higher.order], lines.column("leader")[higher.order]
-    best = np.full(len(node), -1)
-    best[late] = higher.ranked.best_of_strangers(higher.upto[late], (node, leader), (node[late], leader[late]))
-    return higher.contradictions(best, SETTLING_NS, pair_of(lines.of_node, lines.column("epoch")))
-
-
-def back(lines: ClaimColumns) -> Contradictions:
-    """Claims that last, of nodes that had claimed a higher epoch."""
-    higher = HigherClaims(lines, lines.of_node)
-    best = higher.ranked.best(higher.upto)
-    return higher.contradictions(best, 0, pair_of(lines.of_node, lines.column("epoch")))
-
-
-def back_across(lines: ClaimColumns) -> Contradictions:
-    """Claims that last, beside those of other nodes of a higher epoch."""
-    higher = HigherClaims(lines, lines.lane)
-    node = lines.column("node")[higher.order]
-    best = higher.ranked.best_of_others(higher.upto, node, node)
-    return higher.contradictions(best, SETTLING_NS, lines.of_epoch)
-
-
-class HigherClaims:
-    """Claims by lane and falling epoch: up to where those of higher epochs lie, and which of these was first."""
-
-    def __init__(self, lines: ClaimColumns, lane: Ints) -> None:
-        epoch = lines.column("epoch")
-        self.lines = lines
-        self.order = np.argsort(pair_of(lane, -epoch), kind="stable")
-        self.lane, self.epoch = lane[self.order], epoch[self.order]
-        starts = Lanes(pair_of(self.lane, self.epoch)).starts
-        before = np.repeat(starts, np.diff(np.append(starts, len(epoch)))) - 1
-        self.upto = np.where(taken(self.lane, before) == self.lane, before, -1)
-        self.ranked = RunningBest(self.lane, inverse(self.order)[::-1])
-
-    def late(self, higher: Ints, settling_ns: int) -> Ints:
-        """Which claims last longer than the first of these higher ones allows."""
-        first = taken(self.lines.column("first")[self.order], higher)
-        last = self.lines.column("last")[self.order]
-        return np.flatnonzero((higher >= 0) & (last > first + settling_ns))
-
-    def contradictions(self, higher: Ints, settling_ns: int, group: Ints) -> Contradictions:
-        """Of claims with these higher ones, by their group."""
-        late = self.late(higher, settling_ns)
-        low, high = self.order[late], self.order[higher[late]]
-        first, node = self.lines.column("first"), self.lines.column("node")
-        groups = GroupBy(group[low])
-        chosen = first_of_each(groups, first[high], first[low], node[low], node[high], low)
-        return Contradictions(low[chosen], high[chosen], groups.max(self.lines.column("last")[low]))
 
 
 def asked(run: RunContext) -> bool:
@@ -421,12 +251,12 @@ class Brokers(Family):
         texts = rows.select("brokers").unique()
         said = (
             coded(rows, {"brokers": texts})
-            .group_by(*_OF_NODE[1:], "brokers", slot=slot_of("time", SETTLING_NS))
+            .group_by(*SLOT_AND_NODE[1:], "brokers", slot=slot_of("time", SETTLING_NS))
             .agg(first=pl.col("time").min(), last=pl.col("invoked").max())
         )
         lists = texts.select(pl.col("brokers").str.split(",").list.unique().list.sort().list.join(","))
         said = said.with_columns(lists["brokers"].gather(said["brokers"]).alias("brokers"))
-        return _spans(said).join(any_and_each(said, "brokers"), on=_OF_NODE)
+        return answer_spans(said).join(any_and_each(said, "brokers"), on=SLOT_AND_NODE)
 
     def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> pl.DataFrame:
         """Of all partitions."""
@@ -434,7 +264,7 @@ class Brokers(Family):
             return pl.DataFrame()
         said = pl.concat(surveys)
         in_any, in_each = any_and_each(said, "any").drop("each"), any_and_each(said, "each").drop("any")
-        return _spans(said).join(in_any, on=_OF_NODE).join(in_each, on=_OF_NODE)
+        return answer_spans(said).join(in_any, on=SLOT_AND_NODE).join(in_each, on=SLOT_AND_NODE)
 
     def conclude(
         self, gathered: pl.DataFrame, judged: Sequence[object], run: RunContext, others: ByFamily
@@ -459,82 +289,6 @@ class Brokers(Family):
             facts=("node", "other"),
         )
         return FamilyResult(findings, looked_at)
-
-
-_OF_NODE = ("slot", "node")
-
-
-def _spans(said: pl.DataFrame) -> pl.DataFrame:
-    return said.group_by(_OF_NODE).agg(pl.col("first").min(), pl.col("last").max())
-
-
-def any_and_each(said: pl.DataFrame, of: str) -> pl.DataFrame:
-    """Per slot and node, of several lists the brokers that are in any of them, and those that are in each."""
-    different = said.select(*_OF_NODE, pl.col(of).alias("any")).unique()
-    is_alone = pl.len().over(_OF_NODE) == 1
-    alone, several = different.filter(is_alone).with_columns(each="any"), different.filter(~is_alone)
-    if several.is_empty():
-        return alone
-    groups = several.group_by(_OF_NODE).agg(answers=pl.len()).with_row_index("group")
-    in_all = pl.col("listed") == pl.col("answers")
-    merged = (
-        _counted(several.join(groups, on=_OF_NODE))
-        .join(groups, on="group")
-        .sort("id")
-        .group_by(_OF_NODE, maintain_order=True)
-        .agg(any=pl.col("id").str.join(","), each=pl.col("id").filter(in_all).str.join(","))
-    )
-    return pl.concat([alone, merged])
-
-
-def _counted(several: pl.DataFrame) -> pl.DataFrame:
-    """Per group how many of its lists have a broker: as numbers, for this has a row for each broker of each list."""
-    texts = several.select("any").unique().with_row_index("text")
-    ids = texts.select("text", id=pl.col("any").str.split(",")).explode("id")
-    names = ids.select("id").unique().with_row_index("number")
-    numbered = ids.join(names, on="id").select("text", "number")
-    rows = several.join(texts, on="any").select("group", "text").join(numbered, on="text")
-    return rows.group_by("group", "number").agg(listed=pl.len()).join(names, on="number")
-
-
-def _ids(said: pl.DataFrame, of: str) -> pl.DataFrame:
-    """A row for each broker of each list."""
-    texts = said.select(of).unique()
-    ids = texts.with_columns(id=pl.col(of).str.split(",")).explode("id")
-    return said.select(*_OF_NODE, of).join(ids, on=of).drop(of)
-
-
-def left_out(said: pl.DataFrame) -> pl.DataFrame:
-    """Who left out whom in which slot."""
-    differing = said.filter(pl.col("any").n_unique().over("slot") > 1)
-    vouched = _listed(differing, "each", differing).select("slot", "other").unique()
-    return (
-        differing.select("slot", "node", "first", "last")
-        .join(vouched, on="slot")
-        .filter(pl.col("node") != pl.col("other"))
-        .join(_listed(differing, "any", differing), on=["slot", "node", "other"], how="anti")
-    )
-
-
-def _listed(said: pl.DataFrame, of: str, everybody: pl.DataFrame) -> pl.DataFrame:
-    """Who listed whom in which slot, of those that answered in it."""
-    answered = everybody.select("slot", other="node", id=pl.col("node").cast(pl.String))
-    return _ids(said, of).join(answered, on=["slot", "id"]).select("slot", "node", "other")
-
-
-def unlisted_stretches(said: pl.DataFrame) -> pl.DataFrame:
-    """Of each pair the slots in which one was left out, with none between in which it was listed, put together."""
-    missing = left_out(said)
-    pairs = missing.select("node", "other").unique()
-    listed = _listed(said.join(pairs, on="node", how="semi"), "any", said).join(pairs, on=["node", "other"], how="semi")
-    both = pl.concat([missing.with_columns(lists=False), listed.with_columns(lists=True)], how="diagonal")
-    stretches = (
-        both.sort("node", "other", "slot")
-        .with_columns(stretch=pl.col("lists").cum_sum())
-        .filter(~pl.col("lists"))
-        .group_by("node", "other", "stretch", maintain_order=True)
-    )
-    return stretches.agg(since=pl.col("first").min(), until=pl.col("last").max())
 
 
 FAMILIES: tuple[Family, ...] = (Claims(), ClientClaims(), Leaderless(), Brokers())

@@ -4,7 +4,7 @@ Steps of readers. Take all records that one process was handed of one place (top
 or more, whatever their status, in the order of `event`. Two that follow each other there, x and then y, are a *step*
 from offset a to offset b. It is *judged* unless the process completed an ASSIGN of that place, however it ended, with
 an `event` between theirs, and, where the workload deleted the topic, unless x and y are of different eras
-(`checkers.deletions`). It is *inside* if x and y have the same `op`, or the same `txn`, which is not null;
+(`checkers.core.deletions`). It is *inside* if x and y have the same `op`, or the same `txn`, which is not null;
 otherwise it lies between two polls. Replicas (`checkers.replicas`) are no readers.
 
 Known offsets of a place (and era) are those of all records that any reader was handed, and of all sends that ended

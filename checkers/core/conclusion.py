@@ -9,15 +9,15 @@ from checkers.core.engine import CheckState, failure
 from checkers.core.piece import Piece
 from checkers.core.results import Anomaly, Finding, as_finding
 from checkers.core.run import RunContext
-from checkers.summaries import context as around
-from checkers.summaries import series
+from checkers.summaries import context, drawn_series
+from checkers.summaries.finding_queries import ContextRequest, context_request
 
-ContextLookup = Callable[[around.ContextRequest], Sequence[Any]]
+ContextLookup = Callable[[ContextRequest], Sequence[Any]]
 
 
 def answer_of(steps: CheckState, piece: Piece) -> dict[str, Any]:
     """What a check says, of a history that is one piece."""
-    return with_drawings(concluded(steps), steps.run, lambda chosen: [around.find_context(piece, chosen, steps.run)])
+    return with_drawings(concluded(steps), steps.run, lambda chosen: [context.find_context(piece, chosen, steps.run)])
 
 
 def with_drawings(told: dict[str, Any], run: RunContext, look: ContextLookup) -> dict[str, Any]:
@@ -27,8 +27,8 @@ def with_drawings(told: dict[str, Any], run: RunContext, look: ContextLookup) ->
     if tables is None:
         return {**told, "drawn": None, "undrawn": why}
     try:
-        chosen = around.context_request(told["anomalies"], run, series.witnesses(tables, findings, run))
-        drawn = {**series.drawn(tables, findings, run), **around.merge_context(look(chosen), chosen, run)}
+        chosen = context_request(told["anomalies"], run, drawn_series.witnesses(tables, findings, run))
+        drawn = {**drawn_series.drawn(tables, findings, run), **context.merge_context(look(chosen), chosen, run)}
     except Exception as error:  # noqa: BLE001 - the verdict has to be there whatever this meets
         return {**told, "drawn": None, "undrawn": failure("series", str(error) or type(error).__name__)}
     return {**told, "drawn": drawn, "undrawn": ""}

@@ -82,7 +82,7 @@ class Piece:
 
     @cached_property
     def log(self) -> PartitionLog:
-        """What each offset holds (`checkers.log`)."""
+        """What each offset holds (`checkers.core.partition_log`)."""
         from checkers.core.partition_log import make_log
 
         return make_log(self)

@@ -141,7 +141,7 @@ Part = tuple[dict[str, Any], dict[str, str]]  # by family: what it says, and wha
 
 def context_in_many_tasks(spark: SparkSession, sealed: Sealed, work: CheckJob, chosen: Any) -> list[Any]:
     """What is around findings of a large history: every file is looked through once more."""
-    from checkers.summaries import context as around
+    from checkers.summaries import context
 
     found = files(spark, sealed)
     if found is None or not chosen:
@@ -152,9 +152,9 @@ def context_in_many_tasks(spark: SparkSession, sealed: Sealed, work: CheckJob, c
         from checkers.core.tables import columns_of, tables_of
 
         for kind, content in _contents(batches):
-            for rows in _row_groups(content, columns_of(kind, around.READS)):
-                piece = Piece(tables_of(kind, rows, around.READS, work.run), work.run)
-                yield _packed(around.find_context(piece, chosen, work.run))
+            for rows in _row_groups(content, columns_of(kind, context.READS)):
+                piece = Piece(tables_of(kind, rows, context.READS, work.run), work.run)
+                yield _packed(context.find_context(piece, chosen, work.run))
 
     return [pickle.loads(row["blob"]) for row in found.mapInArrow(look, BLOB).collect()]  # noqa: S301 - of our own tasks
 

@@ -9,7 +9,7 @@ exchanges   requests and responses that passed a tap
 broker      lines of broker logs, in histories that were imported with them
 
 Columns are those of the schema (docs/history.md), and `era`: the life of a topic that the workload deleted, else 0
-(`checkers.deletions`). Times are cut to ±2^61, so that adding two of them does not overflow, and offsets to ±2^44.
+(`checkers.core.deletions`). Times are cut to ±2^61, so that adding two of them does not overflow, and offsets to ±2^44.
 """
 
 from __future__ import annotations

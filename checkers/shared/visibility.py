@@ -16,7 +16,7 @@ watermark-ahead        an answer shows a mark m, and what had been below it was 
                        counts, too), or a final read that was invoked after it found the end of the partition, and
                        ended `ok`, at an offset < m (tagged `missing`, if no later append proves it).
 
-Two events on one instant are in no order. Eras that are UNSURE (`checkers.deletions`) are left out.
+Two events on one instant are in no order. Eras that are UNSURE (`checkers.core.deletions`) are left out.
 
 A finding of watermark-behind-ack is tagged by the answer that was invoked last, of the first of these sorts that has
 one which contradicts the acknowledgement:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from checkers.summaries.series import VERSION, fingerprint
+from checkers.summaries.drawn_series import VERSION, fingerprint
 from harness.foundation.errors import TidegaugeError, from_os_error
 from harness.foundation.view import View
 from harness.history.opening import open_run

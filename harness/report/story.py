@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.summaries.context import FINDINGS
+from checkers.summaries.finding_queries import FINDINGS
 from harness.foundation.reasons import ILLEGAL
 from harness.report.meanings import MEANINGS
 from harness.report.operations import NS, OperationLine, RunClock, operation_line

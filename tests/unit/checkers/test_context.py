@@ -16,8 +16,9 @@ from checkers.core.piece import Piece
 from checkers.core.results import Anomaly, Finding
 from checkers.core.run import RunContext
 from checkers.core.tables import tables_of
-from checkers.summaries import context as around
-from checkers.summaries.context import READS, ContextRequest, context_request, find_context, merge_context
+from checkers.summaries import candidate_rows
+from checkers.summaries.context import READS, find_context, merge_context
+from checkers.summaries.finding_queries import ContextRequest, ShownFinding, context_request
 from harness.history.schema import F, Kind, Type, View
 from tests.histories import Rows, process_of, write
 from tests.kernels import context, frame_of
@@ -65,10 +66,10 @@ def covers(kind: str, row: Row, offset: int | None) -> bool:
     return bool(first == offset)
 
 
-def belongs(kind: str, row: Row, shown: around.ShownFinding, near_ns: int) -> tuple[int, int] | None:
+def belongs(kind: str, row: Row, shown: ShownFinding, near_ns: int) -> tuple[int, int] | None:
     """Its rank, and how far it is away."""
     client = row.get("client") if kind == "exchange" else None
-    own = client is not None and re.search(around.OWN, client) is not None
+    own = client is not None and re.search(candidate_rows.OWN, client) is not None
     here = shown.place is not None and (row.get("topic"), row.get("partition")) == shown.place
     moments = [moment for moment in (shown.since, shown.until) if moment is not None]
     away = min((abs(row["time"] - moment) for moment in moments), default=None)
@@ -85,7 +86,7 @@ def belongs(kind: str, row: Row, shown: around.ShownFinding, near_ns: int) -> tu
         return None
     number = re.search(r"-(\d{1,9})$", client or "")
     stranger = bool(shown.blamed) and number is not None and int(number[1]) not in shown.blamed
-    return rank, (away or 0) + stranger * around.STRANGER_NS
+    return rank, (away or 0) + stranger * candidate_rows.STRANGER_NS
 
 
 def slowly(rows: Rows, asked: ContextRequest) -> dict[str, set[tuple[str, int, int]]]:
@@ -111,11 +112,11 @@ def some_findings(rows: Rows, random: Random, count: int = 40) -> ContextRequest
     times = [row["time"] for row in events]
     values = [row["value"] for row in events if row.get("value") is not None]
 
-    def finding(number: int) -> around.ShownFinding:
+    def finding(number: int) -> ShownFinding:
         about = random.choice(events)
         since = random.choice([about["time"], random.choice(times)])
         named = [random.choice(events)["event"] for _ in range(random.randint(0, 3))]
-        return around.ShownFinding(
+        return ShownFinding(
             f"x/{number}", about.get("topic"), about.get("partition"),
             random.choice([about.get("offset"), random.randint(0, 6), None]),
             tuple({random.choice(values) for _ in range(random.randint(0, 3))}) if values else (), tuple(set(named)),
@@ -164,7 +165,7 @@ def test_what_is_picked_is_what_comparing_everything_says(
     size: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Named, of it, near; the nearest first, strangers last."""
-    monkeypatch.setattr(around, "SCANNED", 1000)
+    monkeypatch.setattr(candidate_rows, "SCANNED", 1000)
     rows, random = Rows(), Random(seed)
     bustle(rows, 0, random)
     bustle(rows, 1, random)
@@ -180,7 +181,7 @@ def test_what_is_picked_is_what_comparing_everything_says(
 
 def test_rows_that_belong_to_a_finding_are_never_told_as_near(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even where there are more of them than are scanned."""
-    monkeypatch.setattr(around, "SCANNED", 3)
+    monkeypatch.setattr(candidate_rows, "SCANNED", 3)
     rows, random = Rows(), Random(7)
     bustle(rows, 0, random)
     asked = some_findings(rows, random)
@@ -247,8 +248,8 @@ def test_what_replicas_have_is_told_node_by_node(size: int) -> None:
     rows = Rows()
     write(rows, 0, REPLICAS)
     value = rows.events[Kind.COMPLETE][1]["value"]
-    shown = around.ShownFinding("x/0", 0, 0, 1, (value,), (), 3 * 10**9, None, ())
-    nowhere = around.ShownFinding("y/0", 0, 0, None, (value,), (), 3 * 10**9, None, ())
+    shown = ShownFinding("x/0", 0, 0, 1, (value,), (), 3 * 10**9, None, ())
+    nowhere = ShownFinding("y/0", 0, 0, None, (value,), (), 3 * 10**9, None, ())
     found = picked(rows, ContextRequest((shown, nowhere)), size)["replicas"]
     assert found == {
         "x/0": [[1, "has it", [[value, 1]]], [2, "another record", []], [3, "not looked at", []],
@@ -316,7 +317,7 @@ def test_a_history_without_any_of_it_says_nothing() -> None:
     nothing: dict[str, Any] = {"around": {}, "replicas": {}, "witness": {}}
     assert picked(rows, ContextRequest()) == nothing
     assert merge_context([], ContextRequest(), context(rows)) == nothing
-    shown = around.ShownFinding("x/0", None, None, None, (), (), None, None, ())
+    shown = ShownFinding("x/0", None, None, None, (), (), None, None, ())
     assert picked(rows, ContextRequest((shown,))) == nothing
     write(rows, 0, "p1 send a ─ ok @0\n n1 list ─ @1\n t1 list ─ @1")
     assert picked(rows, ContextRequest((shown,))) == nothing
@@ -328,7 +329,7 @@ def test_a_finding_without_a_moment_has_what_comes_first() -> None:
     rows = Rows()
     write(rows, 0, "\n".join(["p1 send a ─ ok @0", *(f"c1 poll ─ @0:a [{n}..{n + 1}]" for n in range(40, 20, -1))]))
     value = rows.events[Kind.COMPLETE][0]["value"]
-    found = picked(rows, ContextRequest((around.ShownFinding("x/0", None, None, None, (value,), (), None, None, ()),)))
+    found = picked(rows, ContextRequest((ShownFinding("x/0", None, None, None, (value,), (), None, None, ()),)))
     read = [row["to"] // 10**9 for row in found["around"]["x/0"] if row["kind"] == "record"]
     assert read == list(range(22, 32))
 

@@ -321,7 +321,7 @@ def test_a_drawing_that_fails_costs_no_verdict(tmp_path: Path, monkeypatch: pyte
 
     for what in (
         "checkers.summaries.series.SeriesFamily.survey",
-        "checkers.summaries.series.drawn",
+        "checkers.summaries.drawn_series.drawn",
         "checkers.summaries.context.find_context",
     ):
         with monkeypatch.context() as patch:

@@ -11,7 +11,7 @@ import pytest
 from checkers import cycles, delivery, transactions
 from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
-from checkers.shared import epochs
+from checkers.shared import epochs, transaction_values
 from checkers.shared import fates as values
 from harness.judging.policies import RunFacts, judge
 from tests.histories import Case, Rows, op_of, told, write
@@ -563,7 +563,7 @@ def test_of_too_many_inputs_some_are_looked_at(size: Size, monkeypatch: pytest.M
     """Always the same ones, with all their outputs; and that is said."""
     rows = _rows(CASES)
     sends = sum(event["f"] == 1 for events in rows.events.values() for event in events if "f" in event)
-    monkeypatch.setattr(transactions, "SENDS", sends // 3)
+    monkeypatch.setattr(transaction_values, "SENDS", sends // 3)
     outcome = check_rows(rows, FAMILIES, size)[0]["transactions"]
     monkeypatch.undo()
     expected = check_rows(rows, FAMILIES)[0]["transactions"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from checkers.summaries.series import VERSION, fingerprint
+from checkers.summaries.drawn_series import VERSION, fingerprint
 from harness.foundation.errors import UsageError
 from harness.foundation.view import View, viewed_on
 from harness.history.sealing import Sealed
