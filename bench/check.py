@@ -32,6 +32,7 @@ from rich.console import Console
 
 from bench import sick
 from bench.check_report import ALL, COLD, CORE, DUCK, HEALTHY, CheckCase, CheckMeasurement, Results, page, plot, table
+from bench.command import run_command
 from bench.duck import QUESTIONS, Duck
 from bench.histories import generate
 from checkers.core.check import CheckSettings, check
@@ -293,8 +294,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except TidegaugeError as failure:
-        sys.stderr.write(f"{failure}\n")
-        sys.exit(failure.exit_code)
+    run_command(main)

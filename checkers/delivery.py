@@ -38,13 +38,13 @@ A finding of an acknowledgement is at its offset and at the end of its send. Any
 the value was read in its partition, or acknowledged, and at the moment at which it was first read, or its send ended.
 
 A record that is corrupt or foreign shows how far a reader got, and is a read of no value. A value that was sent or
-seen before the last deletion of its topic by the workload (`checkers.core.deletions`) may be gone: what is found of it is
-tagged `deleted topic`; but what failed was never there, and of a duplicate that is said unless two of its offsets are
-certainly of one life of the topic. How far readers of such a topic got is told by final and raw readers alone.
+seen before the last deletion of its topic by the workload (`checkers.core.deletions`) may be gone: what is found of it
+is tagged `deleted topic`; but what failed was never there, and of a duplicate that is said unless two of its offsets
+are certainly of one life of the topic. How far readers of such a topic got is told by final and raw readers alone.
 
 What became of each value is judged by value (`checkers.shared.fates`), given what its partition as a whole shows
-(`checkers.shared.places`). Of values that are settled where they lie, only counts are needed. As many lost-tails are looked
-for as were acknowledged with an offset in partitions of which a final read ended `ok`.
+(`checkers.core.partitions`). Of values that are settled where they lie, only counts are needed. As many lost-tails are
+looked for as were acknowledged with an offset in partitions of which a final read ended `ok`.
 
 With acks=0 nothing is acknowledged, and rules about acknowledgements do not apply.
 """
@@ -105,7 +105,7 @@ class DeliverySurvey:
 class GatheredDelivery:
     """What is known of partitions and their values: `places` is there for everybody."""
 
-    shown: pl.DataFrame  # what each partition shows (`checkers.shared.places`)
+    shown: pl.DataFrame  # what each partition shows (`checkers.core.partitions`)
     readers: pl.DataFrame
     counts: pl.DataFrame  # of values, by the partition that they belong to
 

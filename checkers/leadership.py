@@ -2,7 +2,8 @@
 
 S is SETTLING_NS of `checkers.metadata`, which also says what a claim is, with its `first` and its node, leader and
 epoch; `begun` is the lowest `invoked` of a claim. Claims and all that follows belong to one life of a topic (an era of
-`checkers.core.deletions`); what may belong to two lives is left out. Rows without a node, topic or partition are left out.
+`checkers.core.deletions`); what may belong to two lives is left out. Rows without a node, topic or partition are left
+out.
 
 not-leader-loop   exchanges of type ok of one client (by its client id; not null, and not `tidegauge`, which asks every
                   node on purpose), one partition and one of the requests Produce, Fetch, ListOffsets. A *refusal* has

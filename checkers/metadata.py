@@ -23,8 +23,8 @@ Of two claims that contradict each other a finding tells the time from the lowes
 highest `last` of the lower ones. Of one epoch it tells that from the moment at which two leaders had been named to the
 highest `first` or `last` of all that contradict each other.
 
-A topic that the workload deletes begins again. Claims of one life (an era of `checkers.core.deletions`) are compared with
-each other alone, and those that may belong to two lives are left out everywhere.
+A topic that the workload deletes begins again. Claims of one life (an era of `checkers.core.deletions`) are compared
+with each other alone, and those that may belong to two lives are left out everywhere.
 
 Left-out brokers: time is cut into slots of S (`time div S`), and all answers count that have a list of brokers,
 whatever their topic and error. Broker b is *left out* by node n in a slot in which both n and b answered, n never

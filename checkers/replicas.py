@@ -10,8 +10,8 @@ replica-divergence   an offset that the reads of two or more nodes cover, and th
                      least, inside of what it covers: with two different values (a null is a value), or two different
                      statuses; or, tagged `missing` and only if that is not so, not by all of those nodes. The latter
                      not in a compacted topic: each replica is compacted by itself. Records at one offset and of one
-                     era (`checkers.core.deletions`, by `invoked` and `time`) are one finding; `deleted topic` if the era is
-                     UNSURE.
+                     era (`checkers.core.deletions`, by `invoked` and `time`) are one finding; `deleted topic` if the
+                     era is UNSURE.
 
 Records of replicas are no reads of clients: no other checker sees them. Markers of transactions are handed out by
 nobody; what was aborted is by all.

@@ -4,8 +4,8 @@ A transaction is a completion of TXN; its `op` is what its parts have as `txn`, 
 fail aborted, info unknown. Its *writes* are the sends with its `op` as `txn`, each with its own type, offset and times.
 Parts whose transaction has no completion belong to none. A value is *visible* when a good record of it was handed to a
 process of which the manifest does not say that it reads uncommitted; it is *in the log* when one was handed to a
-process that does. Topics that the workload deleted (`checkers.core.deletions`) are left alone: neither their sends nor their
-records count.
+process that does. Topics that the workload deleted (`checkers.core.deletions`) are left alone: neither their sends nor
+their records count.
 
 How far a partition was read: its *reach* is the highest offset of a record, of whatever status, that was handed to a
 process that neither reads uncommitted nor is a member of a group, or one less than the `end` of an ok final read

@@ -55,8 +55,8 @@ if there are any, the one that had shown most (then that ended last, then that o
 number of answers. (lso-stuck has a finding for each offset, node and epoch, and no tag but `older epoch`.)
 
 A topic that the workload deletes begins again, and so do its leader epochs. Answers of one of its lives (an `era` of
-`checkers.core.deletions`; below always a *life*, to tell it from the eras of leaders) are compared with each other alone; so
-are those that may belong to two, and what is found among these is tagged `deleted topic`.
+`checkers.core.deletions`; below always a *life*, to tell it from the eras of leaders) are compared with each other
+alone; so are those that may belong to two, and what is found among these is tagged `deleted topic`.
 """
 
 from __future__ import annotations

@@ -93,18 +93,18 @@ def steps_of(rows: Rows, families: Sequence[Family], run: RunContext, size: Size
                 tables |= tables_of(kind, frame, wanted, run)
         return check_piece(Piece(tables, run), run, families)
     run = replace(run, many=True, stretch=size.stretch)
-    steps = CheckState(run, families)
+    state = CheckState(run, families)
     for piece in _pieces(kinds, wanted, run, size, by_value=False):
-        steps.survey(piece)
-    steps.gather()
-    if by_value := steps.by_value():
+        state.survey(piece)
+    state.gather()
+    if by_value := state.by_value():
         for piece in _pieces(kinds, wanted, run, size, by_value=True):
-            steps.judge(piece, by_value)
-        steps.resume(by_value)
-    if again := steps.again():
+            state.judge(piece, by_value)
+        state.resume(by_value)
+    if again := state.to_judge():
         for piece in _pieces(kinds, wanted, run, size, by_value=False):
-            steps.judge(piece, again)
-    return steps
+            state.judge(piece, again)
+    return state
 
 
 def _pieces(
@@ -126,34 +126,34 @@ def check_rows(
     rows: Rows, families: Sequence[Family], size: Size = WHOLE, **more: Any
 ) -> tuple[dict[str, FamilyResult], list[str]]:
     """What each family concludes, and what failed."""
-    steps = steps_of(rows, families, context(rows, **more), size)
-    outcomes = steps.conclude()
-    for error in steps.errors.values():  # in the product it is a sentence
+    state = steps_of(rows, families, context(rows, **more), size)
+    outcomes = state.conclude()
+    for error in state.errors.values():  # in the product it is a sentence
         raise error
-    return outcomes, list(steps.failures.values())
+    return outcomes, list(state.failures.values())
 
 
 def check_here(sealed: Sealed, setting: CheckSettings | None = None, *, limit: int = EVERYTHING) -> CheckResults:
     """A whole check of the files of a history, in this process."""
     from checkers.core.check import check
 
-    return check(None, sealed, setting, limit=limit, ask=_here)
+    return check(None, sealed, setting, limit=limit, run_steps=_here)
 
 
-def _here(sealed: Sealed, work: CheckJob) -> dict[str, Any]:
+def _here(sealed: Sealed, job: CheckJob) -> dict[str, Any]:
     from checkers.core.conclusion import answer_of
     from checkers.core.families import FAMILIES
     from checkers.summaries.context import READS
 
-    families = [family for family in FAMILIES if family.name in work.families]
+    families = [family for family in FAMILIES if family.name in job.families]
     wanted = wanted_columns(families, READS)
     tables: dict[str, pl.DataFrame] = {}
     for kind, files in sealed.files.items():
         if kind in READ and files and sealed.rows.get(kind):
             rows = pl.concat([pl.read_parquet(file, hive_partitioning=False) for file in files])
-            tables |= tables_of(kind, rows, wanted, work.run)
-    piece = Piece(tables, work.run)
-    return answer_of(check_piece(piece, work.run, families, work.budget_s), piece)
+            tables |= tables_of(kind, rows, wanted, job.run)
+    piece = Piece(tables, job.run)
+    return answer_of(check_piece(piece, job.run, families, job.budget_s), piece)
 
 
 def chosen(*names: str) -> list[Family]:

@@ -58,9 +58,9 @@ def check(
     setting: CheckSettings | None = None,
     *,
     limit: int = LIMIT,
-    ask: StepRunner | None = None,
+    run_steps: StepRunner | None = None,
 ) -> CheckResults:
-    """Ask everything: Spark, unless `ask` makes the steps of the check itself."""
+    """Ask everything: Spark, unless `run_steps` makes the steps of the check itself."""
     began = time.monotonic()
     setting = setting or CheckSettings()
     results = CheckResults(
@@ -76,50 +76,50 @@ def check(
     if sealed.events:
         run = _context(spark, sealed, setting, results, limit)
         names = tuple(family.name for family in FAMILIES if _wanted(family, results, setting) and family.needs(run))
-        work = CheckJob(run, names, setting.budget_s)
+        job = CheckJob(run, names, setting.budget_s)
         try:
-            _fill(results, ask(sealed, work) if ask else _asked_of_spark(spark, sealed, work))
+            _fill(results, run_steps(sealed, job) if run_steps else _run_on_spark(spark, sealed, job))
         except Exception as error:
             if _is_gone(error):
                 raise
-            results.failures.append(failure("the history", _said(error)))
+            results.failures.append(failure("the history", _text_of(error)))
             for anomaly in results.anomalies.values():
                 anomaly.unchecked = anomaly.unchecked or FAILED
     results.seconds = time.monotonic() - began
     return results
 
 
-def _asked_of_spark(spark: SparkSession | None, sealed: Sealed, work: CheckJob) -> dict[str, Any]:
+def _run_on_spark(spark: SparkSession | None, sealed: Sealed, job: CheckJob) -> dict[str, Any]:
     assert spark is not None, "somebody has to make the check"
-    budget = Budget(spark, work.budget_s * max(1, len(work.families)))
+    budget = Budget(spark, job.budget_s * max(1, len(job.families)))
     if events(sealed) <= ONE_TASK_EVENTS:
-        told: dict[str, Any] = budget.run(lambda: in_one_task(spark, sealed, work, answer_of))
-        return told
-    steps = budget.run(lambda: in_many_tasks(spark, sealed, work))
+        answer: dict[str, Any] = budget.run(lambda: in_one_task(spark, sealed, job, answer_of))
+        return answer
+    state = budget.run(lambda: in_many_tasks(spark, sealed, job))
     return with_drawings(
-        concluded(steps),
-        steps.run,
-        lambda chosen: budget.run(lambda: context_in_many_tasks(spark, sealed, work, chosen)),
+        concluded(state),
+        state.run,
+        lambda chosen: budget.run(lambda: context_in_many_tasks(spark, sealed, job, chosen)),
     )
 
 
-def _fill(results: CheckResults, told: Mapping[str, Any]) -> None:
+def _fill(results: CheckResults, answer: Mapping[str, Any]) -> None:
     """Results as everybody knows them."""
-    for name, mine in told["anomalies"].items():
+    for name, mine in answer["anomalies"].items():
         anomaly = results.anomalies[name]
         anomaly.found, anomaly.looked_at, anomaly.findings = mine.found, mine.looked_at, mine.findings
-    summaries = dict(told["summaries"])
+    summaries = dict(answer["summaries"])
     if (covered := summaries.pop("coverage", None)) is not None:
         results.coverage = covered
     if (figures := summaries.pop("figures", None)) is not None:
         results.figures = figures
     results.summaries = summaries
-    results.failures += [*told["cut"], *told["failures"].values()]
+    results.failures += [*answer["cut"], *answer["failures"].values()]
     for family in FAMILIES:
-        if family.name in told["failures"]:
+        if family.name in answer["failures"]:
             for name in family.anomalies:
                 results.anomalies[name].unchecked = FAILED
-    results.drawn, results.undrawn = told["drawn"], told["undrawn"]
+    results.drawn, results.undrawn = answer["drawn"], answer["undrawn"]
 
 
 def _anomalies(setting: CheckSettings) -> dict[str, Anomaly]:
@@ -177,7 +177,7 @@ def _deletions(spark: SparkSession | None, sealed: Sealed, results: CheckResults
         columns = ("topic", "f", "type", "invoked", "time")
         return deletions(planning_rows(sealed, spark, Kind.COMPLETE, columns, (F.DELETE, F.CREATE)))
     except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
-        results.failures.append(failure("deleted topics", _said(error)))
+        results.failures.append(failure("deleted topics", _text_of(error)))
         return Deletions()
 
 
@@ -188,11 +188,11 @@ def _timeline(spark: SparkSession | None, sealed: Sealed, results: CheckResults)
             rows += planning_rows(sealed, spark, kind, ["time", "name", "detail", *columns])
         return timeline(rows, sealed.first_time_ns, sealed.last_time_ns, sealed.topics)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
-        results.failures.append(failure("the timeline", _said(error)))
+        results.failures.append(failure("the timeline", _text_of(error)))
         return Timeline((sealed.first_time_ns, sealed.last_time_ns))
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     try:
         return str(error).strip() or type(error).__name__
     except Exception:  # noqa: BLE001 - PySpark asks the JVM for the text, which may be gone

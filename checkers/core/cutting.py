@@ -1,4 +1,4 @@
-"""Cutting a history into pieces: which rows go where, so that each task has what belongs together (`checkers.core.piece`).
+"""Cutting a history into pieces (`checkers.core.piece`): which rows go where, so that a task has what belongs together.
 
 Rows of a log go by topic, partition and stretch of offsets; answers and operations by topic and partition, or by their
 process where they have none. To judge values, sends and records go by value instead. A *bucket* is what one task gets:

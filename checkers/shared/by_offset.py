@@ -1,7 +1,8 @@
 """What was done to a partition in the order of offsets, each with what lies below it.
 
-A row per offset: that of the log (`checkers.core.partition_log`), with what was answered about this offset. An answer that shows an
-end or a high watermark e has its place right before the append at e: below what was not there, above all that was.
+A row per offset: that of the log (`checkers.core.partition_log`), with what was answered about this offset. An answer
+that shows an end or a high watermark e has its place right before the append at e: below what was not there, above all
+that was.
 
 sent              latest invocation of a send that was acknowledged with this offset
 acked             earliest of their completions

@@ -8,8 +8,8 @@ inconsistent-offset   one offset with two or more values.
 shared-offset         one offset acknowledged to two or more sends: acknowledgements alone prove it.
 false-ack             offset 0 acknowledged to three or more sends.
 
-A topic that the workload deletes begins again at offset 0. So each era of it (`checkers.core.deletions`) has a log of its
-own, and what may belong to two eras has another one, whose findings are tagged `deleted topic`.
+A topic that the workload deletes begins again at offset 0. So each era of it (`checkers.core.deletions`) has a log of
+its own, and what may belong to two eras has another one, whose findings are tagged `deleted topic`.
 """
 
 from __future__ import annotations

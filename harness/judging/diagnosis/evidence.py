@@ -137,7 +137,7 @@ class Evidence:
         """The same, of one."""
         return self.places([finding])
 
-    def told(self, findings: Sequence[Finding], most: int = 1) -> tuple[str, ...]:
+    def quotes(self, findings: Sequence[Finding], most: int = 1) -> tuple[str, ...]:
         """The first of these findings: where, and what."""
         return tuple(f"{self.place(each)}: {each.detail}" for each in findings[:most])
 

@@ -633,7 +633,7 @@ def look(rows: Rows, size: Size = WHOLE, anomalies: tuple[str, ...] = tuple(ABOU
     steps = steps_of(rows, families_of(*anomalies), context(rows), size)
     outcomes = steps.conclude()
     assert not steps.failures
-    return Batch(rows, outcomes, steps.known["values"])
+    return Batch(rows, outcomes, steps.gathered["values"])
 
 
 @pytest.fixture(scope="module", params=SIZES, ids=str)

@@ -216,7 +216,7 @@ def test_who_went_on_with_other_numbers_is_known() -> None:
             )  # fmt: skip
     rows.add(Kind.EXCHANGE, "t1", time=9, invoked=9, type=1, api=22, client="tidegauge-producer-3", producer_id=9)
     for size in SIZES:
-        counted_ = steps_of(rows, [Places(), *FAMILIES], context(rows), size).known["coverage"]
+        counted_ = steps_of(rows, [Places(), *FAMILIES], context(rows), size).gathered["coverage"]
         assert isinstance(counted_, CoverageCounts)
         assert counted_.renumbered == {4, 5}
 

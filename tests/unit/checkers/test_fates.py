@@ -57,7 +57,7 @@ def look(text: str, size: Size = WHOLE, families: list[Family] = FAMILIES) -> Ch
 
 def gathered(steps: CheckState) -> GatheredValues:
     """How values were looked at."""
-    found: GatheredValues = steps.known["fates"]
+    found: GatheredValues = steps.gathered["fates"]
     return found
 
 
@@ -66,7 +66,7 @@ def said(steps: CheckState) -> tuple[Any, ...]:
     outcomes = steps.conclude()
     assert not steps.failures
     rows = sorted(repr(row) for each in outcomes.values() for kept in each.findings.rows.values() for row in kept)
-    places = steps.known["values"].places.sort("topic", "partition", nulls_last=True)
+    places = steps.gathered["values"].places.sort("topic", "partition", nulls_last=True)
     return rows, {name: each.looked_at for name, each in outcomes.items()}, places.to_dicts()
 
 
@@ -85,7 +85,7 @@ def test_a_healthy_history_is_not_judged_from_scratch(size: Size) -> None:
 def test_figures_count_what_is_settled_and_what_is_loose() -> None:
     """As many sends and reads as there are."""
     for size in SIZES:
-        places = look(HEALTHY, size).known["values"].places.sort("partition")
+        places = look(HEALTHY, size).gathered["values"].places.sort("partition")
         counted = places.select("sent", "acknowledged", "failed", "info", "read", "distinct", "transactional")
         assert counted.rows() == [(5, 3, 1, 1, 4, 4, 1), (2, 2, 0, 0, 1, 1, 0)]
         ends = places.select("reached", "final_ok", "final_offset", "final_end", "raw_ok", "never_read")
