@@ -18,12 +18,12 @@ import polars as pl
 
 from checkers.core.cutting import cut, put_together
 from checkers.core.deletions import deletions
-from checkers.core.engine import Steps, look, wanted_columns
-from checkers.core.family import Family, Outcome
+from checkers.core.engine import CheckState, check_piece, wanted_columns
+from checkers.core.family import Family, FamilyResult
 from checkers.core.piece import Piece
 from checkers.core.results import CheckResults, Finding, as_finding
 from checkers.core.run import RunContext
-from checkers.core.spark import READ, Work
+from checkers.core.spark import READ, CheckJob
 from checkers.core.tables import schema_of, tables_of
 from checkers.core.timeline import timeline
 from harness.foundation.limits import DEFAULTS
@@ -33,7 +33,7 @@ from tests.histories import Rows
 from tests.oracle import Oracle, compacted, oracles
 
 if TYPE_CHECKING:
-    from checkers.core.check import Setting
+    from checkers.core.check import CheckSettings
 
 EVERYTHING = 100_000
 
@@ -81,7 +81,7 @@ def frame_of(rows: Rows, kind: Kind) -> pl.DataFrame:
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in events], schema=schema, orient="row")
 
 
-def steps_of(rows: Rows, families: Sequence[Family], run: RunContext, size: Size = WHOLE) -> Steps:
+def steps_of(rows: Rows, families: Sequence[Family], run: RunContext, size: Size = WHOLE) -> CheckState:
     """All steps but the last."""
     wanted = wanted_columns(families)
     kinds = {kind: frame_of(rows, kind) for kind in Kind if rows.events.get(kind)}
@@ -91,20 +91,20 @@ def steps_of(rows: Rows, families: Sequence[Family], run: RunContext, size: Size
         for kind, frame in kinds.items():
             if kind in READ:
                 tables |= tables_of(kind, frame, wanted, run)
-        return look(Piece(tables, run), run, families)
+        return check_piece(Piece(tables, run), run, families)
     run = replace(run, many=True, stretch=size.stretch)
-    steps = Steps(run, families)
+    state = CheckState(run, families)
     for piece in _pieces(kinds, wanted, run, size, by_value=False):
-        steps.survey(piece)
-    steps.gather()
-    if by_value := steps.by_value():
+        state.survey(piece)
+    state.gather()
+    if by_value := state.by_value():
         for piece in _pieces(kinds, wanted, run, size, by_value=True):
-            steps.judge(piece, by_value)
-        steps.resume(by_value)
-    if again := steps.again():
+            state.judge(piece, by_value)
+        state.resume(by_value)
+    if again := state.to_judge():
         for piece in _pieces(kinds, wanted, run, size, by_value=False):
-            steps.judge(piece, again)
-    return steps
+            state.judge(piece, again)
+    return state
 
 
 def _pieces(
@@ -124,36 +124,36 @@ def _pieces(
 
 def check_rows(
     rows: Rows, families: Sequence[Family], size: Size = WHOLE, **more: Any
-) -> tuple[dict[str, Outcome], list[str]]:
+) -> tuple[dict[str, FamilyResult], list[str]]:
     """What each family concludes, and what failed."""
-    steps = steps_of(rows, families, context(rows, **more), size)
-    outcomes = steps.conclude()
-    for error in steps.errors.values():  # in the product it is a sentence
+    state = steps_of(rows, families, context(rows, **more), size)
+    outcomes = state.conclude()
+    for error in state.errors.values():  # in the product it is a sentence
         raise error
-    return outcomes, list(steps.failures.values())
+    return outcomes, list(state.failures.values())
 
 
-def check_here(sealed: Sealed, setting: Setting | None = None, *, limit: int = EVERYTHING) -> CheckResults:
+def check_here(sealed: Sealed, setting: CheckSettings | None = None, *, limit: int = EVERYTHING) -> CheckResults:
     """A whole check of the files of a history, in this process."""
     from checkers.core.check import check
 
-    return check(None, sealed, setting, limit=limit, ask=_here)
+    return check(None, sealed, setting, limit=limit, run_steps=_here)
 
 
-def _here(sealed: Sealed, work: Work) -> dict[str, Any]:
+def _here(sealed: Sealed, job: CheckJob) -> dict[str, Any]:
     from checkers.core.conclusion import answer_of
     from checkers.core.families import FAMILIES
     from checkers.summaries.context import READS
 
-    families = [family for family in FAMILIES if family.name in work.families]
+    families = [family for family in FAMILIES if family.name in job.families]
     wanted = wanted_columns(families, READS)
     tables: dict[str, pl.DataFrame] = {}
     for kind, files in sealed.files.items():
         if kind in READ and files and sealed.rows.get(kind):
             rows = pl.concat([pl.read_parquet(file, hive_partitioning=False) for file in files])
-            tables |= tables_of(kind, rows, wanted, work.run)
-    piece = Piece(tables, work.run)
-    return answer_of(look(piece, work.run, families, work.budget_s), piece)
+            tables |= tables_of(kind, rows, wanted, job.run)
+    piece = Piece(tables, job.run)
+    return answer_of(check_piece(piece, job.run, families, job.budget_s), piece)
 
 
 def chosen(*names: str) -> list[Family]:
@@ -164,7 +164,7 @@ def chosen(*names: str) -> list[Family]:
     return [each for each in FAMILIES if each.name in {*HELPERS, *names} or {*each.anomalies} & {*names}]
 
 
-def findings_of(rows: Rows, outcomes: dict[str, Outcome]) -> list[Finding]:
+def findings_of(rows: Rows, outcomes: dict[str, FamilyResult]) -> list[Finding]:
     """All findings, by anomaly and in the order of time."""
     found = [row for outcome in outcomes.values() for kept in outcome.findings.rows.values() for row in kept]
     findings = [as_finding(row, rows.topics) for row in found]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from checkers.core.family import Family, Known, Outcome
+from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.node_answers import EXCHANGES, PROBES
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
@@ -38,10 +38,10 @@ class Places(Family):
     def survey(self, piece: Piece, run: RunContext) -> None:
         """Nothing."""
 
-    def gather(self, surveys: Sequence[None], run: RunContext, known: Known) -> Places:
+    def gather(self, surveys: Sequence[None], run: RunContext, others: ByFamily) -> Places:
         """What tests say."""
         return self
 
-    def conclude(self, mine: Places, judged: Sequence[None], run: RunContext, known: Known) -> Outcome:
+    def conclude(self, gathered: Places, judged: Sequence[None], run: RunContext, others: ByFamily) -> FamilyResult:
         """Nothing."""
-        return Outcome()
+        return FamilyResult()

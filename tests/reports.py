@@ -9,8 +9,8 @@ from checkers.core.families import FAMILIES
 from checkers.core.results import Anomaly, CheckResults, Finding
 from checkers.core.timeline import Fault
 from checkers.summaries.coverage import FaultCoverage, Span
+from checkers.summaries.drawn_series import VERSION, fingerprint
 from checkers.summaries.figures import Figures, PartitionRow, Stall
-from checkers.summaries.series import VERSION, fingerprint
 from harness.judging.checking import RESULTS_VERSION
 
 S = 1_000_000_000

@@ -14,7 +14,7 @@ from harness.foundation.errors import UsageError
 from harness.foundation.view import viewed_on
 
 if TYPE_CHECKING:  # it takes long to import
-    from harness.judging.checking import Asked
+    from harness.judging.checking import CheckOptions
 
 
 @with_options
@@ -70,11 +70,11 @@ def check(
     raise typer.Exit(worst(checked))
 
 
-def _asked(spark: SparkOptions, checkers: str, budget: str) -> Asked:
+def _asked(spark: SparkOptions, checkers: str, budget: str) -> CheckOptions:
     """How the runs are to be checked."""
     from checkers.core.selection import anomalies_of
     from harness.foundation.durations import HOW_TO_WRITE
-    from harness.judging.checking import Asked
+    from harness.judging.checking import CheckOptions
 
     only = parts(checkers)
     known = anomalies_of()
@@ -83,4 +83,4 @@ def _asked(spark: SparkOptions, checkers: str, budget: str) -> Asked:
     budget_s = duration("--budget", budget)
     if not budget_s:
         raise UsageError("--budget leaves no time at all", HOW_TO_WRITE)
-    return Asked(spark.place(), tuple(only), budget_s)
+    return CheckOptions(spark.place(), tuple(only), budget_s)

@@ -48,11 +48,11 @@ def clean_up() -> None:
 def tell(checked: Sequence[Checked], junit: Path | None, *, as_json: bool) -> None:
     """Verdicts for whoever reads them: people, scripts, CI systems."""
     from harness.report.github import append_summary
-    from harness.report.junit import RunTold, write_junit
+    from harness.report.junit import ReportedRun, write_junit
     from harness.report.terminal.run import verdicts
 
     verdicts(out, checked, as_json=as_json)
-    told = [RunTold(each.as_json(), each.facts) for each in checked]
+    told = [ReportedRun(each.as_json(), each.facts) for each in checked]
     if junit:
         write_junit(junit, told)
     append_summary(told)

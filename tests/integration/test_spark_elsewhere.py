@@ -14,7 +14,7 @@ from harness.foundation import class_archive
 from harness.foundation.class_archive import Archive
 from harness.history.remote import RunElsewhere
 from harness.history.store import RESULTS_FILE, Run
-from harness.judging.checking import Asked, Checked, check_again
+from harness.judging.checking import Checked, CheckOptions, check_again
 from harness.spark.place import Place
 from tests.foreign import QUIET, take
 from tests.golden_histories import GOLDEN, SUFFIX, expected
@@ -73,7 +73,7 @@ def test_a_cluster_says_the_same(
     for name in NAMES:
         (runs[name].path / RESULTS_FILE).unlink()
     with server(tmp_path) as url:
-        checked = check_again(named, QUIET, Asked(Place(url)))
+        checked = check_again(named, QUIET, CheckOptions(Place(url)))
     assert {name: everything(each) for name, each in zip(NAMES, checked, strict=True)} == whole
     assert (runs[first].path / RESULTS_FILE).exists()
     assert not any((runs[name].path / RESULTS_FILE).exists() for name in others)

@@ -19,7 +19,7 @@ from harness.judging.policies import (
     transactions,
     watermarks,
 )
-from harness.judging.policies.case import Case, Mark, PlannedFault, Policy, RunFacts
+from harness.judging.policies.case import FindingCase, Mark, PlannedFault, Policy, RunFacts
 
 __all__ = ["POLICIES", "Mark", "PlannedFault", "Policy", "RunFacts", "judge"]
 
@@ -41,7 +41,7 @@ POLICIES: dict[str, Policy] = {name: policy for module in _MODULES for name, pol
 def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
     """What can excuse it, one after the other."""
     policy = POLICIES.get(finding.anomaly, Policy())
-    case = Case(finding, results, facts, policy)
+    case = FindingCase(finding, results, facts, policy)
     if policy.by_absence and (unproven := _unproven(finding, results)):
         return unproven
     if policy.by_own_deletion and "deleted topic" in finding.tags:
@@ -56,7 +56,7 @@ def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
     return mark
 
 
-def _by_configuration(case: Case) -> Mark:
+def _by_configuration(case: FindingCase) -> Mark:
     lost_with_a_leader = case.policy.by_leader_change and SETTLED not in case.finding.tags
     if lost_with_a_leader and (weak := case.weak) and case.leaders_changed:
         return weak

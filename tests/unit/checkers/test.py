@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from checkers.core.families import FAMILIES
-from checkers.core.family import Family, Outcome
+from checkers.core.family import Family, FamilyResult
 from checkers.core.results import Finding
-from checkers.delivery import Delivered
+from checkers.delivery import GatheredDelivery
 from harness.history.schema import FaultStage, Kind
 from tests.histories import SECOND_NS, Case, Rows, told, write
 from tests.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, steps_of
@@ -606,8 +606,8 @@ class Batch:
     """What was found in all cases."""
 
     rows: Rows
-    outcomes: dict[str, Outcome]
-    known: Delivered
+    outcomes: dict[str, FamilyResult]
+    known: GatheredDelivery
 
     @property
     def findings(self) -> list[Finding]:
@@ -633,7 +633,7 @@ def look(rows: Rows, size: Size = WHOLE, anomalies: tuple[str, ...] = tuple(ABOU
     steps = steps_of(rows, families_of(*anomalies), context(rows), size)
     outcomes = steps.conclude()
     assert not steps.failures
-    return Batch(rows, outcomes, steps.known["values"])
+    return Batch(rows, outcomes, steps.gathered["values"])
 
 
 @pytest.fixture(scope="module", params=SIZES, ids=str)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from checkers import commits, groups
-from checkers.core.family import Family, Outcome
+from checkers.core.family import Family, FamilyResult
 from checkers.core.results import CheckResults, Finding
 from checkers.core.timeline import Fault
 from checkers.summaries.coverage import FaultCoverage
@@ -276,13 +276,13 @@ COMPACTED = [topic for topic, case in enumerate(CASES) if "compacted" in case.na
 
 
 @pytest.fixture(scope="module")
-def outcomes(rows: Rows) -> dict[str, Outcome]:
+def outcomes(rows: Rows) -> dict[str, FamilyResult]:
     """As one task makes them."""
     return check_rows(rows, FAMILIES, compact=COMPACTED)[0]
 
 
 @pytest.fixture(scope="module")
-def found(rows: Rows, outcomes: dict[str, Outcome]) -> list[Finding]:
+def found(rows: Rows, outcomes: dict[str, FamilyResult]) -> list[Finding]:
     """All findings."""
     return findings_of(rows, outcomes)
 
@@ -298,7 +298,7 @@ def test_it_finds_what_is_there_and_nothing_else(topic: int, found: list[Finding
     assert sorted(_told(each) for each in found if each.topic == f"t{topic}") == sorted(CASES[topic].expected)
 
 
-def test_what_is_found_was_looked_at(outcomes: dict[str, Outcome]) -> None:
+def test_what_is_found_was_looked_at(outcomes: dict[str, FamilyResult]) -> None:
     """Of each anomaly."""
     looked_at = {name: count for outcome in outcomes.values() for name, count in outcome.looked_at.items()}
     found = {name: outcome.findings.count(name) for outcome in outcomes.values() for name in outcome.looked_at}
@@ -309,7 +309,7 @@ def test_what_is_found_was_looked_at(outcomes: dict[str, Outcome]) -> None:
 @pytest.mark.parametrize("size", SIZES[1:], ids=str)
 @pytest.mark.parametrize("runs", [groups.RUNS_AT_MOST, 0])
 def test_many_tasks_find_what_one_finds(
-    rows: Rows, outcomes: dict[str, Outcome], size: Size, runs: int, monkeypatch: pytest.MonkeyPatch
+    rows: Rows, outcomes: dict[str, FamilyResult], size: Size, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where surveys leave out what is too much to tell."""
     monkeypatch.setattr(groups, "RUNS_AT_MOST", runs)

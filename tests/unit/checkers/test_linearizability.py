@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkers.core.family import Outcome
+from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
 from checkers.core.timeline import Fault
 from checkers.summaries.coverage import Coverage, FaultCoverage
@@ -187,7 +187,7 @@ CASES = [
 ]
 
 
-Checked = tuple[list[Finding], dict[str, Outcome]]
+Checked = tuple[list[Finding], dict[str, FamilyResult]]
 
 
 def _check(size: Size) -> Checked:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from checkers.core.family import Outcome
+from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
 from checkers.core.tables import tables_of
 from checkers.core.timeline import Fault
@@ -106,7 +106,7 @@ def history() -> Rows:
     return made
 
 
-def _check(history: Rows, size: Size = WHOLE) -> tuple[Outcome, list[Finding]]:
+def _check(history: Rows, size: Size = WHOLE) -> tuple[FamilyResult, list[Finding]]:
     outcomes, _ = check_rows(history, FAMILIES, size, compact=COMPACTED)
     return outcomes["replicas"], findings_of(history, outcomes)
 

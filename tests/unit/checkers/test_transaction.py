@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 
 from checkers import cycles, delivery, transactions
-from checkers.core.family import Outcome
+from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
-from checkers.shared import epochs
+from checkers.shared import epochs, transaction_values
 from checkers.shared import fates as values
 from harness.judging.policies import RunFacts, judge
 from tests.histories import Case, Rows, op_of, told, write
@@ -516,7 +516,7 @@ def test_it_finds_what_is_there_and_nothing_else(topic: int, batch: list[Finding
 
 
 @pytest.fixture(scope="module")
-def whole() -> dict[str, Outcome]:
+def whole() -> dict[str, FamilyResult]:
     """All cases as one piece."""
     outcomes, failures = check_rows(_rows(CASES), FAMILIES)
     assert not failures
@@ -548,7 +548,7 @@ def test_when_it_was_fenced(batch: list[Finding]) -> None:
     assert (found.until_ns or 0) - (found.time_ns or 0) == 1_000_000_000
 
 
-def test_how_much_was_looked_at(whole: dict[str, Outcome]) -> None:
+def test_how_much_was_looked_at(whole: dict[str, FamilyResult]) -> None:
     """Transactions that could be torn, ended otherwise, or fenced; inputs; and what was polled in transactions."""
     looked_at = whole["transactions"].looked_at
     ends = [line for case in CASES for line in case.text.splitlines() if " txn " in line]
@@ -563,7 +563,7 @@ def test_of_too_many_inputs_some_are_looked_at(size: Size, monkeypatch: pytest.M
     """Always the same ones, with all their outputs; and that is said."""
     rows = _rows(CASES)
     sends = sum(event["f"] == 1 for events in rows.events.values() for event in events if "f" in event)
-    monkeypatch.setattr(transactions, "SENDS", sends // 3)
+    monkeypatch.setattr(transaction_values, "SENDS", sends // 3)
     outcome = check_rows(rows, FAMILIES, size)[0]["transactions"]
     monkeypatch.undo()
     expected = check_rows(rows, FAMILIES)[0]["transactions"]
@@ -587,7 +587,7 @@ def test_without_transactions_there_is_nothing_to_look_at() -> None:
     params=[(size, more) for size in SIZES for more in ((), (NOBODY_SENT,))],
     ids=lambda param: f"{param[0].stretch}{' from scratch' if param[1] else ''}",
 )
-def studied(request: pytest.FixtureRequest) -> tuple[list[Finding], Outcome]:
+def studied(request: pytest.FixtureRequest) -> tuple[list[Finding], FamilyResult]:
     """Every cycle in a topic of its own, all of them in one graph."""
     size, more = request.param
     rows = _rows(CYCLES, *more)
@@ -597,13 +597,13 @@ def studied(request: pytest.FixtureRequest) -> tuple[list[Finding], Outcome]:
 
 
 @pytest.mark.parametrize("topic", range(len(CYCLES)), ids=[case.name for case in CYCLES])
-def test_it_finds_cycles(topic: int, studied: tuple[list[Finding], Outcome]) -> None:
+def test_it_finds_cycles(topic: int, studied: tuple[list[Finding], FamilyResult]) -> None:
     """Of the class that is meant, and no other."""
     found = [" ".join([each.anomaly, *each.tags]) for each in studied[0] if each.topic == f"t{topic}"]
     assert sorted(found) == sorted(CYCLES[topic].expected)
 
 
-def test_a_cycle_is_told_edge_by_edge(studied: tuple[list[Finding], Outcome]) -> None:
+def test_a_cycle_is_told_edge_by_edge(studied: tuple[list[Finding], FamilyResult]) -> None:
     """With numbers for its transactions, and where."""
     names = {f"t{number}": case.name for number, case in enumerate(CYCLES)}
     findings = {names[str(each.topic)]: each for each in studied[0]}
@@ -620,7 +620,7 @@ def test_a_cycle_is_told_edge_by_edge(studied: tuple[list[Finding], Outcome]) ->
     }  # fmt: skip
 
 
-def test_how_many_depend_on_each_other(studied: tuple[list[Finding], Outcome]) -> None:
+def test_how_many_depend_on_each_other(studied: tuple[list[Finding], FamilyResult]) -> None:
     """The summary says so, by kind."""
     findings, outcome = studied
     assert not outcome.cut

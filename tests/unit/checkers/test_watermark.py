@@ -9,15 +9,16 @@ import pytest
 
 from checkers.core.arrays import NONE, Ints
 from checkers.core.families import FAMILIES
-from checkers.core.family import Outcome
+from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
 from checkers.core.run import RunContext
 from checkers.core.timeline import Fault, Timeline
 from checkers.core.timeline import Fault as Injected
+from checkers.shared.earlier_answers import EarlierAnswers, numbered
 from checkers.shared.epochs import FAMILIES as EPOCHS
+from checkers.shared.fallen_marks import in_faults
 from checkers.summaries.coverage import Coverage, FaultCoverage
 from checkers.watermarks import FAMILIES as WATERMARKS
-from checkers.watermarks import Before, in_faults, numbered
 from harness.history.schema import FaultStage, Kind, View
 from harness.judging.policies import PlannedFault, RunFacts, judge
 from tests.histories import SECOND_NS, Case, Rows, op_of, told, write
@@ -381,7 +382,7 @@ CASES = [
 NAMES = [case.name for case in CASES]
 
 
-Outcomes = dict[str, Outcome]
+Outcomes = dict[str, FamilyResult]
 
 
 def _rows(*texts: str) -> Rows:
@@ -667,7 +668,7 @@ def test_rows_are_numbered_by_what_they_have_in_common(columns: tuple[list[int],
 def test_only_what_had_ended_counts(shift: int) -> None:
     """Also where moments are too far apart to be numbers of lanes as well."""
     lane, when, ended, mark = ([0, 0, 0, 5, 5, 0], [0, 2, 3, 3, 9, 9], [2, 2, 3, 4, 9, 9], [7, 9, 8, 20, NONE, 1])
-    before = Before(_ints(lane), _ints(when) * shift, _ints(ended) * shift, _ints([0, 1, 2, 3, 4, 5]))
+    before = EarlierAnswers(_ints(lane), _ints(when) * shift, _ints(ended) * shift, _ints([0, 1, 2, 3, 4, 5]))
     assert before.highest(_ints(mark)).tolist() == [NONE, NONE, 9, NONE, 20, 9]
     assert before.who(_ints(mark)).tolist() == [-1, -1, 1, -1, 3, 1]
 

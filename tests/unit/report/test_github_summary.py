@@ -4,13 +4,13 @@ from typing import Any
 import pytest
 
 from harness.report.github import RUNS_SHOWN, VARIABLE, append_summary, escaped, summary
-from harness.report.junit import RunTold
+from harness.report.junit import ReportedRun
 
 ILLEGAL = {"status": "illegal", "code": "", "why": ""}
 ALLOWED = {"status": "allowed", "code": "weak-acks", "why": "acks=1, and a fault changes leaders"}
 
 
-def told(verdict: str = "invalid", **change: Any) -> RunTold:
+def told(verdict: str = "invalid", **change: Any) -> ReportedRun:
     """A run."""
     results = {
         "verdict": verdict,
@@ -25,7 +25,7 @@ def told(verdict: str = "invalid", **change: Any) -> RunTold:
         "figures": {"sent": 100, "distinct": 50},
         **change,
     }
-    return RunTold(results)
+    return ReportedRun(results)
 
 
 def test_a_summary_has_the_verdict_the_cause_and_the_findings() -> None:

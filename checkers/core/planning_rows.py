@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ROWS_AT_MOST = 100_000
 
 
-def few_rows(
+def planning_rows(
     sealed: Sealed, spark: SparkSession | None, kind: Kind, columns: Sequence[str], functions: Collection[F] = ()
 ) -> list[dict[str, Any]]:
     """Columns of a kind, or of some functions in it. Files here are read here: a job for them would take longer."""
