@@ -19,9 +19,9 @@ from checkers.core.tables import tables_of
 from checkers.summaries import context as around
 from checkers.summaries.context import READS, Wanted, look, told, wanted
 from harness.history.schema import F, Kind, Type, View
-from tests.histories import Rows, process_of, write
-from tests.kernels import context, frame_of
 from tests.oracle import delivery, groups, idempotence, leadership, replicas, watermarks
+from tests.support.histories import Rows, process_of, write
+from tests.support.kernels import context, frame_of
 
 KINDS = (Kind.COMPLETE, Kind.RECORD, Kind.PROBE, Kind.EXCHANGE)
 Row = dict[str, Any]

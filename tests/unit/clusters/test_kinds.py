@@ -26,7 +26,7 @@ from harness.runs.planning import plan_of
 from harness.runs.scenario import load, over
 from harness.suite.feasible import planned
 from harness.suite.spec import load_suite
-from tests.paper_nodes import CAPABLE, Paper
+from tests.support.fake_cluster import CAPABLE, Paper
 
 if TYPE_CHECKING:
     from harness.clusters.which_image import Consent

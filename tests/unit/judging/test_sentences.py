@@ -14,9 +14,9 @@ from checkers.core.families import FAMILIES
 from checkers.core.results import Anomaly, CheckResults, Finding
 from harness.history.schema import ID_BITS
 from harness.judging.sentences import SENTENCES, Say, cycle, sentence, tell
-from tests.histories import Rows
-from tests.kernels import check_rows, findings_of
 from tests.oracle import compacted, oracles
+from tests.support.histories import Rows
+from tests.support.kernels import check_rows, findings_of
 
 SECOND = 1_000_000_000
 HISTORIES = 600  # made up, a few of each family
