@@ -92,6 +92,7 @@ schema:
 	@.venv/bin/python -m harness.runs.scenario_schema
 	@.venv/bin/python -m harness.report.schema
 	@.venv/bin/python -m harness.report.catalogue
+	@.venv/bin/python -m tests.support.design_tree
 
 lock:
 	@$(BOOTSTRAP)
