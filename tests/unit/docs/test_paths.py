@@ -99,3 +99,10 @@ def test_the_layers_of_the_design_are_those_of_lint() -> None:
     drawn = [re.split(r"\s{2,}", line.strip())[0] for line in drawing.strip().splitlines()]
     layers = [" | ".join(name.removeprefix("harness.") for name in layer) for layer in design_tree.layers()]
     assert drawn == layers
+
+
+def test_the_tests_have_the_rooms_of_the_product() -> None:
+    """Whoever changes a package knows where its tests are."""
+    packages = {name.removeprefix("harness.") for layer in design_tree.layers() for name in layer}
+    rooms = {entry.name for entry in (REPOSITORY / "tests" / "unit").iterdir() if list(entry.glob("test_*.py"))}
+    assert rooms == packages | {"bench", "docs"}
