@@ -37,7 +37,7 @@ NAMED = (
     Named("kind of cluster", kind_named, KINDS, "dokcer", "docker"),
     Named("workload", lambda name: load(None, {"workload": name}), WORKLOADS, "streem", "stream"),
     Named("fault", fault_named, FAULTS, "leader-kil", "leader-kill"),
-    Named("checker", lambda name: asked(None, None, name), anomalies_of(), "delivry", "delivery"),
+    Named("checker", lambda name: asked(None, None, name), anomalies_of(), "lost-writ", "lost-write"),
     Named(
         "target",
         load_target,
