@@ -72,15 +72,20 @@ def check(
 
 def _asked(spark: SparkOptions, checkers: str, budget: str) -> CheckOptions:
     """How the runs are to be checked."""
-    from checkers.core.selection import anomalies_of
     from harness.foundation.durations import HOW_TO_WRITE
     from harness.judging.checking import CheckOptions
 
-    only = parts(checkers)
-    known = anomalies_of()
-    if unknown := [name for name in only if name not in known]:
-        raise UsageError(f"there is no checker {', '.join(unknown)}", f"choose from {', '.join(sorted(known))}")
     budget_s = duration("--budget", budget)
     if not budget_s:
         raise UsageError("--budget leaves no time at all", HOW_TO_WRITE)
-    return CheckOptions(spark.place(), tuple(only), budget_s)
+    return CheckOptions(spark.place(), checkers_named(checkers), budget_s)
+
+
+def checkers_named(text: str) -> tuple[str, ...]:
+    """Families and anomalies, as `--checkers` lists them."""
+    from checkers.core.selection import anomalies_of
+
+    only, known = parts(text), anomalies_of()
+    if unknown := [name for name in only if name not in known]:
+        raise UsageError(f"there is no checker {', '.join(unknown)}", f"choose from {', '.join(sorted(known))}")
+    return tuple(only)

@@ -108,7 +108,7 @@ def decide(results: CheckResults, facts: RunFacts) -> Verdict:
     doubtful = [
         Reason(
             "possibly-the-client",
-            f"{item.anomaly} was seen and may be the client's doing: repeat the run with the other client",
+            f"{item.anomaly} was seen and may be the client's doing: repeat the run with another client",
         )
         for item in seen
         if item.mark.status == "possibly the client"

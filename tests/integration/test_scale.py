@@ -1,4 +1,7 @@
-"""What is found does not depend on size: flaws that were planted where files and tasks meet, and nothing else."""
+"""What is found does not depend on size: flaws that were planted where files and tasks meet, and nothing else.
+
+They need Spark: files and tasks meet nowhere else.
+"""
 
 from __future__ import annotations
 

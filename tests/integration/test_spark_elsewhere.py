@@ -1,4 +1,7 @@
-"""The same verdict wherever Spark runs: on a standalone cluster with two workers, and behind a Spark Connect server."""
+"""The same verdict wherever Spark runs: on a standalone cluster with two workers, and behind a Spark Connect server.
+
+They need Spark's own servers: what has to be shipped to them is seen nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from harness.history.remote import RunElsewhere
 from harness.history.store import RESULTS_FILE, Run
 from harness.judging.checking import Checked, CheckOptions, check_again
 from harness.spark.place import Place
-from tests.foreign import QUIET, take
-from tests.golden_histories import GOLDEN, SUFFIX, expected
-from tests.spark_servers import connect_server, standalone_cluster
+from tests.support.foreign_histories import QUIET, take
+from tests.support.golden_histories import GOLDEN, SUFFIX, expected
+from tests.support.spark_servers import connect_server, standalone_cluster
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
 NAMES = ("tears-transactions", "forgets-group-offsets", "watermark-frozen")  # cycles, groups, taps

@@ -12,9 +12,9 @@ from checkers.core.arrays import NONE
 from checkers.shared.earlier_answers import EarlierAnswers
 from checkers.shared.epochs import FAMILIES as EPOCHS
 from checkers.watermarks import FAMILIES as WATERMARKS
-from tests.histories import Rows
-from tests.kernels import Size, check_rows, findings_of
 from tests.oracle.watermarks import write
+from tests.support.histories import Rows
+from tests.support.kernels import Size, check_rows, findings_of
 
 FAR = 1 << 61
 MOMENTS = st.one_of(st.integers(0, 8), st.sampled_from([-FAR, FAR - 1, FAR]))

@@ -52,7 +52,7 @@ def client_duplicates(evidence: Evidence) -> Cause | None:
             *when(evidence.tapped and not resends, "no batch passed the taps again"),
             *when(resends and not enough, f"{copies:,} are more than so few batches are likely to have held"),
         ),
-        remedies=("turn idempotence on",) if allowed else ("repeat the run with the other client",),
+        remedies=("turn idempotence on",) if allowed else ("repeat the run with another client",),
         allowed=allowed,
     )
 

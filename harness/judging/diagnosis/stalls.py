@@ -102,7 +102,7 @@ def reader_waits(evidence: Evidence) -> Cause | None:
         tuple(proof),
         because=evidence.quotes(proof, SHOWN),
         against=("whether their Fetches were answered was not seen, or they were answered and not handed on",),
-        remedies=("repeat the run with taps, and with the other client",),
+        remedies=("repeat the run with taps, and with another client",),
     )
 
 

@@ -213,7 +213,7 @@ def committed_unread(evidence: Evidence) -> Cause | None:
         "possible",
         tuple(proof),
         because=evidence.quotes(proof, 2),
-        against=("it is the client that commits: repeat the run with the other client",),
+        against=("it is the client that commits: repeat the run with another client",),
     )
 
 

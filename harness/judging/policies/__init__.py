@@ -7,35 +7,14 @@ from __future__ import annotations
 
 from checkers.core.results import CheckResults, Finding
 from checkers.delivery import SETTLED
-from harness.judging.policies import (
-    delivery,
-    groups,
-    idempotence,
-    leadership,
-    linearizability,
-    liveness,
-    order,
-    replicas,
-    transactions,
-    watermarks,
-)
+from harness.foundation.discovery import modules_with
 from harness.judging.policies.case import FindingCase, Mark, PlannedFault, Policy, RunFacts
 
 __all__ = ["POLICIES", "Mark", "PlannedFault", "Policy", "RunFacts", "judge"]
 
-_MODULES = (
-    delivery,
-    order,
-    linearizability,
-    watermarks,
-    leadership,
-    idempotence,
-    transactions,
-    groups,
-    replicas,
-    liveness,
-)
-POLICIES: dict[str, Policy] = {name: policy for module in _MODULES for name, policy in module.POLICIES.items()}
+POLICIES: dict[str, Policy] = {
+    name: policy for module in modules_with("POLICIES", __name__, __path__) for name, policy in module.POLICIES.items()
+}
 
 
 def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:

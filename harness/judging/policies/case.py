@@ -40,7 +40,7 @@ class RunFacts:
     imported: bool = False  # the history of clients that are not ours
     idempotence: bool = False  # of producers of which the history does not say it
     retries: int | None = None  # None: as often as the client likes
-    client: str = "kafka-python"
+    client: str = ""  # whatever nobody knows is not excused
     unclean_election: bool = False
     faults: tuple[PlannedFault, ...] = ()
     probes: bool = False

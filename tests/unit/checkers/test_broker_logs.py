@@ -13,8 +13,8 @@ from checkers.broker_logs import FAMILIES, BrokerLogFiles, lines_of
 from harness.clusters.target import load_target
 from harness.history.schema import Kind
 from harness.judging.broker_logs import logs_of
-from tests.histories import SECOND_NS, Rows, write
-from tests.kernels import SIZES, WHOLE, Size, check_rows, context, steps_of
+from tests.support.histories import SECOND_NS, Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, check_rows, context, steps_of
 
 PLACE = r"topic=(?P<topic>\S+), partition=(?P<partition>\d+), "
 PATTERNS = {

@@ -20,9 +20,9 @@ from checkers.summaries import candidate_rows
 from checkers.summaries.context import READS, find_context, merge_context
 from checkers.summaries.finding_queries import ContextRequest, ShownFinding, context_request
 from harness.history.schema import F, Kind, Type, View
-from tests.histories import Rows, process_of, write
-from tests.kernels import context, frame_of
 from tests.oracle import delivery, groups, idempotence, leadership, replicas, watermarks
+from tests.support.histories import Rows, process_of, write
+from tests.support.kernels import context, frame_of
 
 KINDS = (Kind.COMPLETE, Kind.RECORD, Kind.PROBE, Kind.EXCHANGE)
 Row = dict[str, Any]

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from checkers.core.timeline import Fault, Timeline, timeline
 from checkers.summaries.coverage import FAMILIES, LONGEST_SHORT_NS, Coverage, CoverageCounts, Span, segments, spans
 from harness.history.schema import F, FaultStage, Kind, Type
-from tests.histories import Rows, write
-from tests.kernels import SIZES, WHOLE, Size, context, steps_of
 from tests.oracle import delivery, groups, idempotence, leadership
-from tests.places import Places
+from tests.support.histories import Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, context, steps_of
+from tests.support.stub_values import Places
 
 
 def row(time: int, name: str, fault: int | None = None, stage: int | None = None, detail: str = "") -> dict[str, Any]:

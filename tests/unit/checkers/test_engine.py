@@ -13,8 +13,8 @@ from checkers.watermarks import Watermarks
 from harness.history.schema import F, Kind, Type
 from harness.judging.policies import RunFacts
 from harness.judging.verdict import decide
-from tests.histories import ROLES, Rows, write
-from tests.kernels import check_here
+from tests.support.histories import ROLES, Rows, write
+from tests.support.kernels import check_here
 
 FEW = CheckSettings(only=("lost-write", "phantom"))  # where it is not about what is found
 

@@ -21,10 +21,10 @@ from checkers.shared import flawed_records as odd
 from checkers.shared import log_starts
 from checkers.shared.fates import Fates, GatheredValues, Split, fates
 from harness.history.schema import F, Kind, Status, Type
-from tests.histories import SECOND_NS, Rows, write
-from tests.kernels import SIZES, WHOLE, Size, context, findings_of, frame_of, steps_of
 from tests.oracle import compacted
 from tests.oracle import delivery as oracle
+from tests.support.histories import SECOND_NS, Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, context, findings_of, frame_of, steps_of
 
 FAMILIES: list[Family] = [*values.FAMILIES, *delivery.FAMILIES, *odd.FAMILIES]
 SMALL = SIZES[1:]

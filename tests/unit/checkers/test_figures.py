@@ -26,10 +26,10 @@ from checkers.summaries.figures import (
     figures,
 )
 from harness.history.schema import F, Kind, Type
-from tests.histories import SECOND_NS, Rows, process_of
-from tests.kernels import SIZES, WHOLE, Size, context, steps_of
 from tests.oracle import delivery, groups, idempotence, leadership
-from tests.places import Places
+from tests.support.histories import SECOND_NS, Rows, process_of
+from tests.support.kernels import SIZES, WHOLE, Size, context, steps_of
+from tests.support.stub_values import Places
 
 RUN = RunContext(topics={1: "batch"})
 

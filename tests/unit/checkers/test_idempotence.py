@@ -15,8 +15,8 @@ from checkers.idempotence import FAMILIES, highest_over
 from checkers.summaries.coverage import FaultCoverage
 from harness.history.schema import ID_BITS
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Case, Rows, write
-from tests.kernels import SIZES, WHOLE, Size, check_rows, findings_of
+from tests.support.histories import SECOND_NS, Case, Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, check_rows, findings_of
 
 N = "producer_id 7 producer_epoch 0"
 WIDE = "producer_id 4611686018427387904 producer_epoch 30000"

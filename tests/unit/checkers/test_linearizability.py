@@ -13,9 +13,9 @@ from checkers.core.timeline import Fault
 from checkers.summaries.coverage import Coverage, FaultCoverage
 from harness.history.schema import Kind
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests import histories
-from tests.histories import SECOND_NS, Rows, told, value_of, write
-from tests.kernels import WHOLE, Size, check_rows, chosen, context, findings_of, steps_of
+from tests.support import histories
+from tests.support.histories import SECOND_NS, Rows, told, value_of, write
+from tests.support.kernels import WHOLE, Size, check_rows, chosen, context, findings_of, steps_of
 
 ANOMALIES = ("realtime-order", "not-linearizable")
 

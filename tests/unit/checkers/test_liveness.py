@@ -17,8 +17,8 @@ from checkers.summaries.coverage import FaultCoverage
 from harness.foundation.limits import DEFAULTS, limits_of
 from harness.history.schema import F, FaultStage, Kind
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Case, Rows, write
-from tests.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, frame_of, steps_of
+from tests.support.histories import SECOND_NS, Case, Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, frame_of, steps_of
 
 # expected: anomaly, place, tags. The load polls from 0 to 100 s
 CASES = [

@@ -17,9 +17,9 @@ from checkers.summaries.coverage import Coverage, FaultCoverage, Span
 from checkers.summaries.figures import Figures
 from harness.history.schema import F, Kind, Status, Type
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests import histories
-from tests.histories import Rows, told, write
-from tests.kernels import WHOLE, Size, check_rows, findings_of
+from tests.support import histories
+from tests.support.histories import Rows, told, write
+from tests.support.kernels import WHOLE, Size, check_rows, findings_of
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from checkers.summaries.finding_queries import context_request
 from checkers.summaries.series import BUCKETS, CLASSES, FAMILIES, OTHERS, Grid, points, thinned
 from harness.foundation.error_codes import name_of
 from harness.history.schema import F, FaultStage, Kind, Type
-from tests.histories import SECOND_NS, Rows, process_of, value_of, write
-from tests.kernels import SIZES, WHOLE, Size, context, frame_of, steps_of
 from tests.oracle import delivery, idempotence, leadership, watermarks
-from tests.places import Places
+from tests.support.histories import SECOND_NS, Rows, process_of, value_of, write
+from tests.support.kernels import SIZES, WHOLE, Size, context, frame_of, steps_of
+from tests.support.stub_values import Places
 
 Row = dict[str, Any]
 

@@ -23,8 +23,8 @@ from harness.judging.checking import Checked
 from harness.report.making import REPORT_FILE, SERIES_FILE
 from harness.runs import scenario
 from harness.runs.scenario import Scenario
-from tests.reports import facts, results, series
-from tests.suites import PaperKeeper, checked
+from tests.support.hostile_run import facts, results, series
+from tests.support.scripted_suites import PaperKeeper, checked
 
 Command = Callable[..., tuple[int, str, str]]
 FEW = ("-w", "stream", "-n", "kill", "-n", "pause", "--seed", "7", "--set", "acks=all")

@@ -16,7 +16,7 @@ from harness.history.schema import ID_BITS, F, Kind, Status, Type
 from harness.history.sealing import OPEN, open_history
 from harness.judging.checking import run_facts_of
 from harness.judging.policies import PlannedFault
-from tests.foreign import HEADER, SETTINGS, complete, give, invoke, jsonl, recorded, rows_of, take
+from tests.support.foreign_histories import HEADER, SETTINGS, complete, give, invoke, jsonl, recorded, rows_of, take
 
 RECORD = {"kind": "record", "time": 9, "process": 2, "op": 2, "topic": "t", "partition": 0, "offset": 4, "value": 1}
 POLL = [invoke(2, 7, f="poll"), complete(2, 8, f="poll", count=1)]

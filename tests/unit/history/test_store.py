@@ -1,3 +1,5 @@
+"""The store: directories and links of runs, names that find them, facts that are added, and secrets that stay out."""
+
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

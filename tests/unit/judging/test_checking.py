@@ -1,3 +1,5 @@
+"""From run.json and results.json to what the policy judges by: the configuration, lost processes, older results."""
+
 import shutil
 from pathlib import Path
 from types import SimpleNamespace

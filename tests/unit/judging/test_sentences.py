@@ -16,9 +16,9 @@ from harness.history.schema import ID_BITS
 from harness.judging.sentences import SENTENCES, add_sentences, sentence
 from harness.judging.sentences.transactions import cycle
 from harness.judging.sentences.wording import Wording
-from tests.histories import Rows
-from tests.kernels import check_rows, findings_of
 from tests.oracle import compacted, oracles
+from tests.support.histories import Rows
+from tests.support.kernels import check_rows, findings_of
 
 SECOND = 1_000_000_000
 HISTORIES = 600  # made up, a few of each family

@@ -11,7 +11,7 @@ from harness.foundation.errors import ClusterError
 from nemesis import FAULTS
 from nemesis.base import Aim, Bite, Fault, Repeating
 from nemesis.clocks import ClockSkew
-from tests.paper_nodes import Paper, field_on, stepped
+from tests.support.fake_cluster import Paper, field_on, stepped
 
 
 class Knocking(Repeating):

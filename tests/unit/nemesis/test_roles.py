@@ -10,7 +10,7 @@ from harness.clusters.observe import PartitionView
 from nemesis.base import Field
 from nemesis.process import Kill
 from nemesis.roles import NODE_ROLES, ROLES, Chosen, choose, leaders, leaves_a_majority
-from tests.paper_nodes import WHOLE, Answers, Paper, field_on, paper_answers, paper_cluster
+from tests.support.fake_cluster import WHOLE, Answers, Paper, field_on, paper_answers, paper_cluster
 
 
 @pytest.fixture

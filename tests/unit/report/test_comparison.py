@@ -1,3 +1,5 @@
+"""Comparing runs: what counts as a regression, what is noise, and what too few runs cannot show."""
+
 import io
 import json
 import re

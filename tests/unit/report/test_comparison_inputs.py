@@ -1,3 +1,5 @@
+"""What a comparison reads from stored runs, and how runs are named and grouped on the command line."""
+
 import json
 from pathlib import Path
 from typing import Any

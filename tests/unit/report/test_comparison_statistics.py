@@ -1,3 +1,5 @@
+"""The statistics of a comparison: independent messages, bursts of losses, few runs, and many questions at once."""
+
 import pytest
 
 from harness.report.comparison.statistics import (

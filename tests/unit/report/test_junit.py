@@ -1,3 +1,5 @@
+"""JUnit files: a test case per run, an unknown verdict as an error, and hostile text as text."""
+
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET

@@ -18,7 +18,7 @@ from harness.report import making
 from harness.report.making import REPORT_FILE, SERIES_FILE, kept_series, report_again, report_checked
 from harness.report.trace import TRACE_FILE
 from harness.spark.place import Place
-from tests.reports import facts, results, series
+from tests.support.hostile_run import facts, results, series
 
 
 @pytest.fixture

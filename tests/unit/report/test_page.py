@@ -14,7 +14,7 @@ from harness.report.meanings import MEANINGS
 from harness.report.operations import RunClock
 from harness.report.page import render
 from harness.report.story import StoryWriter
-from tests.reports import HOSTILE, ILLEGAL, facts, results, series
+from tests.support.hostile_run import HOSTILE, ILLEGAL, facts, results, series
 
 MOST_BYTES = 5_000_000
 PATH = "store/stream/2026-11-15T12-30-05"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.report.timeline import LABELS, ROW, WIDTH, FindingTimeline, moment, of_finding, of_witness
-from tests.reports import HOSTILE, S, series
+from tests.support.hostile_run import HOSTILE, S, series
 
 SERIES = {"processes": {"6": {"role": "producer"}, "7": {"role": "final"}}, "faults": []}
 

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from harness.suite import pytest_plugin, spec, under_pytest
-from tests.suites import PLUGIN, STREAM, suite_file
 from tests.support import REPOSITORY
+from tests.support.scripted_suites import PLUGIN, STREAM, suite_file
 
 pytest_plugins = ["pytester"]
 LOADED = under_pytest.__name__  # once, here, and not by each of the tests
@@ -27,7 +27,7 @@ def pytest_sessionstart():
     under_pytest = pytest_plugin._harness()
     from harness.runs.runner import Recorded
     from harness.history.store import Run
-    from tests.suites import PaperKeeper, checked
+    from tests.support.scripted_suites import PaperKeeper, checked
 
     def record(scenario, *_):
         print("ran", scenario.title, scenario.seed)

@@ -13,8 +13,8 @@ from checkers.core.timeline import Fault
 from checkers.summaries.coverage import FaultCoverage
 from harness.history.schema import F, Kind
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Case, Rows, value_of, write
-from tests.kernels import SIZES, Size, check_rows, context, findings_of, steps_of
+from tests.support.histories import SECOND_NS, Case, Rows, value_of, write
+from tests.support.kernels import SIZES, Size, check_rows, context, findings_of, steps_of
 
 FAMILIES: tuple[Family, ...] = (*commits.FAMILIES, *groups.FAMILIES)
 

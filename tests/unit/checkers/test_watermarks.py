@@ -21,8 +21,8 @@ from checkers.summaries.coverage import Coverage, FaultCoverage
 from checkers.watermarks import FAMILIES as WATERMARKS
 from harness.history.schema import FaultStage, Kind, View
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Case, Rows, op_of, told, write
-from tests.kernels import SIZES, WHOLE, Size, check_rows, findings_of
+from tests.support.histories import SECOND_NS, Case, Rows, op_of, told, write
+from tests.support.kernels import SIZES, WHOLE, Size, check_rows, findings_of
 
 OF_ACKNOWLEDGEMENTS = ("watermark-behind-ack", "watermark-frozen", "watermark-ahead")
 OF_MARKS = tuple(name for family in WATERMARKS for name in family.anomalies)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[2]
 PRODUCT = ("harness", "checkers", "nemesis", "workloads")
 WORDS = frozenset({"detail", "sentence", "why"})  # of findings, reasons and causes, marks
 # what makes histories, or shows them as they are: it has details of its own, and knows no findings

@@ -23,7 +23,7 @@ from harness.foundation.errors import CannotHere
 from harness.foundation.namespaces import COMPOSE_PROJECT_LABEL
 from harness.foundation.processes import TOKEN_VARIABLE, marked
 
-REPOSITORY = Path(__file__).parent.parent
+REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 60  # a limit for things that take a second or two, on a machine that may be busy
 COMMAND_TIMEOUT_S = 600  # of one command, the longest of which are runs with many faults
 

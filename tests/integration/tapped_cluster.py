@@ -25,8 +25,8 @@ from harness.tap.proxy import Proxy
 from harness.tap.recording import Seer
 from harness.tap.rules import Rule
 from harness.tap.taps import Taps
-from tests.sessions import rows as records
 from tests.support import unique
+from tests.support.worker_sessions import rows as records
 
 
 @dataclass

@@ -1,3 +1,5 @@
+"""The summary for GitHub: verdict, cause and findings, with no text of a broker taken for markup."""
+
 from pathlib import Path
 from typing import Any
 

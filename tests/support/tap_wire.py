@@ -18,8 +18,8 @@ from harness.tap.exchange import Bend
 from harness.tap.frames import RESPONSE_AT_MOST, Budget, FrameReader, framed
 from harness.tap.proxy import Proxy, Tap
 from harness.tap.recording import Seer
-from tests import tap_frames as frames
-from tests.exchanges import batch, rows_of
+from tests.support import tap_frames as frames
+from tests.support.tap_exchanges import batch, rows_of
 
 PATIENCE_S = 60  # a guard against hangs
 NODE, PROCESS, TOPIC = 1, 5, 3

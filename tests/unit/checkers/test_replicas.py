@@ -22,9 +22,9 @@ from harness.clusters.wire import WireError
 from harness.foundation.protocol import Api
 from harness.history.schema import COLUMNS, F, Kind, Status, Type
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Rows, told, write
-from tests.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, frame_of
-from tests.sessions import rows, session, settings_of, target
+from tests.support.histories import SECOND_NS, Rows, told, write
+from tests.support.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, frame_of
+from tests.support.worker_sessions import rows, session, settings_of, target
 from workloads.base import REPLICA
 from workloads.replica_read import replica_read
 from workloads.session import Session

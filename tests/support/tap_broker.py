@@ -12,7 +12,7 @@ from harness.tap import codec
 from harness.tap.batches import Batch, cut, join, split, with_base
 from harness.tap.codec import TopicNames
 from harness.tap.exchange import CHANGED, Answer, Bend, Drop, Effect, Exchange, Hold, World
-from tests.tap_frames import TOPIC_IDS, request_frame, response_frame, topics
+from tests.support.tap_frames import TOPIC_IDS, request_frame, response_frame, topics
 
 TOPIC = "orders"
 OLD = {Api.PRODUCE: 3, Api.FETCH: 4, Api.LIST_OFFSETS: 0, Api.METADATA: 1}

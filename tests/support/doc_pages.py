@@ -1,4 +1,4 @@
-"""What a page of docs/ asks its reader to do: files to save, and commands to type, in the order of the page."""
+"""The pages of documentation, and what a page asks its reader to do: files to save and commands to type, in order."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import REPOSITORY
+
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 _BLOCK = re.compile(r"^```(?P<kind>console|toml|python)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (?P<name>[\w.-]+\.(toml|py))\n")
 _ENDS = re.compile(r"\s+# exit code (?P<code>\d)$")

@@ -12,8 +12,8 @@ from checkers.core.family import Family, FamilyResult
 from checkers.core.results import Finding
 from checkers.delivery import GatheredDelivery
 from harness.history.schema import FaultStage, Kind
-from tests.histories import SECOND_NS, Case, Rows, told, write
-from tests.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, steps_of
+from tests.support.histories import SECOND_NS, Case, Rows, told, write
+from tests.support.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, steps_of
 
 HELPERS = {"epochs", "fates", "coverage", "values"}
 # What these histories are about; the other families have their own, in modules of their own.

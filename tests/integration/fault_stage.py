@@ -28,7 +28,7 @@ from harness.clusters.which_image import images_here
 from harness.foundation.progress import Silent
 from harness.tap.taps import Taps
 from nemesis.base import Fault, Field
-from tests.integration.tapped import process_of_taps
+from tests.integration.tapped_cluster import process_of_taps
 from tests.support import unique
 
 PARTITIONS = 3

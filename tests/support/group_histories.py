@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.dataset
 
 from harness.history.schema import COLUMNS, KINDS, F, Kind, Type
-from tests.sessions import rows
+from tests.support.worker_sessions import rows
 
 Row = dict[str, Any]
 

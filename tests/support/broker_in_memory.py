@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.sessions import RUN, FakeProducer
+from tests.support.worker_sessions import RUN, FakeProducer
 from workloads import payload
 from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.grouped import GroupConsumer, GroupListener

@@ -1,4 +1,7 @@
-"""Faults of leadership through the conductor on real brokers: proven in the history, and undone."""
+"""Faults of leadership through the conductor on real brokers: proven in the history, and undone.
+
+They need a real quorum, which elects the leaders; they run at night.
+"""
 
 from __future__ import annotations
 

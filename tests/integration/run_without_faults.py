@@ -15,9 +15,9 @@ from checkers.core.run import REPLICA_ROLE
 from harness.clusters.base import Cluster
 from harness.history.schema import F, Kind, Type, now
 from harness.history.sealing import OPEN, Sealed, open_history
-from tests.integration.tapped import Tapped
-from tests.sessions import RUN, rows
+from tests.integration.tapped_cluster import Tapped
 from tests.support import eventually, unique
+from tests.support.worker_sessions import RUN, rows
 from workloads import find_workload
 from workloads.base import CONSUMER, FINAL, PROBE, PRODUCER, REPLICA, FinalTarget, NodeAddress, Role, WorkerConfig
 from workloads.fleet import Fleet

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.group_histories import Row
-from tests.sessions import message
+from tests.support.group_histories import Row
+from tests.support.worker_sessions import message
 from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.grouped import GroupConsumer, GroupListener
 

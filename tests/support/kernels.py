@@ -1,6 +1,6 @@
 """Kernels without Spark: the steps of a check of made-up rows, as one piece, or as small pieces that are put together.
 
-python -m tests.kernels delivery 500 3      # 500 histories of tests/oracle/delivery.py with seed 3, at every size
+python -m tests.support.kernels delivery 500 3      # 500 histories of tests/oracle/delivery.py, seed 3, every size
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from checkers.core.timeline import timeline
 from harness.foundation.limits import DEFAULTS
 from harness.history.schema import F, Kind
 from harness.history.sealing import Sealed
-from tests.histories import Rows
 from tests.oracle import Oracle, compacted, oracles
+from tests.support.histories import Rows
 
 if TYPE_CHECKING:
     from checkers.core.check import CheckSettings

@@ -14,8 +14,8 @@ from checkers.core.results import CheckResults, Finding
 from checkers.shared import epochs, transaction_values
 from checkers.shared import fates as values
 from harness.judging.policies import RunFacts, judge
-from tests.histories import Case, Rows, op_of, told, write
-from tests.kernels import SIZES, WHOLE, Size, check_rows, findings_of
+from tests.support.histories import Case, Rows, op_of, told, write
+from tests.support.kernels import SIZES, WHOLE, Size, check_rows, findings_of
 
 _TIMES = re.compile(r"\[(\d+)\.\.(\d+)\]")
 FAMILIES = [*epochs.FAMILIES, *values.FAMILIES, *delivery.FAMILIES, *transactions.FAMILIES, *cycles.FAMILIES]

@@ -1,8 +1,8 @@
 """Golden histories: small recorded runs in tests/golden, and what the checkers say of each.
 
 They are real runs of Kafka with a broken broker played by the taps, or without one, as `tidegauge export` writes them.
-When a checker is changed on purpose, `python -m tests.golden_histories` writes tests/golden/expected.json anew, and the
-difference says what the change does to real histories.
+When a checker is changed on purpose, `python -m tests.support.golden_histories` rewrites tests/golden/expected.json,
+and the difference says what the change does to real histories.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from harness.judging.checking import Checked, check_run
 from harness.spark.session import Session
-from tests.foreign import QUIET, take
 from tests.support import REPOSITORY
+from tests.support.foreign_histories import QUIET, take
 
 GOLDEN = REPOSITORY / "tests" / "golden"
 EXPECTED = GOLDEN / "expected.json"

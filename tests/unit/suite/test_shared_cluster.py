@@ -15,7 +15,7 @@ from harness.suite import health
 from harness.suite import shared_cluster as keeper
 from harness.suite.feasible import Planned
 from harness.suite.shared_cluster import Keeper
-from tests.suites import STREAM, NoView, suite
+from tests.support.scripted_suites import STREAM, NoView, suite
 
 PARTITION = frozenset({Capability.PARTITION})
 DISK = frozenset({Capability.DISK})

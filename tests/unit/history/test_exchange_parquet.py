@@ -11,7 +11,7 @@ import pytest
 
 from harness.foundation.errors import UsageError
 from harness.history.exchange import parquet
-from tests.foreign import give, recorded, take
+from tests.support.foreign_histories import give, recorded, take
 
 Change = Callable[[pa.Table], pa.Table]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.foundation.security import Security
-from tests.sessions import FakeProducer
+from tests.support.worker_sessions import FakeProducer
 from workloads.clients.base import ClientError, Consumer, Delivered, Keyed, Polled, Producer, TopicPartition
 from workloads.clients.settings import ClientSettings
 from workloads.clients.stack import ClientStack, Quirks
