@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from harness.clusters import kinds
 from harness.clusters.base import Capability, Cluster, Missing
 from harness.clusters.detached import Detached, log_lines
-from harness.clusters.kinds import DEFAULT, KINDS, kind_named, kinds_in
+from harness.clusters.flags import DEFAULT_KIND
+from harness.clusters.kinds import KINDS, kind_named, kinds_in
 from harness.clusters.kinds.base import OF_A_PRODUCT, Brought, ClusterKind
 from harness.clusters.looks import Look, NotThere
 from harness.clusters.spec import ClusterSpec, make_cluster
@@ -95,7 +96,7 @@ def scenario_file(tmp_path: Path) -> Path:
 
 def test_the_kinds_that_there_are() -> None:
     """The default comes first; each has its clusters' name, and takes settings that there are."""
-    assert list(KINDS) == [DEFAULT, "docker", "external"]
+    assert list(KINDS) == [DEFAULT_KIND, "docker", "external"]
     settings = set(ClusterSpec.model_fields) - {"kind"}
     assert set().union(*(kind.takes for kind in KINDS.values())) == settings
     for name, kind in KINDS.items():
@@ -223,5 +224,5 @@ def test_a_module_is_all_that_a_new_kind_takes(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, f"{kinds.__name__}.on_paper", None)  # as it was, afterwards
     del sys.modules[f"{kinds.__name__}.on_paper"]
     found = kinds_in(kinds.__path__)
-    assert list(found) == [DEFAULT, "docker", "external", "paper"]
+    assert list(found) == [DEFAULT_KIND, "docker", "external", "paper"]
     assert {name: found[name] for name in KINDS} == KINDS

@@ -10,7 +10,8 @@ import pytest
 from checkers.core.selection import anomalies_of
 from harness.clusters.kinds import KINDS, kind_named
 from harness.clusters.target import load_target
-from harness.commands.options import asked
+from harness.commands.check import _asked as asked
+from harness.commands.options import SparkOptions
 from harness.foundation.errors import UsageError
 from harness.foundation.paths import PACKAGE
 from harness.runs.scenario import SHIPPED, find, load
@@ -37,7 +38,7 @@ NAMED = (
     Named("kind of cluster", kind_named, KINDS, "dokcer", "docker"),
     Named("workload", lambda name: load(None, {"workload": name}), WORKLOADS, "streem", "stream"),
     Named("fault", fault_named, FAULTS, "leader-kil", "leader-kill"),
-    Named("checker", lambda name: asked(None, None, name), anomalies_of(), "lost-writ", "lost-write"),
+    Named("checker", lambda name: asked(SparkOptions(), name, "90s"), anomalies_of(), "lost-writ", "lost-write"),
     Named(
         "target",
         load_target,

@@ -20,10 +20,10 @@ from harness.history.schema import Recorder
 from harness.history.sources import segment_path
 from harness.history.store import RESULTS_FILE, RUN_FILE, SCENARIO_FILE, Run
 from harness.judging.checking import Checked
-from harness.report.making import REPORT_FILE
+from harness.report.making import REPORT_FILE, SERIES_FILE
 from harness.runs import scenario
 from harness.runs.scenario import Scenario
-from tests.support.hostile_run import facts, results
+from tests.support.hostile_run import facts, results, series
 from tests.support.scripted_suites import PaperKeeper, checked
 
 Command = Callable[..., tuple[int, str, str]]
@@ -81,7 +81,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keeper: Paper) -> Runs
     """The runs that the command makes."""
     runs = Runs(tmp_path / "run")
     runs.directory.mkdir()
-    for name, data in ((RUN_FILE, facts()), (RESULTS_FILE, results())):
+    for name, data in ((RUN_FILE, facts()), (RESULTS_FILE, results()), (SERIES_FILE, series())):
         (runs.directory / name).write_text(json.dumps(data))
     Recorder(segment_path(runs.directory, 2), 2, {"role": "producer"}).close()
     monkeypatch.setattr(ground, "run_scenario", runs.run)
