@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from checkers.core.budget import BUDGET_S, Budget
-from checkers.core.conclusion import answer_of, concluded, with_drawings
+from checkers.core.conclusion import answer_of, concluded, drawing
 from checkers.core.deletions import Deletions, deletions
 from checkers.core.engine import failure
 from checkers.core.families import FAMILIES
@@ -96,9 +96,9 @@ def _asked_of_spark(spark: SparkSession | None, sealed: Sealed, work: Work) -> d
         told: dict[str, Any] = budget.run(lambda: in_one_task(spark, sealed, work, answer_of))
         return told
     steps = budget.run(lambda: in_many_tasks(spark, sealed, work))
-    return with_drawings(
-        concluded(steps), steps.run, lambda chosen: budget.run(lambda: around_in_many(spark, sealed, work, chosen))
-    )
+    told = concluded(steps)
+    draw = drawing(told, steps.run, lambda chosen: budget.run(lambda: around_in_many(spark, sealed, work, chosen)))
+    return {**told, "drawing": draw}
 
 
 def _fill(results: CheckResults, told: Mapping[str, Any]) -> None:
@@ -117,7 +117,8 @@ def _fill(results: CheckResults, told: Mapping[str, Any]) -> None:
         if family.name in told["failures"]:
             for name in family.anomalies:
                 results.anomalies[name].unchecked = FAILED
-    results.drawn, results.undrawn = told["drawn"], told["undrawn"]
+    results.drawing = told.get("drawing")
+    results.drawn, results.undrawn = told.get("drawn"), told.get("undrawn", "")
 
 
 def _anomalies(setting: Setting) -> dict[str, Anomaly]:

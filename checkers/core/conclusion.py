@@ -13,25 +13,32 @@ from checkers.summaries import context as around
 from checkers.summaries import series
 
 Looked = Callable[[around.Wanted], Sequence[Any]]
+Drawn = tuple[dict[str, Any] | None, str]  # what the report draws, or why it draws nothing
 
 
 def answer_of(steps: Steps, piece: Piece) -> dict[str, Any]:
     """What a check says, of a history that is one piece."""
-    return with_drawings(concluded(steps), steps.run, lambda chosen: [around.look(piece, chosen, steps.run)])
+    told = concluded(steps)
+    drawn, undrawn = drawing(told, steps.run, lambda chosen: [around.look(piece, chosen, steps.run)])()
+    return {**told, "drawn": drawn, "undrawn": undrawn}
 
 
-def with_drawings(told: dict[str, Any], run: RunContext, look: Looked) -> dict[str, Any]:
-    """And what the report draws; that it cannot be made changes nothing else, and is said in `undrawn`."""
-    tables, why = told.pop("series"), told["failures"].pop("series", "")
-    findings = [finding for anomaly in told["anomalies"].values() for finding in anomaly.findings]
-    if tables is None:
-        return {**told, "drawn": None, "undrawn": why}
-    try:
-        chosen = around.wanted(told["anomalies"], run, series.witnesses(tables, findings, run))
-        drawn = {**series.drawn(tables, findings, run), **around.told(look(chosen), chosen, run)}
-    except Exception as error:  # noqa: BLE001 - the verdict has to be there whatever this meets
-        return {**told, "drawn": None, "undrawn": failure("series", str(error) or type(error).__name__)}
-    return {**told, "drawn": drawn, "undrawn": ""}
+def drawing(told: dict[str, Any], run: RunContext, look: Looked) -> Callable[[], Drawn]:
+    """How to make what the report draws; that it cannot be made changes nothing else."""
+    tables, why, anomalies = told.pop("series"), told["failures"].pop("series", ""), told["anomalies"]
+    findings = [finding for anomaly in anomalies.values() for finding in anomaly.findings]
+
+    def draw() -> Drawn:
+        if tables is None:
+            return None, why
+        try:
+            chosen = around.wanted(anomalies, run, series.witnesses(tables, findings, run))
+            drawn = {**series.drawn(tables, findings, run), **around.told(look(chosen), chosen, run)}
+        except Exception as error:  # noqa: BLE001 - the verdict has to be there whatever this meets
+            return None, failure("series", str(error) or type(error).__name__)
+        return drawn, ""
+
+    return draw
 
 
 def concluded(steps: Steps) -> dict[str, Any]:

@@ -57,6 +57,7 @@ from harness.foundation.security import from_environment
 from harness.foundation.view import viewed_on
 from harness.history import remote as elsewhere
 from harness.history import store as stored
+from harness.history.sealing import Sealed
 from harness.history.store import store_dir
 from harness.judging.checking import Checked, check_again
 from harness.report.making import report_checked, report_of
@@ -287,8 +288,18 @@ def check(
     how = asked(spark_master, spark_conf, checkers, budget)
     found = [elsewhere.find(store_dir(store), name) for name in runs]
     with viewed_on(err) as view:
-        checked = check_again(found, view, how, lambda each, sealed: report_checked(each, sealed, view))
-    _tell(checked, junit, as_json=as_json)
+
+        def told(each: Checked, sealed: Sealed) -> None:
+            """The verdict as soon as it is there, and after it the report."""
+            if not as_json:
+                view.close()
+                show_run.verdicts(out, [each], as_json=False)
+            report_checked(each, sealed, view)
+
+        checked = check_again(found, view, how, told)
+    if as_json:
+        show_run.verdicts(out, checked, as_json=True)
+    _hand_on(checked, junit)
     _tell_reports(checked, as_json=as_json)
     raise typer.Exit(show_run.worst(checked))
 
@@ -410,10 +421,15 @@ def _headline(scenario: scenarios.Scenario) -> None:
 
 def _tell(checked: Sequence[Checked], junit: Path | None, *, as_json: bool) -> None:
     """Verdicts for whoever reads them: people, scripts, CI systems."""
+    show_run.verdicts(out, checked, as_json=as_json)
+    _hand_on(checked, junit)
+
+
+def _hand_on(checked: Sequence[Checked], junit: Path | None) -> None:
+    """Verdicts for CI systems."""
     from harness.report.github import append_summary
     from harness.report.junit import RunTold, write_junit
 
-    show_run.verdicts(out, checked, as_json=as_json)
     told = [RunTold(each.as_json(), each.facts) for each in checked]
     if junit:
         write_junit(junit, told)
