@@ -286,6 +286,25 @@ CASES = [
            n1 metadata ─ leader 2 epoch 2 [29..30]""",
         ("impostor-leader  2",),
     ),
+    Case(
+        "a new leader that was asked late, while a third node had not heard of it for long",
+        """n1 metadata ─ leader 1 epoch 1 [0..1]
+           n2 metadata ─ leader 1 epoch 1 [8..9]
+           n3 metadata ─ leader 1 epoch 1 [0..1]
+           n2 list ─ @7 [10..11]
+           n3 metadata ─ leader 1 epoch 1 [14..15]
+           n2 metadata ─ leader 2 epoch 2 [29..30]""",
+    ),
+    Case(
+        "a node that answered although it said itself, later, that another one leads",
+        """n1 metadata ─ leader 1 epoch 1 [0..1]
+           n2 metadata ─ leader 1 epoch 1 [8..9]
+           n2 list ─ @7 [10..11]
+           n2 metadata ─ leader 1 epoch 1 [14..15]
+           n1 metadata ─ leader 1 epoch 1 [16..17]
+           n2 metadata ─ leader 2 epoch 2 [29..30]""",
+        ("impostor-leader  2",),
+    ),
 ]
 # a second is as fine as the text goes
 OVERLAPPING = [("t1", 0, 100), ("t2", 200, 300), ("t1", 400, 500), ("t2", 500, 600)]
