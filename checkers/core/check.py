@@ -19,7 +19,7 @@ from checkers.core.preread import few_rows
 from checkers.core.results import Anomaly, CheckResults
 from checkers.core.run import LIMIT, RunContext
 from checkers.core.selection import NOT_ASKED, asked_for, written
-from checkers.core.spark import ONE_TASK_EVENTS, Work, around_in_many, events, in_many_tasks, in_one_task
+from checkers.core.spark import Work, around_in_many, fits_one_task, in_many_tasks, in_one_task
 from checkers.core.timeline import Timeline, timeline
 from harness.foundation.limits import DEFAULTS
 from harness.history.schema import F, Kind
@@ -92,7 +92,7 @@ def check(
 def _asked_of_spark(spark: SparkSession | None, sealed: Sealed, work: Work) -> dict[str, Any]:
     assert spark is not None, "somebody has to make the check"
     budget = Budget(spark, work.budget_s * max(1, len(work.families)))
-    if events(sealed) <= ONE_TASK_EVENTS:
+    if fits_one_task(sealed):
         told: dict[str, Any] = budget.run(lambda: in_one_task(spark, sealed, work, answer_of))
         return told
     steps = budget.run(lambda: in_many_tasks(spark, sealed, work))
