@@ -160,6 +160,14 @@ class Epochs:
         """The same of those that may have begun by then, seen or not."""
         return self._asof(rows, moment, self.table.with_columns(seen=pl.col("since").fill_null(ALWAYS)))
 
+    def may_rise(self, rows: pl.DataFrame, since: pl.Expr, until: pl.Expr) -> pl.Series:
+        """For each row whether an epoch above all that had been seen by `since` may have begun by `until`."""
+        lowest = self.table.group_by(self.KEYS).agg(lowest=pl.col("leader_epoch").min())
+        known = rows.select(*self.KEYS, seen=self.highest(rows, since))
+        known = known.join(lowest, on=self.KEYS, how="left", nulls_equal=True, maintain_order="left")
+        rises = self.possible(rows, until) > known["seen"].fill_null(known["lowest"])
+        return rises.fill_null(value=False)
+
     def highest_rise(self, rows: pl.DataFrame, moment: pl.Expr) -> pl.Series:
         """The highest that had been seen by a moment, among rises only."""
         return self._asof(rows, moment, self.rises)
