@@ -119,10 +119,8 @@ def test_what_lies_beside_faults_is_found_without_comparing_them_all() -> None:
     """With many that overlap, that last for no time, that were never undone or never injected."""
     random = Random(7)
     for _ in range(300):
-        moments = [
-            [random.choice([None, random.randint(0, 12)]) for _ in range(2)] for _ in range(random.randint(0, 7))
-        ]
-        faults = [Fault(number, "a", *each) for number, each in enumerate(moments)]
+        at = [random.choice([None, random.randint(0, 12)]) for _ in range(14)]
+        faults = [Fault(number, "a", at[number], at[number + 7]) for number in range(random.randint(0, 7))]
         line = Timeline((random.randint(0, 6), random.randint(6, 12)), faults=faults)
         for fault in faults:
             assert line.before_ns(fault) == _beside(line, fault, after=False)
