@@ -13,7 +13,9 @@ not-leader-loop   exchanges of type ok of one client (by its client id; not null
                   node refused twice in it with a refresh between: an exchange of api 3, type ok, of that client, with a
                   row for that partition, that was invoked after the first refusal of that node in the run had ended
                   (strictly), and that ended before another refusal of that node was invoked (strictly). `brief` if the
-                  last `time` of the run <= the first + S. What it cost: sends of the process in the client id
+                  last `time` of the run <= the first + S; `moved` if the leader may have changed meanwhile: a higher
+                  epoch than all that Metadata had shown by the first - S, but for its lowest, may have begun by the
+                  last + S (`since`, `checkers.core.node_answers`). What it cost: sends of the process in the client id
                   (tidegauge-ROLE-PROCESS) to that topic and partition (or none) that did not end ok, and that ended
                   between the first `time` of the run and the last + S
 impostor-leader   an *act* is an answer with error 0, to a probe (api 1 or 2), or in an exchange of type ok of another
@@ -82,7 +84,22 @@ class Loops(PiecewiseFamily):
         "not-leader-loop": "a client is refused again and again, also after a refresh"
     }
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
-        "exchanges": ("event", "time", "invoked", "op", "type", "client", "node", "api", "topic", "partition", "error"),
+        "exchanges": (
+            "event",
+            "time",
+            "invoked",
+            "op",
+            "type",
+            "client",
+            "node",
+            "api",
+            "topic",
+            "partition",
+            "error",
+            "leader",
+            "leader_epoch",
+        ),
+        "probes": ("time", "invoked", "node", "api", "topic", "partition", "error", "leader", "leader_epoch"),
         "sends": ("process", "type", "topic", "partition", "offset", "value", "time"),
     }
 
@@ -100,7 +117,7 @@ class Loops(PiecewiseFamily):
             return FamilyResult()
         runs = runs_of(refused.join(often, on=_ASKED), rows, often)
         loops = runs.filter((pl.col("refusals") >= LOOP) & pl.col("again")).join(often, on="asker")
-        return FamilyResult(_loops(loops, run), {"not-leader-loop": len(runs)})
+        return FamilyResult(_loops(loops, Epochs(piece.epochs), run), {"not-leader-loop": len(runs)})
 
     def needs_judging(self, gathered: FamilyResult, run: RunContext, others: ByFamily) -> bool:
         """If it may have cost anything."""
@@ -161,12 +178,15 @@ def _before(rows: pl.DataFrame) -> MomentIndex:
     return MomentIndex(ints(rows, "asker"), ints(rows, "time"))
 
 
-def _loops(loops: pl.DataFrame, run: RunContext) -> Findings:
+def _loops(loops: pl.DataFrame, epochs: Epochs, run: RunContext) -> Findings:
     worker = pl.col("client").str.extract(WORKER, 1).cast(pl.Int64, strict=False)
     brief = pl.col("last") <= pl.col("first") + SETTLING_NS
     frame = loops.with_columns(
         worker=pl.when(worker <= MOST_PROCESSES).then(worker),
         brief=pl.when(brief).then(pl.lit("brief")),
+        moved=pl.when(epochs.may_rise(loops, pl.col("first") - SETTLING_NS, pl.col("last") + SETTLING_NS)).then(
+            pl.lit("moved")
+        ),
         first_ns="first",
         last_ns="last",
     )
@@ -179,7 +199,7 @@ def _loops(loops: pl.DataFrame, run: RunContext) -> Findings:
         time="first_ns",
         until="last_ns",
         events=("event",),
-        tags=("brief",),
+        tags=("brief", "moved"),
         severity="refusals",
         facts=("client", "refusals", "api", "first_ns", "last_ns"),
     )

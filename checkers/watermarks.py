@@ -31,13 +31,14 @@ lane; who had shown more, and under which leader, only of those in which somethi
 Whether a fall is a broken promise depends on the leader. Answers of one *era* were given under one leader epoch. An
 answer to Fetch tells its epoch for certain where the request could name it, and one to ListOffsets, from version 4 on,
 names the epoch of whoever gave it. Otherwise Metadata answers have to do. They show each leader epoch for the first
-time at some moment, and it began between the last answer before that which showed none so high, from its invocation
-on, and that moment; if nothing was shown before it, at any time until then. That span is a *rise*, but for epoch 0; for
-it nobody saw change. An era lies between two rises, and no rise is within SETTLING_NS of its answers, for nodes do not
-learn of a leader at one instant and are asked only every so often. In a partition of which Metadata showed more than
-one epoch, an era of answers that do not tell theirs is of one node: another that answers meanwhile may be deposed, and
-need not know. (An answer that tells its epoch and one that does not are of different eras.) Where Metadata tells no
-epochs, a rise is a change of the leader that it names. A finding is, for one node that answered too low, tagged
+time at some moment, and it began between the last answer of its leader before that, from its invocation on, and that
+moment (`checkers.core.node_answers`); if nothing was shown before it, at any time until then. That span is a *rise*,
+but for epoch 0; for it nobody saw change. An era lies between two rises, and no rise is within SETTLING_NS of its
+answers, for nodes do not learn of a leader at one instant and are asked only every so often. In a partition of which
+Metadata showed more than one epoch, an era of answers that do not tell theirs is of one node: another that answers
+meanwhile may be deposed, and need not know. (An answer that tells its epoch and one that does not are of different
+eras.) Where Metadata tells no epochs, a rise is a change of the leader that it names. A finding is, for one node that
+answered too low, tagged
 
 one epoch        an answer of the same era had shown more: no leader change lies between
 older epoch      it told an older epoch than the answer that had shown more: a leader that did not know its successor;

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from checkers.core.budget import BUDGET_S, Budget
-from checkers.core.conclusion import answer_of, concluded, with_drawings
+from checkers.core.conclusion import answer_of, concluded, drawing
 from checkers.core.deletions import Deletions, deletions
 from checkers.core.engine import failure
 from checkers.core.families import FAMILIES
@@ -19,7 +19,7 @@ from checkers.core.planning_rows import planning_rows
 from checkers.core.results import Anomaly, CheckResults
 from checkers.core.run import LIMIT, RunContext
 from checkers.core.selection import NOT_ASKED, asked_for, written
-from checkers.core.spark import ONE_TASK_EVENTS, CheckJob, context_in_many_tasks, events, in_many_tasks, in_one_task
+from checkers.core.spark import CheckJob, context_in_many_tasks, fits_one_task, in_many_tasks, in_one_task
 from checkers.core.timeline import Timeline, timeline
 from harness.foundation.limits import DEFAULTS
 from harness.history.schema import F, Kind
@@ -92,15 +92,15 @@ def check(
 def _run_on_spark(spark: SparkSession | None, sealed: Sealed, job: CheckJob) -> dict[str, Any]:
     assert spark is not None, "somebody has to make the check"
     budget = Budget(spark, job.budget_s * max(1, len(job.families)))
-    if events(sealed) <= ONE_TASK_EVENTS:
+    if fits_one_task(sealed):
         answer: dict[str, Any] = budget.run(lambda: in_one_task(spark, sealed, job, answer_of))
         return answer
     state = budget.run(lambda: in_many_tasks(spark, sealed, job))
-    return with_drawings(
-        concluded(state),
-        state.run,
-        lambda chosen: budget.run(lambda: context_in_many_tasks(spark, sealed, job, chosen)),
+    answer = concluded(state)
+    draw = drawing(
+        answer, state.run, lambda chosen: budget.run(lambda: context_in_many_tasks(spark, sealed, job, chosen))
     )
+    return {**answer, "drawing": draw}
 
 
 def _fill(results: CheckResults, answer: Mapping[str, Any]) -> None:
@@ -119,7 +119,8 @@ def _fill(results: CheckResults, answer: Mapping[str, Any]) -> None:
         if family.name in answer["failures"]:
             for name in family.anomalies:
                 results.anomalies[name].unchecked = FAILED
-    results.drawn, results.undrawn = answer["drawn"], answer["undrawn"]
+    results.drawing = answer.get("drawing")
+    results.drawn, results.undrawn = answer.get("drawn"), answer.get("undrawn", "")
 
 
 def _anomalies(setting: CheckSettings) -> dict[str, Anomaly]:

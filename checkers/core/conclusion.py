@@ -13,25 +13,32 @@ from checkers.summaries import context, drawn_series
 from checkers.summaries.finding_queries import ContextRequest, context_request
 
 ContextLookup = Callable[[ContextRequest], Sequence[Any]]
+Drawn = tuple[dict[str, Any] | None, str]  # what the report draws, or why it draws nothing
 
 
 def answer_of(state: CheckState, piece: Piece) -> dict[str, Any]:
     """What a check says, of a history that is one piece."""
-    return with_drawings(concluded(state), state.run, lambda chosen: [context.find_context(piece, chosen, state.run)])
+    answer = concluded(state)
+    drawn, undrawn = drawing(answer, state.run, lambda chosen: [context.find_context(piece, chosen, state.run)])()
+    return {**answer, "drawn": drawn, "undrawn": undrawn}
 
 
-def with_drawings(answer: dict[str, Any], run: RunContext, look: ContextLookup) -> dict[str, Any]:
-    """And what the report draws; that it cannot be made changes nothing else, and is said in `undrawn`."""
-    tables, why = answer.pop("series"), answer["failures"].pop("series", "")
-    findings = [finding for anomaly in answer["anomalies"].values() for finding in anomaly.findings]
-    if tables is None:
-        return {**answer, "drawn": None, "undrawn": why}
-    try:
-        chosen = context_request(answer["anomalies"], run, drawn_series.witnesses(tables, findings, run))
-        drawn = {**drawn_series.drawn(tables, findings, run), **context.merge_context(look(chosen), chosen, run)}
-    except Exception as error:  # noqa: BLE001 - the verdict has to be there whatever this meets
-        return {**answer, "drawn": None, "undrawn": failure("series", str(error) or type(error).__name__)}
-    return {**answer, "drawn": drawn, "undrawn": ""}
+def drawing(answer: dict[str, Any], run: RunContext, look: ContextLookup) -> Callable[[], Drawn]:
+    """How to make what the report draws; that it cannot be made changes nothing else."""
+    tables, why, anomalies = answer.pop("series"), answer["failures"].pop("series", ""), answer["anomalies"]
+    findings = [finding for anomaly in anomalies.values() for finding in anomaly.findings]
+
+    def draw() -> Drawn:
+        if tables is None:
+            return None, why
+        try:
+            chosen = context_request(anomalies, run, drawn_series.witnesses(tables, findings, run))
+            drawn = {**drawn_series.drawn(tables, findings, run), **context.merge_context(look(chosen), chosen, run)}
+        except Exception as error:  # noqa: BLE001 - the verdict has to be there whatever this meets
+            return None, failure("series", str(error) or type(error).__name__)
+        return drawn, ""
+
+    return draw
 
 
 def concluded(state: CheckState) -> dict[str, Any]:

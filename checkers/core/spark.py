@@ -57,6 +57,11 @@ def events(sealed: Sealed) -> int:
     return sum(sealed.rows.get(kind, 0) for kind in READ)
 
 
+def fits_one_task(sealed: Sealed) -> bool:
+    """Whether a history is small."""
+    return events(sealed) <= ONE_TASK_EVENTS
+
+
 def files(spark: SparkSession, sealed: Sealed) -> DataFrame | None:
     """The whole files of a history, each a row; None if there are none with anything in them."""
     urls = [url for kind in READ if sealed.rows.get(kind) for url in sealed.urls(kind)]

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.clusters.flags import parts
-from harness.commands.console import err, tell, tell_reports
+from harness.commands.console import err, out, tell_reports, write_for_ci
 from harness.commands.option_groups import with_options
 from harness.commands.options import JsonFlag, JunitOption, SparkOptions, StoreOption, duration
 from harness.foundation.errors import UsageError
 from harness.foundation.view import viewed_on
 
 if TYPE_CHECKING:  # it takes long to import
-    from harness.judging.checking import CheckOptions
+    from harness.history.sealing import Sealed
+    from harness.judging.checking import Checked, CheckOptions
 
 
 @with_options
@@ -59,18 +60,28 @@ def check(
     from harness.history.store import store_dir
     from harness.judging.checking import check_again
     from harness.report.making import report_checked
-    from harness.report.terminal.run import worst
+    from harness.report.terminal.run import verdicts, worst
 
-    asked = _asked(spark, checkers, budget)
+    options = _options(spark, checkers, budget)
     found = [find(store_dir(store), name) for name in runs]
     with viewed_on(err) as view:
-        checked = check_again(found, view, asked, lambda each, sealed: report_checked(each, sealed, view))
-    tell(checked, junit, as_json=as_json)
+
+        def show_and_report(each: Checked, sealed: Sealed) -> None:
+            """The verdict as soon as it is known, and then the report."""
+            if not as_json:
+                view.close()
+                verdicts(out, [each], as_json=False)
+            report_checked(each, sealed, view)
+
+        checked = check_again(found, view, options, show_and_report)
+    if as_json:
+        verdicts(out, checked, as_json=True)
+    write_for_ci(checked, junit)
     tell_reports(checked, as_json=as_json)
     raise typer.Exit(worst(checked))
 
 
-def _asked(spark: SparkOptions, checkers: str, budget: str) -> CheckOptions:
+def _options(spark: SparkOptions, checkers: str, budget: str) -> CheckOptions:
     """How the runs are to be checked."""
     from harness.foundation.durations import HOW_TO_WRITE
     from harness.judging.checking import CheckOptions

@@ -47,11 +47,17 @@ def clean_up() -> None:
 
 def tell(checked: Sequence[Checked], junit: Path | None, *, as_json: bool) -> None:
     """Verdicts for whoever reads them: people, scripts, CI systems."""
-    from harness.report.github import append_summary
-    from harness.report.junit import ReportedRun, write_junit
     from harness.report.terminal.run import verdicts
 
     verdicts(out, checked, as_json=as_json)
+    write_for_ci(checked, junit)
+
+
+def write_for_ci(checked: Sequence[Checked], junit: Path | None) -> None:
+    """Verdicts for CI systems."""
+    from harness.report.github import append_summary
+    from harness.report.junit import ReportedRun, write_junit
+
     told = [ReportedRun(each.as_json(), each.facts) for each in checked]
     if junit:
         write_junit(junit, told)

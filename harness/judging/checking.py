@@ -87,7 +87,7 @@ class Checked:
         }
 
 
-After = Callable[["Checked", Sealed], object]  # what is done with a verdict
+After = Callable[["Checked", Sealed], object]  # what is done with a verdict, as long as the session is there
 
 
 def check_run(run: Run, session: Session, view: View, after: After) -> Checked:
@@ -154,7 +154,7 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
     checked = Checked(run, facts, results, decide(results, known))
     if isinstance(run, Run) and not asked.only:
         run.write_results(checked.as_json())
-        after(checked, sealed)
+    after(checked, sealed)
     return checked
 
 

@@ -33,7 +33,7 @@ def json_schema() -> Schema:
     """What results.json holds, for other programs."""
     schema = TypeAdapter(CheckResults).json_schema(mode="serialization")
     definitions: dict[str, Schema] = schema.pop("$defs")
-    for name in ("drawn", "undrawn"):  # what goes into series.json
+    for name in ("drawn", "undrawn", "drawing"):  # what goes into series.json
         schema["properties"].pop(name)
     for each in definitions.values():
         _plain(each)

@@ -16,6 +16,7 @@ import pytest
 from harness.foundation import class_archive
 from harness.foundation.class_archive import Archive
 from harness.history.remote import RunElsewhere
+from harness.history.sealing import Sealed
 from harness.history.store import RESULTS_FILE, Run
 from harness.judging.checking import Checked, CheckOptions, check_again
 from harness.spark.place import Place
@@ -53,6 +54,14 @@ def everything(checked: Checked) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name not in {"seconds", "run", "verified"}}
 
 
+def _drawn_afterwards(checked: Checked, _: Sealed) -> None:
+    """What the report draws of a history that many tasks looked at is made when the verdict is there."""
+    assert checked.results.drawn is None
+    checked.results.draw()
+    assert checked.results.drawn, checked.results.undrawn
+    assert checked.results.drawn["around"]
+
+
 def test_many_tasks_say_what_one_task_says(
     runs: dict[str, Run], whole: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,7 +70,7 @@ def test_many_tasks_say_what_one_task_says(
     monkeypatch.setattr("checkers.core.spark.ONE_TASK_EVENTS", 0)
     monkeypatch.setattr("checkers.core.spark.EVENTS_OF_A_BUCKET", 1_000)
     monkeypatch.setattr("checkers.core.spark.STRETCH", 64)
-    many = check_again(list(runs.values()), QUIET)
+    many = check_again(list(runs.values()), QUIET, after=_drawn_afterwards)
     assert {name: everything(each) for name, each in zip(runs, many, strict=True)} == whole
 
 

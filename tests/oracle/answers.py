@@ -119,11 +119,13 @@ def epochs(rows: Rows, eras: Eras) -> Mapping[tuple[Place, int], Epochs]:
 def _rises(shown: Sequence[Event]) -> Epochs:
     numbers = {row["leader_epoch"] for row in shown}
     seen = {number: min(row["time"] for row in shown if row["leader_epoch"] == number) for number in numbers}
-    # who answered before nobody had shown it, or a higher one, did not know of it
-    before = {
-        number: max((row["invoked"] for row in shown if row["time"] < seen[number]), default=LONG_AGO)
-        for number in numbers
-    }
+    leaders = {number: {row.get("leader") for row in shown if row["leader_epoch"] == number} for number in numbers}
+    before = {}
+    for number in numbers:
+        earlier = [row for row in shown if row["time"] < seen[number]]
+        # a leader that answered before anybody showed its epoch did not know of it; others may hear of it late
+        own = [row for row in earlier if row.get("node") is not None and row.get("node") in leaders[number]]
+        before[number] = max((row["invoked"] for row in own or earlier), default=LONG_AGO)
     return {number: Rise(seen[number], min(before[each] for each in numbers if each >= number)) for number in numbers}
 
 

@@ -54,7 +54,7 @@ def _judge_stale(case: FindingCase) -> Mark:
 def _judge_loop(case: FindingCase) -> Mark:
     if "brief" in case.finding.tags:
         return Mark("allowed", "brief")
-    return _judge_stale(case)
+    return _judge_slow(case) if "moved" in case.finding.tags else _judge_stale(case)
 
 
 def _judge_disagreement(case: FindingCase) -> Mark:

@@ -104,6 +104,29 @@ def test_windows_that_overlap_have_nothing_between_them() -> None:
     assert (line.before_ns(second), line.after_ns(second)) == (None, (50, 100))
 
 
+def _beside(line: Timeline, fault: Fault, *, after: bool) -> tuple[int, int] | None:
+    """What lies between a fault and the nearest other one, by looking at all of them."""
+    own = line.window_ns(fault)
+    others = [window for other in line.faults if other is not fault and (window := line.window_ns(other))]
+    if own is None or any(start <= own[after] <= end for start, end in others):
+        return None
+    if after:
+        return own[1], max(own[1], min((start for start, _ in others if start > own[1]), default=line.load_ns[1]))
+    return min(own[0], max((end for _, end in others if end < own[0]), default=line.load_ns[0])), own[0]
+
+
+def test_what_lies_beside_faults_is_found_without_comparing_them_all() -> None:
+    """With many that overlap, that last for no time, that were never undone or never injected."""
+    random = Random(7)
+    for _ in range(300):
+        at = [random.choice([None, random.randint(0, 12)]) for _ in range(14)]
+        faults = [Fault(number, "a", at[number], at[number + 7]) for number in range(random.randint(0, 7))]
+        line = Timeline((random.randint(0, 6), random.randint(6, 12)), faults=faults)
+        for fault in faults:
+            assert line.before_ns(fault) == _beside(line, fault, after=False)
+            assert line.after_ns(fault) == _beside(line, fault, after=True)
+
+
 def test_a_fault_that_was_never_undone_lasts_until_the_end_of_the_load() -> None:
     """One that was never injected has no window."""
     line = timeline([row(0, "load"), row(20, "a", 1, 1), row(30, "b", 2, 5, "no such node"), row(90, "heal")], 0, 100)

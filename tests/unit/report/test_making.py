@@ -13,7 +13,7 @@ from harness.foundation.errors import UsageError
 from harness.foundation.view import View, viewed_on
 from harness.history.sealing import Sealed
 from harness.history.store import RESULTS_FILE, RUN_FILE, Run
-from harness.judging.checking import RESULTS_VERSION, Checked, CheckOptions, checked_before
+from harness.judging.checking import RESULTS_VERSION, After, Checked, CheckOptions, checked_before
 from harness.report import making
 from harness.report.making import REPORT_FILE, SERIES_FILE, kept_series, report_again, report_checked
 from harness.report.trace import TRACE_FILE
@@ -67,9 +67,15 @@ def test_without_series_the_run_is_checked_once_more(run: Run, monkeypatch: pyte
     (run.path / SERIES_FILE).unlink()
     asked: list[tuple[list[Run], CheckOptions]] = []
 
-    def again(runs: list[Run], _: View, how: CheckOptions) -> list[Checked]:
+    def again(runs: list[Run], _: View, how: CheckOptions, after: After) -> list[Checked]:
+        """A check that leaves what is drawn for later, and a session that ends with it."""
         asked.append((runs, how))
-        return [fresh(run)]
+        checked = fresh(run)
+        drawn, checked.results.drawn = checked.results.drawn, None
+        checked.results.drawing = lambda: (drawn, "")
+        after(checked, sealed_in(run.path))
+        assert checked.results.drawn == drawn
+        return [checked]
 
     monkeypatch.setattr(making, "check_again", again)
     monkeypatch.setattr(making, "open_run", lambda _: sealed_in(run.path))
