@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.detection_matrix import SPINNING, Case
 from harness.history.store import Run
-from harness.runs import versions as facts
+from harness.runs import provenance as facts
 
 COMMAND = "make detection"
 

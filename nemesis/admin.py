@@ -42,7 +42,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse
 
 from harness.clusters.base import Cluster, Node, wait_until
-from harness.clusters.observe import TopicPartition
+from harness.clusters.cluster_view import TopicPartition
 from harness.clusters.wire import Connection, WireError
 from harness.foundation.errors import ClusterError
 from harness.foundation.protocol import ErrorCode

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from harness.clusters.base import Capability, Cluster
-from harness.clusters.observe import ClusterView, PartitionView, TopicPartition, observe
+from harness.clusters.cluster_view import ClusterView, PartitionView, TopicPartition, observe
 from harness.foundation.errors import CannotHere, ClusterError, UsageError
 
 if TYPE_CHECKING:

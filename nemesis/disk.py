@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.clusters.base import Capability, NodeState, wait_until
+from harness.clusters.cluster_view import NO_LEADER, ClusterView, TopicPartition
 from harness.clusters.disk import Disk
-from harness.clusters.observe import NO_LEADER, ClusterView, TopicPartition
 from harness.foundation.errors import ClusterError
 from nemesis.base import Aim, Bite, Fault, Field, Repeating
 from nemesis.process import OnNodes, bring, start

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from harness.clusters.base import Capability, NodeState, wait_until
-from harness.clusters.observe import NO_LEADER, ClusterView, TopicPartition
+from harness.clusters.cluster_view import NO_LEADER, ClusterView, TopicPartition
 from harness.foundation.errors import ClusterError
 from harness.foundation.protocol import ErrorCode
 from nemesis.admin import (

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 from harness.clusters.base import Capability, NodeState
 from harness.foundation.errors import ClusterError
+from harness.tap.rule_names import bytes_per_second
 from harness.tap.rules import Rule
-from harness.tap.vocabulary import bytes_per_second
 from nemesis.base import Aim, Bite, Fault, Field
 from nemesis.iptables import Chains, Wall, addresses, left_on, mend_all
 from nemesis.roles import NODE_ROLES, Chosen, choose

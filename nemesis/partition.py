@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from harness.clusters.base import Capability
-from harness.clusters.observe import NO_LEADER, ClusterView, Views
+from harness.clusters.cluster_view import NO_LEADER, ClusterView, Views
 from nemesis.admin import quorum
 from nemesis.base import Aim, Bite, Fault, Field, Repeating, Victim
 from nemesis.iptables import BACK, RESET, Chains, Wall, addresses

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import ClassVar
 
 from harness.clusters.base import Capability, Cluster, NodeState
-from harness.clusters.observe import NO_LEADER, ClusterView, PartitionView, TopicPartition
+from harness.clusters.cluster_view import NO_LEADER, ClusterView, PartitionView, TopicPartition
 from nemesis.admin import quorum
 from nemesis.base import Aim, Bite, Fault, Field, Repeating
 from nemesis.roles import NODE_ROLES, Chosen, choose, leaves_a_majority

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from harness.clusters.base import Capability, NodeState
-from harness.clusters.observe import NO_LEADER
+from harness.clusters.cluster_view import NO_LEADER
 from harness.clusters.wire import WireError, ask_metadata
 from nemesis.admin import quorum_leader
 from nemesis.base import Aim, Bite, Field

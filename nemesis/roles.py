@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from harness.clusters.observe import NO_LEADER, ClusterView
+from harness.clusters.cluster_view import NO_LEADER, ClusterView
 from nemesis.admin import GROUP, TRANSACTION, coordinators, find_coordinator, quorum_leader
 from nemesis.base import Field, Victim
 

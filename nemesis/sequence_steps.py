@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 
 from harness.clusters.base import NodeState
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from nemesis.base import Field
 from nemesis.iptables import Chains, Wall, addresses
 from nemesis.leadership import Felling

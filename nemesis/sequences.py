@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from harness.clusters.base import Capability, NodeState
-from harness.clusters.observe import NO_LEADER
+from harness.clusters.cluster_view import NO_LEADER
 from harness.foundation.errors import ClusterError
 from nemesis.base import Aim, Bite, Fault, Field
 from nemesis.disk import batches, last_segment, recovery_points

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from harness.clusters.base import Capability, wait_until
-from harness.clusters.observe import NO_LEADER, PartitionView
+from harness.clusters.cluster_view import NO_LEADER, PartitionView
 from harness.foundation.errors import ClusterError
 from harness.foundation.protocol import ErrorCode
 from nemesis.admin import (

@@ -9,7 +9,7 @@ from typing import Any
 from tests.sessions import RUN, FakeProducer
 from workloads import payload
 from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import GroupConsumer, GroupListener
+from workloads.clients.member import GroupConsumer, GroupListener
 from workloads.clients.transactional import TransactionalProducer
 from workloads.exactly_once import INPUT
 

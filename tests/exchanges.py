@@ -16,7 +16,7 @@ from harness.history.segments import Segment, read_segment
 from harness.tap import codec
 from harness.tap.codec import CODECS, TopicNames
 from harness.tap.exchange import Exchange, World
-from harness.tap.recording import Seer
+from harness.tap.exchange_recorder import Seer
 
 ORDERS_ID = UUID(int=7)
 PROCESS = 5

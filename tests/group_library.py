@@ -8,7 +8,7 @@ from typing import Any
 from tests.group_histories import Row
 from tests.sessions import message
 from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import GroupConsumer, GroupListener
+from workloads.clients.member import GroupConsumer, GroupListener
 
 TOPIC = "run-shared"
 ZERO, ONE, TWO = (TOPIC, 0), (TOPIC, 1), (TOPIC, 2)

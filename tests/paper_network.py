@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState
-from harness.clusters.observe import ClusterView, PartitionView
+from harness.clusters.cluster_view import ClusterView, PartitionView
 from harness.clusters.target import ReadyCheck
 from harness.foundation.errors import ClusterError
 from nemesis.base import Fault, Field

@@ -28,7 +28,7 @@ from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
 from harness.clusters import base as clusters
 from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState
-from harness.clusters.observe import ClusterView, PartitionView
+from harness.clusters.cluster_view import ClusterView, PartitionView
 from harness.clusters.target import ReadyCheck
 from harness.clusters.wire import WireError
 from harness.foundation.errors import ClusterError

@@ -19,11 +19,11 @@ from harness.judging.policies import RunFacts
 from harness.judging.verdict import decide
 from harness.runs.runner import Recorded
 from harness.runs.scenario import Scenario
-from harness.runs.shared import Lent
-from harness.suite.feasible import Planned
+from harness.runs.shared_resources import Lent
+from harness.suite.feasibility import Planned
 from harness.suite.outcome import Outcome
+from harness.suite.resource_pool import Keeper
 from harness.suite.running import Hands
-from harness.suite.shared_cluster import Keeper
 from harness.suite.spec import Case, Suite, load_suite
 from harness.suite.state import State
 

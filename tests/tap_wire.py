@@ -15,9 +15,9 @@ from harness.history.segments import Segment, read_segment
 from harness.tap import codec
 from harness.tap.connection import Connection
 from harness.tap.exchange import Bend
+from harness.tap.exchange_recorder import Seer
 from harness.tap.frames import RESPONSE_AT_MOST, Budget, FrameReader, framed
 from harness.tap.proxy import Proxy, Tap
-from harness.tap.recording import Seer
 from tests import tap_frames as frames
 from tests.exchanges import batch, rows_of
 

@@ -23,7 +23,7 @@ from harness.history.schema import F, Op, Type, now
 from workloads.base import MemberSettings
 from workloads.clients import make_member
 from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import ASK_S, GroupConsumer, Joining
+from workloads.clients.member import ASK_S, GroupConsumer, Joining
 from workloads.consuming import POLL_S, end_poll
 from workloads.partition_ops import PartitionOps, begin_ops, end_ops, end_ops_by_error
 from workloads.session import Session

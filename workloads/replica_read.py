@@ -19,7 +19,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.record.memory_records import MemoryRecords
 
-from harness.clusters.observe import ask_partitions
+from harness.clusters.cluster_view import ask_partitions
 from harness.clusters.wire import Connection, WireError
 from harness.foundation.protocol import CONSUMER_REPLICA, FETCH_OF_FOLLOWERS, NO_SESSION, Api
 from harness.history.schema import F, Type

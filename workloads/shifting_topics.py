@@ -105,7 +105,7 @@ class Topics(Workload[TopicsSettings]):
         elif session.config.role == CONSUMER:
             consume(session, settings)
         else:
-            from workloads.topic_keeper import keep_topics
+            from workloads.topic_changes import keep_topics
 
             keep_topics(session, settings)
 

@@ -26,12 +26,12 @@ from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
-from harness.clusters import abilities
+from harness.clusters import network_support
 from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Missing, Node, NodeState, wait_until
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.cleanup.undo import of_project
 from harness.clusters.disk import Disk, why_no_disks
-from harness.clusters.image import our_images
+from harness.clusters.image_builder import our_images
 from harness.clusters.networked import NetworkedCluster
 from harness.clusters.target import ContainerPart, NodePlan, Target, placeholders, render, write_inside
 from harness.foundation.errors import CannotHere, ClusterError, TidegaugeError, UsageError
@@ -158,7 +158,7 @@ class DockerCluster(NetworkedCluster):
     def capabilities(self) -> frozenset[Capability]:
         """A container has a network of its own; how else it can be changed is only tried when somebody needs it."""
         able = OURS | {Capability.KILL, Capability.PAUSE, Capability.RESTART, Capability.LOGS, Capability.ADMIN}
-        asked = abilities.NETWORK & (self._needs | {Capability.PARTITION})
+        asked = network_support.NETWORK & (self._needs | {Capability.PARTITION})
         return frozenset(able | (self._needs & DATA) | {each for each in asked if self.cannot(each) is None})
 
     def container(self, node_id: int) -> Container:
@@ -189,9 +189,9 @@ class DockerCluster(NetworkedCluster):
             return Missing(f"the Docker engine at {endpoint()} fails ({_reason(error)})", "see the engine's log")
 
     def _try_with(self, engine: docker.DockerClient, capability: Capability) -> Missing | None:
-        if capability in abilities.NETWORK:
+        if capability in network_support.NETWORK:
             direct = self._may_enter() and _may_be_here(engine)
-            return abilities.missing(capability) if direct else self._try_sidecar(engine, capability)
+            return network_support.missing(capability) if direct else self._try_sidecar(engine, capability)
         if capability is Capability.CLOCK:
             return Missing(
                 "a node's clock is set by a library that has to fit the C library of its image", "use --cluster local"
@@ -226,7 +226,7 @@ class DockerCluster(NetworkedCluster):
             )
 
         rebuild = "install {package} where `tidegauge image build` runs, and build the image again"
-        return abilities.why_not(capability, partial(self._run_trial, image), rebuild)
+        return network_support.why_not(capability, partial(self._run_trial, image), rebuild)
 
     def _run_trial(self, image: str, script: str) -> None:
         """In a sidecar without a network, which is gone afterwards even if it hangs."""
@@ -241,7 +241,7 @@ class DockerCluster(NetworkedCluster):
 
     def _may_enter(self) -> bool:
         """Whether this process itself may change the networks of containers, if they are on this machine."""
-        return not self._always_sidecar and abilities.missing(Capability.PARTITION) is None
+        return not self._always_sidecar and network_support.missing(Capability.PARTITION) is None
 
     def _sidecar_image(self, engine: docker.DockerClient) -> str | None:
         """The nodes' own if it was built here and has the tools, else another one that has them, else any of ours."""
@@ -252,7 +252,7 @@ class DockerCluster(NetworkedCluster):
         return self._sidecar
 
     def _has_tools(self, image: str) -> bool:
-        tools = {trial.tool for trial in abilities.TRIALS.values()}
+        tools = {trial.tool for trial in network_support.TRIALS.values()}
         try:
             self._run_trial(image, " && ".join(f"command -v {tool}" for tool in sorted(tools)))
         except OSError:

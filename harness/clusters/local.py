@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.clusters import abilities, init, once
+from harness.clusters import network_support, node_init, prepared_files
 from harness.clusters.base import (
     LOG_TAIL_LINES,
     OURS,
@@ -32,7 +32,7 @@ from harness.clusters.base import (
 )
 from harness.clusters.clock import LIBRARY, Clock, find_library, why_no_clocks
 from harness.clusters.disk import Disk, why_no_disks
-from harness.clusters.helper import Helper
+from harness.clusters.helper_process import Helper
 from harness.clusters.jars import ensure_jars
 from harness.clusters.netns import Network
 from harness.clusters.networked import NetworkedCluster
@@ -92,7 +92,7 @@ class LocalCluster(NetworkedCluster):
         able |= {Capability.FILES} if self._process.data else frozenset()
         able |= self._needs & {Capability.DISK, Capability.CLOCK}
         if self._network:
-            able |= {each for each in abilities.NETWORK if abilities.missing(each) is None}
+            able |= {each for each in network_support.NETWORK if network_support.missing(each) is None}
         return frozenset(able)
 
     def node_dir(self, node_id: int) -> Path:
@@ -107,8 +107,8 @@ class LocalCluster(NetworkedCluster):
         """By what this machine has."""
         if capability in self.capabilities:
             return None
-        if capability in abilities.NETWORK:
-            return abilities.missing(capability)
+        if capability in network_support.NETWORK:
+            return network_support.missing(capability)
         if capability is Capability.CLOCK:
             return Missing(*why) if (why := why_no_clocks()) else None
         if self._process.data is None:
@@ -126,7 +126,7 @@ class LocalCluster(NetworkedCluster):
             self.progress.step("giving every node a file system of its own")
         if Capability.CLOCK in new:
             self.progress.step("giving every node a clock of its own, which makes it slower")
-        if self._network is None and abilities.NETWORK & set(needs):
+        if self._network is None and network_support.NETWORK & set(needs):
             self.progress.step("giving every node a network namespace of its own")
             self._network = Network(self.name)
 
@@ -303,7 +303,7 @@ class LocalCluster(NetworkedCluster):
             write_inside(node_dir, name, render(text.lstrip("\n"), values, f"{self.target.name}: {name}"))
         if self.target.once:
             for name in self.target.once.keep:
-                write_inside(node_dir, name, (once.kept_dir(self.target) / name).read_bytes())
+                write_inside(node_dir, name, (prepared_files.kept_dir(self.target) / name).read_bytes())
 
     def _start_helper(self) -> None:
         """What the nodes need beside themselves, on the host's side of their networks."""
@@ -330,7 +330,7 @@ class LocalCluster(NetworkedCluster):
             values = self._values(1, Path(scratch))
             source = f"{self.target.name}: [once]"
             environment = self._environment(1)
-            once.ensure(
+            prepared_files.ensure(
                 self.target, Path(scratch), lambda text: render(text, values, source), environment, self.progress
             )
 
@@ -367,7 +367,7 @@ class LocalCluster(NetworkedCluster):
         self.guard.keep_supervised()
         with (node_dir / LOG_FILE).open("ab") as log:
             self._children[node_id] = subprocess.Popen(
-                [sys.executable, "-I", "-S", init.__file__, *command],
+                [sys.executable, "-I", "-S", node_init.__file__, *command],
                 cwd=node_dir,
                 env=environment,
                 stdin=subprocess.DEVNULL,

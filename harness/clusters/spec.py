@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import AfterValidator, WithJsonSchema
 
 from harness.clusters.base import Cluster
+from harness.clusters.image_choice import Consent
 from harness.clusters.kinds import DEFAULT, KINDS, kind_named
 from harness.clusters.kinds.base import ClusterKind
-from harness.clusters.which_image import Consent
 from harness.foundation.config import Model
 from harness.foundation.errors import UsageError
 from harness.foundation.progress import Progress

@@ -12,9 +12,9 @@ from harness.clusters.base import Cluster
 from harness.clusters.cleanup.guard import sweep
 from harness.clusters.detached_process import stay
 from harness.clusters.flags import parts
+from harness.clusters.image_choice import build_for
 from harness.clusters.kinds import DEFAULT
 from harness.clusters.target import load_target
-from harness.clusters.which_image import build_for
 from harness.commands.options import (
     ImageOption,
     JsonFlag,

@@ -117,7 +117,7 @@ def investigate(
     from harness.experiments.investigate import output as investigate_show
     from harness.experiments.investigate import runs as investigate_run
     from harness.experiments.investigate import search as investigating
-    from harness.experiments.investigate.variations import plan
+    from harness.experiments.investigate.experiments import plan
 
     budget_s = duration("--time", time)
     clean_up()

@@ -21,7 +21,7 @@ from harness.report.terminal import run as show_run
 from harness.report.terminal.tables import line
 from harness.runs import scenario as scenarios
 from harness.runs.runner import run_scenario
-from harness.runs.shared import Lent, lending
+from harness.runs.shared_resources import Lent, lending
 from harness.spark.place import Place
 
 SEED = 7

@@ -105,8 +105,8 @@ def explore(
     """
     from harness.experiments.explore import (
         command,
-        drawing,
         search,
+        search_space,
     )
     from harness.experiments.explore import (
         goal as sought,
@@ -133,12 +133,14 @@ def explore(
         "cluster": spec.model_dump(exclude_defaults=True),
         "tap": {"broken": broken} if broken else None,
     }
-    everything = drawing.space_on(make_cluster(spec, Silent()), workload or (), nemesis or (), settings or (), flags)
+    everything = search_space.space_on(
+        make_cluster(spec, Silent()), workload or (), nemesis or (), settings or (), flags
+    )
     space = replace(everything, lean=leaning.lean_to(looked_for))
     known = search.Exploration(space, looked_for, seed, budget_s)
     line(err, (f"looking for {looked_for} · seed {seed} · {budget} at most", "bold"))
     ground = Ground(space, store_dir(store), sys.argv, err, asked(spark_master, spark_conf).place)
-    played = command.play(known, drawing.draws(space, seed), ground, file, err)
+    played = command.play(known, search_space.draws(space, seed), ground, file, err)
     if as_json:
         as_json_text(out, told.as_json(known, played.file, played.report))
     else:

@@ -55,7 +55,7 @@ from harness.foundation.config import parse
 from harness.foundation.errors import Exit, Interrupted, TidegaugeError, UsageError, from_os_error, unexpected
 from harness.foundation.security import from_environment
 from harness.foundation.view import viewed_on
-from harness.history import remote as elsewhere
+from harness.history import remote_runs as elsewhere
 from harness.history import store as stored
 from harness.history.store import store_dir
 from harness.judging.checking import Checked, check_again
@@ -63,7 +63,7 @@ from harness.report.making import report_checked, report_of
 from harness.report.terminal import run as show_run
 from harness.report.terminal import tables as show
 from harness.runs import scenario as scenarios
-from harness.runs import tapping as standalone
+from harness.runs import tap_recording as standalone
 from harness.runs.replay import Replay, replay_of
 from harness.runs.runner import run_scenario
 from harness.spark.place import Place

@@ -19,9 +19,9 @@ from harness.clusters.flags import (
     VERSION_VARIABLE,
     parts,
 )
+from harness.clusters.image_choice import Consent
 from harness.clusters.kinds import DEFAULT, KINDS, kind_named
 from harness.clusters.spec import ClusterSpec
-from harness.clusters.which_image import Consent
 from harness.foundation.config import parse
 from harness.foundation.durations import HOW_TO_WRITE, seconds
 from harness.foundation.errors import UsageError

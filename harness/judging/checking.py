@@ -23,7 +23,7 @@ from harness.foundation.limits import limits_of
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
 from harness.history.opening import facts_beside, failures_of, open_files, table_of, without_the_missing
-from harness.history.remote import RunElsewhere
+from harness.history.remote_runs import RunElsewhere
 from harness.history.sealing import Sealed
 from harness.history.store import Run
 from harness.judging.broker_logs import logs_of

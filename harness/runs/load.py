@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Literal
 
 from harness.clusters.base import Cluster
-from harness.clusters.observe import ClusterView, observe
+from harness.clusters.cluster_view import ClusterView, observe
 from harness.foundation.interrupts import Stop
 from harness.foundation.security import Security, SecuritySpec
 from harness.foundation.view import Standing, View
 from harness.history.schema import FIRST_WORKER, now
 from harness.history.sources import segment_path
 from harness.history.store import Run
-from harness.runs.churning import Churning
+from harness.runs.client_victims import Victims
+from harness.runs.consumer_churn import Churning
 from harness.runs.scenario import Scenario, derived_seed
-from harness.runs.victims import Victims
 from harness.tap.taps import Taps
 from nemesis.conductor import Conductor
 from workloads import find_workload

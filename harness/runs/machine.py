@@ -12,8 +12,8 @@ from harness.clusters.clock import find_library, why_no_clocks
 from harness.clusters.disk import why_no_disks
 from harness.clusters.jars import locked_versions
 from harness.clusters.kinds import KINDS
-from harness.clusters.looks import Look, NotThere, fail_if
-from harness.clusters.once import is_kept
+from harness.clusters.prepared_files import is_kept
+from harness.clusters.requirements import Look, NotThere, fail_if
 from harness.clusters.target import load_target
 from harness.foundation.errors import TidegaugeError, from_os_error
 from harness.foundation.java import find_java

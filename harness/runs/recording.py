@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.clusters.base import Cluster
-from harness.clusters.observe import observe
+from harness.clusters.cluster_view import observe
 from harness.foundation.errors import TidegaugeError
 from harness.foundation.interrupts import Stop
 from harness.foundation.processes import TOKEN_VARIABLE
@@ -25,8 +25,8 @@ from harness.history.schema import NEMESIS_PROCESS, RUNNER_PROCESS, FaultStage, 
 from harness.history.sealing import seal
 from harness.history.sources import deleted_topics, last_acknowledged, segment_path, topics_of
 from harness.history.store import Run
-from harness.runs import versions as facts
-from harness.runs.endpoints import front_of, taps_before
+from harness.runs import provenance as facts
+from harness.runs.client_endpoints import front_of, taps_before
 from harness.runs.load import Load
 from harness.runs.scenario import Scenario
 from nemesis import FAULTS, faults_on

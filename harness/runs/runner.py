@@ -26,12 +26,12 @@ from harness.history.sealing import Sealed
 from harness.history.store import SCENARIO_FILE, Run, create, without_secrets
 from harness.judging.checking import Checked, check_run
 from harness.report.making import keep_series, report_checked
-from harness.runs import versions as facts
+from harness.runs import provenance as facts
 from harness.runs.planning import equip, plan_of
 from harness.runs.recording import Recording
 from harness.runs.replay import Replay
 from harness.runs.scenario import Scenario, to_toml
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import Lent
 from harness.spark.place import Place
 from harness.spark.session import Session
 from nemesis import check_sense, needs_of

@@ -13,8 +13,8 @@ from typing import Any
 
 from rich.console import Console
 
+from harness.clusters.image_choice import Consent
 from harness.clusters.spec import ClusterSpec
-from harness.clusters.which_image import Consent
 from harness.foundation.errors import UsageError
 from harness.foundation.view import Asides, View, viewed_on
 from harness.history.store import Run
@@ -23,17 +23,17 @@ from harness.report.terminal import run as show_run
 from harness.report.terminal.tables import line
 from harness.runs.runner import Recorded, check_recorded, record_scenario
 from harness.runs.scenario import Scenario
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import Lent
 from harness.spark.place import Place
 from harness.spark.session import Session
 from harness.suite import state
 from harness.suite import terminal as shown
-from harness.suite.choice import chosen
+from harness.suite.case_filter import chosen
 from harness.suite.ci_output import Telling
-from harness.suite.feasible import Planned, planned
+from harness.suite.feasibility import Planned, planned
 from harness.suite.outcome import Outcome
+from harness.suite.resource_pool import Keeper
 from harness.suite.running import Hands, run_suite
-from harness.suite.shared_cluster import Keeper
 from harness.suite.spec import Case, load_suite
 from harness.suite.state import State
 from harness.suite.tries import ATTEMPTS, Turn

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from harness.clusters.base import Cluster, NodeState
-from harness.clusters.observe import METADATA_VERSION, observe
+from harness.clusters.cluster_view import METADATA_VERSION, observe
 from harness.clusters.wire import Connection, WireError, ask_metadata
 
 PATIENCE_S = 20.0

@@ -20,9 +20,9 @@ import pytest
 
 if TYPE_CHECKING:
     from harness.clusters.base import Cluster
-    from harness.suite.feasible import Planned
+    from harness.suite.feasibility import Planned
     from harness.suite.outcome import Outcome
-    from harness.suite.under_pytest import Bench, Result, Tapped
+    from harness.suite.pytest_session import Bench, Result, Tapped
 
 MARKER = "scenario"
 DECLARED = f"{MARKER}(workload=..., nemesis=..., ...): what the fixture 'scenario' runs (Tidegauge)"
@@ -185,8 +185,8 @@ def _harness() -> ModuleType:
     """All of it, when somebody needs it; kafka-python is imported with warnings that are errors to some users."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from harness.suite import under_pytest
-    return under_pytest
+        from harness.suite import pytest_session
+    return pytest_session
 
 
 def _the_bench(config: pytest.Config) -> Bench:

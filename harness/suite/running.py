@@ -1,6 +1,6 @@
 """A suite, case by case, on what the keeper lends; after each try everything that is known is on disk.
 
-A run is recorded while the one before it is checked, aside and with lower priority (`harness.suite.shared_cluster`): a
+A run is recorded while the one before it is checked, aside and with lower priority (`harness.suite.resource_pool`): a
 load leaves most of a machine idle, and so a check costs no time of its own but for the last. What comes of it is
 written down as soon as it is known. Trouble that only a check finds is tried again after the run that goes on by then.
 
@@ -29,11 +29,11 @@ from harness.history.store import Run
 from harness.judging.checking import Checked
 from harness.runs.runner import Recorded
 from harness.runs.scenario import Scenario
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import Lent
 from harness.spark.session import Session
-from harness.suite.feasible import Planned
+from harness.suite.feasibility import Planned
 from harness.suite.outcome import Outcome, Try
-from harness.suite.shared_cluster import Keeper
+from harness.suite.resource_pool import Keeper
 from harness.suite.state import State
 from harness.suite.tries import ATTEMPTS, Turn, left_behind, try_of
 

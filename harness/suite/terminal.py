@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness.report.terminal.tables import line
 from harness.suite.ci_output import counted, found, why
-from harness.suite.feasible import Planned
+from harness.suite.feasibility import Planned
 from harness.suite.outcome import Outcome, Status
 from harness.suite.state import State
 

@@ -16,7 +16,7 @@ from harness.report.making import report_of
 from harness.runs.runner import Recorded
 from harness.runs.scenario import Scenario
 from harness.suite.expectation import Found
-from harness.suite.feasible import Planned
+from harness.suite.feasibility import Planned
 from harness.suite.outcome import Try, Unchecked
 
 ATTEMPTS = 2

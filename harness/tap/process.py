@@ -29,8 +29,8 @@ from harness.history.schema import Recorder
 from harness.tap.broken import make_broken
 from harness.tap.codec import TopicNames
 from harness.tap.exchange import World
+from harness.tap.exchange_recorder import Seer
 from harness.tap.proxy import UNKNOWN_NODE, Proxy
-from harness.tap.recording import Seer
 from harness.tap.rule_bend import RuleBend
 from harness.tap.rules import Rule, bends
 

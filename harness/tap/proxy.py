@@ -17,8 +17,8 @@ from harness.tap import addresses, codec
 from harness.tap.codec import Garbled
 from harness.tap.connection import Connection
 from harness.tap.exchange import UNNOTICED, Answer, Bend, Close, Drop, Effect, Exchange, World
+from harness.tap.exchange_recorder import Seer
 from harness.tap.frames import Budget
-from harness.tap.recording import Seer
 from harness.tap.resends import Resends
 
 LOOPBACK = "127.0.0.1"

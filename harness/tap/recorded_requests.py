@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from harness.foundation.protocol import EARLIEST, LATEST, READ_COMMITTED, Api
 from harness.history.schema import COLUMNS, View
+from harness.tap.batch_headers import BatchHeader, batch_positions, header_at, headers_at, is_old_format
 from harness.tap.codec import Garbled, request_parts, response_parts
 from harness.tap.exchange import Exchange
-from harness.tap.headers import BatchHeader, batch_positions, header_at, headers_at, is_old_format
 
 NULL_64, NULL_32, NULL_16, NULL_8 = (COLUMNS[name].null for name in ("offset", "topic", "error", "view"))
 FEW_BATCHES = 16  # more of them are read at once

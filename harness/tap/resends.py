@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from harness.foundation.protocol import Api
-from harness.tap.bounded import Bounded
+from harness.tap.batch_headers import batch_positions, header_at
+from harness.tap.bounded_dict import Bounded
 from harness.tap.codec import Garbled
 from harness.tap.exchange import Close, Drop, Duplicate, Effects, Exchange, Hold
-from harness.tap.headers import batch_positions, header_at
 
 Batch = tuple[str, int, int, int, int, int]  # topic, partition, producer id, epoch, sequence, checksum
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from harness.foundation.protocol import Api
-from harness.tap import vocabulary as words
+from harness.tap import rule_names as words
 from harness.tap.codec import Garbled, Part
 from harness.tap.exchange import (
     CHANGED,
@@ -26,9 +26,9 @@ from harness.tap.exchange import (
     Hold,
     Swap,
 )
+from harness.tap.fetch_sessions import sessionless
 from harness.tap.rules import Rule
-from harness.tap.sessions import sessionless
-from harness.tap.stale import Told
+from harness.tap.stale_answers import Told
 
 BY_PARTITION = frozenset({Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS})  # what `answer_part` is for
 LENGTH_BYTES = 4

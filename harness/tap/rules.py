@@ -28,7 +28,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJso
 from harness.foundation.config import Model
 from harness.foundation.durations import Duration
 from harness.foundation.errors import UsageError
-from harness.tap import vocabulary as words
+from harness.tap import rule_names as words
 from harness.tap.codec import API_NAMES, CODECS
 from harness.tap.exchange import Then
 

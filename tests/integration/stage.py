@@ -21,10 +21,10 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaAdminClient
 
 from harness.clusters.base import Capability, Cluster
-from harness.clusters.observe import observe
+from harness.clusters.cluster_view import observe
+from harness.clusters.image_choice import images_here
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.clusters.target import load_target
-from harness.clusters.which_image import images_here
 from harness.foundation.progress import Silent
 from harness.tap.taps import Taps
 from nemesis.base import Fault, Field

@@ -20,9 +20,9 @@ from harness.history.sealing import HISTORY, seal
 from harness.history.sources import segment_path
 from harness.tap.codec import TopicNames
 from harness.tap.exchange import Bend, World
+from harness.tap.exchange_recorder import Seer
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.proxy import Proxy
-from harness.tap.recording import Seer
 from harness.tap.rules import Rule
 from harness.tap.taps import Taps
 from tests.sessions import rows as records

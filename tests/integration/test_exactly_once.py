@@ -23,7 +23,7 @@ from tests.support import cli, eventually, unique
 from workloads.base import CONSUMER
 from workloads.clients import make_member, make_transactional_producer
 from workloads.clients.base import ClientError, TopicPartition
-from workloads.clients.grouped import GroupConsumer, Joining
+from workloads.clients.member import GroupConsumer, Joining
 from workloads.exactly_once import ExactlyOnceSettings
 from workloads.topics import create_topics
 

@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
 from harness.clusters.base import Cluster, NodeState
-from harness.clusters.observe import PartitionView, observe
+from harness.clusters.cluster_view import PartitionView, observe
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.progress import Silent
 from harness.history.schema import FaultStage, Recorder

@@ -14,11 +14,11 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from harness.clusters.external import ExternalCluster
+from harness.clusters.image_choice import ensure_image
 from harness.clusters.jars import locked_versions
 from harness.clusters.local import LocalCluster
-from harness.clusters.once import kept_dir
+from harness.clusters.prepared_files import kept_dir
 from harness.clusters.target import load_target
-from harness.clusters.which_image import ensure_image
 from harness.foundation.errors import CannotHere, ClusterError
 from harness.foundation.paths import cache_dir
 from harness.foundation.processes import marked

@@ -12,7 +12,7 @@ import pytest
 
 from harness.foundation import class_archive
 from harness.foundation.class_archive import Archive
-from harness.history.remote import RunElsewhere
+from harness.history.remote_runs import RunElsewhere
 from harness.history.store import RESULTS_FILE, Run
 from harness.judging.checking import Asked, Checked, check_again
 from harness.spark.place import Place

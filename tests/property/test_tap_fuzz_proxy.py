@@ -19,9 +19,9 @@ from harness.history.schema import Recorder
 from harness.tap import codec
 from harness.tap.codec import TopicNames
 from harness.tap.exchange import World
+from harness.tap.exchange_recorder import Seer
 from harness.tap.frames import REQUEST_AT_MOST, framed
 from harness.tap.proxy import Proxy, Tap
-from harness.tap.recording import Seer
 from harness.tap.rules import Rule, bends
 from tests import tap_frames as frames
 

@@ -16,7 +16,7 @@ from harness.foundation.error_codes import code_of
 from harness.foundation.security import Security
 from workloads.clients.base import ClientError, Polled, TopicPartition
 from workloads.clients.confluent import FULL_QUEUE_BACKOFF_MS, LOG, _connection, _error, _given
-from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, Joining
+from workloads.clients.member import COMMIT_S, GroupConsumer, GroupListener, Joining
 from workloads.clients.settings import GroupSettings
 
 NO_OFFSET = KafkaError._NO_OFFSET  # noqa: SLF001 - its public name

@@ -24,7 +24,6 @@ from kafka.future import Future
 from harness.foundation.security import Security
 from harness.history.schema import now
 from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, Joining
 from workloads.clients.kafka_python import (
     BOOTSTRAP_S,
     NAP_S,
@@ -35,6 +34,7 @@ from workloads.clients.kafka_python import (
     polled_of,
     seek_each,
 )
+from workloads.clients.member import COMMIT_S, GroupConsumer, GroupListener, Joining
 from workloads.clients.settings import GroupSettings
 
 ASSIGNORS = {

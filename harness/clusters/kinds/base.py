@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from harness.clusters.base import Cluster
-from harness.clusters.looks import Look
+from harness.clusters.requirements import Look
 from harness.clusters.target import Target, load_target
 from harness.foundation.progress import Progress
 
 if TYPE_CHECKING:  # they know all kinds
+    from harness.clusters.image_choice import Consent
     from harness.clusters.spec import ClusterSpec
-    from harness.clusters.which_image import Consent
 
 OF_A_PRODUCT = frozenset({"target", "version", "ports"})  # what whoever starts nodes of a target can be told
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from harness.clusters.base import Cluster
 from harness.clusters.docker import SERVICE_LABEL, DockerCluster, compose_version, connect
-from harness.clusters.image import local_tag
+from harness.clusters.image_builder import local_tag
+from harness.clusters.image_choice import OFFICIAL, Consent, ensure_image, images_here
 from harness.clusters.kinds.base import OF_A_PRODUCT, ClusterKind
-from harness.clusters.looks import Look, NotThere
+from harness.clusters.requirements import Look, NotThere
 from harness.clusters.target import load_target
-from harness.clusters.which_image import OFFICIAL, Consent, ensure_image, images_here
 from harness.foundation.errors import UsageError
 from harness.foundation.namespaces import COMPOSE_PROJECT_LABEL
 from harness.foundation.progress import Progress

@@ -7,11 +7,11 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.clusters import abilities
+from harness.clusters import network_support
 from harness.clusters.base import Capability, Cluster
 from harness.clusters.kinds.base import OF_A_PRODUCT, Brought, ClusterKind
 from harness.clusters.local import LOG_FILE, LocalCluster
-from harness.clusters.looks import Look, NotThere, fail_if
+from harness.clusters.requirements import Look, NotThere, fail_if
 from harness.clusters.target import load_target
 from harness.foundation.namespaces import run_command
 from harness.foundation.progress import Progress
@@ -66,18 +66,18 @@ def _root() -> str:
 
 
 def _netns() -> str:
-    fail_if(abilities.why_no_namespaces())
+    fail_if(network_support.why_no_namespaces())
     return "network namespaces can be made"
 
 
 def _iptables() -> str:
-    fail_if(abilities.missing(Capability.PARTITION))
-    fail_if(abilities.missing(Capability.LOSS))
+    fail_if(network_support.missing(Capability.PARTITION))
+    fail_if(network_support.missing(Capability.LOSS))
     return run_command(["iptables", "--version"]).strip()
 
 
 def _tc() -> str:
-    fail_if(abilities.missing(Capability.SHAPE))
+    fail_if(network_support.missing(Capability.SHAPE))
     return "bandwidth can be limited (tbf)"
 
 

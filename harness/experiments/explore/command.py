@@ -16,9 +16,9 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.experiments.explore import output as told
-from harness.experiments.explore.drawing import Draw
 from harness.experiments.explore.runs import Ground
 from harness.experiments.explore.search import STOPPED, Exploration, as_error, explore
+from harness.experiments.explore.search_space import Draw
 from harness.foundation.errors import TidegaugeError, UsageError
 from harness.foundation.paths import nearest
 from harness.report.terminal.tables import line

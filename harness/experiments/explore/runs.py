@@ -14,9 +14,9 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.clusters.base import OURS
-from harness.experiments.explore.drawing import Space
 from harness.experiments.explore.goal import found_in
 from harness.experiments.explore.search import Ran, StoppedError, as_error
+from harness.experiments.explore.search_space import Space
 from harness.foundation.errors import Interrupted
 from harness.foundation.interrupts import StopInTime
 from harness.foundation.view import viewed_on
@@ -25,9 +25,9 @@ from harness.judging.checking import Checked
 from harness.report.making import report_again
 from harness.runs.runner import run_scenario
 from harness.runs.scenario import Scenario
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import Lent
 from harness.spark.place import Place
-from harness.suite.shared_cluster import Keeper
+from harness.suite.resource_pool import Keeper
 
 
 class Ground:

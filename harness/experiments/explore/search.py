@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.experiments.explore.drawing import Draw, Space
 from harness.experiments.explore.goal import Found, Sought
+from harness.experiments.explore.search_space import Draw, Space
 from harness.experiments.explore.shrink import Counted, Shrinking
 from harness.foundation.errors import ClusterError, Exit, TidegaugeError, from_os_error
 from harness.runs.scenario import Scenario, derived_seed

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from harness.experiments.explore.drawing import Draw, Turn
+from harness.experiments.explore.search_space import Draw, Turn
 
 REPEATS_AT_MOST = 3  # of what was found, until it is seen again
 SURE = 3  # runs that all showed it: from here on one run decides

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from harness.experiments.investigate.experiments import BASELINE, Planned
 from harness.experiments.investigate.search import FOLLOWING, REPETITIONS, Effect, Investigation, Ran
-from harness.experiments.investigate.variations import BASELINE, Planned
 from harness.foundation.errors import Exit
 from harness.judging.diagnosis.cause import counted
 

@@ -19,7 +19,7 @@ from harness.foundation.interrupts import StopInTime
 from harness.foundation.view import viewed_on
 from harness.runs.runner import run_scenario
 from harness.runs.scenario import Scenario
-from harness.runs.shared import lending
+from harness.runs.shared_resources import lending
 from harness.spark.place import Place
 
 LONGEST_S = 60.0  # of a run up to the end of its load; one that takes longer says nothing, and keeps others from theirs

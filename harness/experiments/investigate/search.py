@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.experiments.investigate.variations import BASELINE, Planned, repetition
+from harness.experiments.investigate.experiments import BASELINE, Planned, repetition
 from harness.foundation.errors import Interrupted, TidegaugeError
 from harness.report.comparison.inputs import Sample, sample_of
 from harness.report.comparison.statistics import ALPHA, Counted, Difference, rate_difference

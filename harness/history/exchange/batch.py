@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.exchange.columns import grouped, joined, runs_of, taken
-from harness.history.exchange.form import WORDS, Wrong, is_text, limits
-from harness.history.exchange.spill import Lines
+from harness.history.exchange.external_sort import Lines
+from harness.history.exchange.file_format import WORDS, Wrong, is_text, limits
 from harness.history.schema import COLUMNS, ID_BITS, Kind, row_type
 from harness.history.sources import Rows
 

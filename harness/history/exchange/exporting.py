@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from harness.foundation.errors import CannotHere, UsageError, from_os_error
 from harness.foundation.view import View
 from harness.history.exchange import parquet
-from harness.history.exchange.form import WORDS, Header, about_of
+from harness.history.exchange.file_format import WORDS, Header, about_of
 from harness.history.exchange.parquet import is_worded
 from harness.history.opening import facts_beside, failures_of, open_run
 from harness.history.schema import KINDS, Kind

@@ -22,13 +22,13 @@ from harness.foundation.errors import UsageError, from_os_error
 from harness.foundation.view import View
 from harness.history.exchange import jsonl, parquet
 from harness.history.exchange.batch import Names
-from harness.history.exchange.form import DEFAULT_ROLE, Header, Wrong, facts_from
-from harness.history.exchange.intake import Intake
+from harness.history.exchange.event_validation import Intake
+from harness.history.exchange.external_sort import Runs
+from harness.history.exchange.file_format import DEFAULT_ROLE, Header, Wrong, facts_from
 from harness.history.exchange.jepsen import JepsenReader
 from harness.history.exchange.jepsen_processes import read_all
 from harness.history.exchange.jsonl_fast import LinesReader
 from harness.history.exchange.lines import Chunk, Hashed, chunks, opened, unpacked
-from harness.history.exchange.spill import Runs
 from harness.history.schema import NEMESIS_PROCESS, SCHEMA_VERSION
 from harness.history.sealing import HISTORY
 from harness.history.store import LATEST, RUN_FILE, Run, create

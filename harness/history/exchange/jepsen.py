@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.exchange.batch import EventNumbers, Names, blank
-from harness.history.exchange.form import Wrong
+from harness.history.exchange.external_sort import Ledger, Runs
+from harness.history.exchange.file_format import Wrong
 from harness.history.exchange.jepsen_lines import (
     LAYOUTS_AT_MOST,
     OPERATION,
@@ -38,7 +39,6 @@ from harness.history.exchange.jepsen_lines import (
     still_open,
 )
 from harness.history.exchange.jepsen_operations import NULL, VALUES
-from harness.history.exchange.spill import Ledger, Runs
 from harness.history.schema import COLUMNS, F, Kind, Status
 from harness.history.sealing import OPEN
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from harness.history.exchange import jepsen_lines as passage
 from harness.history.exchange.columns import Numbers, before_each, grouped, runs_of
-from harness.history.exchange.form import Wrong
+from harness.history.exchange.file_format import Wrong
 from harness.history.exchange.jepsen_lines import OPERATION, RECORD, Passage, PassageReader
 from harness.history.exchange.jepsen_operations import KEYS, NULL, VALUES
 from harness.history.exchange.jepsen_tokens import (
@@ -34,8 +34,8 @@ from harness.history.exchange.jepsen_tokens import (
     Tokenizer,
     values_of,
 )
+from harness.history.exchange.line_templates import too_many
 from harness.history.exchange.lines import Chunk
-from harness.history.exchange.skeleton import too_many
 from harness.history.schema import FIRST_WORKER, ID_BITS, F, Type
 
 _HEADS = np.zeros(256, np.bool_)  # the tokens that begin a micro-operation

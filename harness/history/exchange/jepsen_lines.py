@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.exchange.edn import EdnError, parse, parse_quickly, written
-from harness.history.exchange.form import PROCESSES_AT_MOST, Wrong
+from harness.history.exchange.file_format import PROCESSES_AT_MOST, Wrong
 from harness.history.exchange.jepsen_operations import (
     KEYS,
     NO_OFFSET,

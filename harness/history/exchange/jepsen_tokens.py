@@ -1,6 +1,6 @@
 """The lines of a Jepsen history as numpy sees them: what each says of itself, and its value in tokens.
 
-Numbers go out of the text (`harness.history.exchange.skeleton`), then each part of a value becomes one byte, a token
+Numbers go out of the text (`harness.history.exchange.line_templates`), then each part of a value becomes one byte, a token
 that stands for so many of the numbers. What is left of a line, its value apart, is its shape: that says where its time
 and its process are. Lines that Jepsen writes have few shapes; one that has none is read on its own.
 """
@@ -17,11 +17,10 @@ import numpy.typing as npt
 
 from harness.history.exchange.columns import Numbers, before_each
 from harness.history.exchange.edn import EdnError, parse, parse_quickly, written
-from harness.history.exchange.form import PROCESSES_AT_MOST
+from harness.history.exchange.file_format import PROCESSES_AT_MOST
 from harness.history.exchange.jepsen_lines import NEMESIS, TYPES, Keys, Layout
 from harness.history.exchange.jepsen_operations import short
-from harness.history.exchange.lines import Chunk, raw_of
-from harness.history.exchange.skeleton import (
+from harness.history.exchange.line_templates import (
     FIRST_FILLING,
     PLACE,
     SECOND_FILLING,
@@ -31,6 +30,7 @@ from harness.history.exchange.skeleton import (
     too_many,
     without_numbers,
 )
+from harness.history.exchange.lines import Chunk, raw_of
 from harness.history.schema import FIRST_WORKER
 
 _EDN = Grammar(before=b" ,[({", after=b" ,])}")

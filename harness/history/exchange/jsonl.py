@@ -11,7 +11,7 @@ import numpy as np
 from harness.foundation.config import parse
 from harness.foundation.errors import UsageError
 from harness.history.exchange.batch import Batch, Names, Part, batch_of, blank, numbers_of, shown
-from harness.history.exchange.form import KIND_WORDS, Header, Wrong, unfit_keys
+from harness.history.exchange.file_format import KIND_WORDS, Header, Wrong, unfit_keys
 from harness.history.exchange.lines import TORN, Chunk
 from harness.history.schema import Kind
 

@@ -15,9 +15,8 @@ import numpy as np
 from harness.history.exchange import jsonl
 from harness.history.exchange.batch import Batch, Names, Part, batch_of, blank, numbers_of
 from harness.history.exchange.columns import Numbers, before_each
-from harness.history.exchange.form import WORDS, Wrong, is_text, limits, unfit_keys
-from harness.history.exchange.lines import Chunk, raw_of
-from harness.history.exchange.skeleton import (
+from harness.history.exchange.file_format import WORDS, Wrong, is_text, limits, unfit_keys
+from harness.history.exchange.line_templates import (
     FIRST_FILLING,
     PLACE,
     SECOND_FILLING,
@@ -27,6 +26,7 @@ from harness.history.exchange.skeleton import (
     too_many,
     without_numbers,
 )
+from harness.history.exchange.lines import Chunk, raw_of
 from harness.history.schema import COLUMNS, Kind
 from harness.history.sources import Rows
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from harness.foundation.errors import UsageError
 from harness.history.exchange.batch import Batch, Names, Part, batch_of, blank, numbers_of, out_of_range
 from harness.history.exchange.columns import first_places
-from harness.history.exchange.form import KIND_WORDS, REQUIRED, WORDS, Header, Wrong, is_text, limits
+from harness.history.exchange.file_format import KIND_WORDS, REQUIRED, WORDS, Header, Wrong, is_text, limits
 from harness.history.exchange.jsonl import header_of
 from harness.history.schema import COLUMNS, KINDS, Kind
 from harness.history.sources import Rows

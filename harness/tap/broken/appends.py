@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.foundation.protocol import Api
 from harness.tap.batches import blank, split, without_idempotence
-from harness.tap.bounded import Bounded
+from harness.tap.bounded_dict import Bounded
 from harness.tap.broken.base import (
     Broken,
     Counters,

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from harness.foundation.errors import UsageError
 from harness.foundation.protocol import LATEST, Api
 from harness.tap.batches import Batch, cut, join, split
-from harness.tap.bounded import Bounded
+from harness.tap.bounded_dict import Bounded
 from harness.tap.codec import Part
 from harness.tap.exchange import CHANGED, NOTHING, Bend, Delay, Effect, Effects, Exchange
-from harness.tap.sessions import sessionless
+from harness.tap.fetch_sessions import sessionless
 
 Place = tuple[str, int]  # topic and partition
 

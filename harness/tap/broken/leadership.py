@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.foundation.protocol import Api, ErrorCode
 from harness.tap.batches import cut, split
-from harness.tap.bounded import Bounded
+from harness.tap.bounded_dict import Bounded
 from harness.tap.broken.base import (
     Broken,
     FetchBend,
@@ -20,7 +20,7 @@ from harness.tap.broken.base import (
 )
 from harness.tap.codec import Part
 from harness.tap.exchange import CHANGED, NOTHING, Answer, Effect, Effects, Exchange, Hold
-from harness.tap.sessions import sessionless
+from harness.tap.fetch_sessions import sessionless
 
 
 class Leaders:

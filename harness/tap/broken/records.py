@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.foundation.protocol import READ_COMMITTED, Api
 from harness.tap.batches import Batch, blank, split, with_values, without
-from harness.tap.bounded import Bounded
+from harness.tap.bounded_dict import Bounded
 from harness.tap.broken.base import (
     Broken,
     Counters,

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.foundation.protocol import EARLIEST, LATEST, Api, ErrorCode
 from harness.tap.batches import Batch, blank_from, split, with_base
-from harness.tap.bounded import Bounded
+from harness.tap.bounded_dict import Bounded
 from harness.tap.broken.base import (
     Broken,
     Place,
@@ -24,7 +24,7 @@ from harness.tap.broken.base import (
 from harness.tap.broken.leadership import Leaders, is_answered
 from harness.tap.codec import Part
 from harness.tap.exchange import CHANGED, NOTHING, Effect, Effects, Exchange
-from harness.tap.sessions import sessionless
+from harness.tap.fetch_sessions import sessionless
 
 TORN_PARTITION = 0
 BATCHES_AT_MOST = 10_000

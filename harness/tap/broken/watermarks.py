@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.foundation.protocol import EARLIEST, Api, ErrorCode
 from harness.tap.batches import Batch, split, with_base, without_idempotence
-from harness.tap.bounded import Bounded
+from harness.tap.bounded_dict import Bounded
 from harness.tap.broken.base import (
     Counters,
     EndBend,

@@ -17,7 +17,7 @@ from checkers.core.tables import tables_of
 from checkers.core.timeline import Fault
 from checkers.replicas import DIVERGENCE, FAMILIES
 from checkers.summaries.coverage import Coverage, FaultCoverage, Span
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.clusters.wire import WireError
 from harness.foundation.protocol import Api
 from harness.history.schema import COLUMNS, F, Kind, Status, Type

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.clusters import abilities
-from harness.clusters.abilities import NETWORK, NO_TOOL, TOOLS, TRIALS, why_no_namespaces, why_not
+from harness.clusters import network_support
 from harness.clusters.base import Capability, Missing
+from harness.clusters.network_support import NETWORK, NO_TOOL, TOOLS, TRIALS, why_no_namespaces, why_not
 
 
 @pytest.fixture
@@ -21,17 +21,17 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name, path: f"/sbin/{name}")
-    monkeypatch.setattr(abilities, "run_command", commands.append)
-    abilities.missing.cache_clear()
+    monkeypatch.setattr(network_support, "run_command", commands.append)
+    network_support.missing.cache_clear()
     yield commands
-    abilities.missing.cache_clear()
+    network_support.missing.cache_clear()
 
 
 @pytest.mark.parametrize("capability", sorted(NETWORK))
 def test_each_thing_is_tried_once_in_a_namespace_of_its_own(tried: list[list[str]], capability: Capability) -> None:
     """Nothing outside of it is changed, so nothing has to be undone; the answer does not change while we run."""
-    assert abilities.missing(capability) is None
-    assert abilities.missing(capability) is None
+    assert network_support.missing(capability) is None
+    assert network_support.missing(capability) is None
     assert [command[:2] for command in tried] == [["unshare", "--net"]] * 2
     assert [TRIALS[capability].script in command[-1] for command in tried] == [False, True]
 
@@ -53,8 +53,8 @@ def test_what_is_missing_is_named(  # noqa: PLR0917 - one case
 ) -> None:
     """Before anything is tried, with a remedy, for every capability."""
     monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(abilities, "run_command", lambda _: pytest.fail("tried"))
-    for missing in (why_no_namespaces(), *map(abilities.missing, NETWORK)):
+    monkeypatch.setattr(network_support, "run_command", lambda _: pytest.fail("tried"))
+    for missing in (why_no_namespaces(), *map(network_support.missing, NETWORK)):
         assert missing
         assert said in missing.what
         assert remedy in missing.remedy
@@ -67,8 +67,8 @@ def test_root_without_rights_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: list[str]) -> None:
         raise OSError("unshare failed: Operation not permitted")
 
-    monkeypatch.setattr(abilities, "run_command", refuse)
-    missing = abilities.missing(Capability.PARTITION)
+    monkeypatch.setattr(network_support, "run_command", refuse)
+    missing = network_support.missing(Capability.PARTITION)
     assert missing
     assert missing.what == "network namespaces cannot be made here (unshare failed: Operation not permitted)"
     assert "CAP_SYS_ADMIN" in missing.remedy

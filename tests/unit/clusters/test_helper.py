@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters import helper
-from harness.clusters.helper import Helper
+from harness.clusters import helper_process
+from harness.clusters.helper_process import Helper
 from harness.clusters.target import HelperPart, render
 from harness.foundation.errors import ClusterError, NodeDied
 from harness.foundation.ports import PortLeases
@@ -70,7 +70,7 @@ def test_one_that_dies_at_once_is_told_with_its_log(tmp_path: Path, port: int) -
 
 def test_one_that_never_listens_is_given_up(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its log as well."""
-    monkeypatch.setattr(helper, "READY_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(helper_process, "READY_TIMEOUT_S", 0.0)
     keeper = made(tmp_path, port, "import time\ntime.sleep(600)")
     with pytest.raises(ClusterError, match="keeper was not ready after 0 s"):
         keeper.start(filled, {})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.image import Entry, digest, local_tag, parse_ldd, root_filesystem, write_tar
+from harness.clusters.image_builder import Entry, digest, local_tag, parse_ldd, root_filesystem, write_tar
 from harness.clusters.target import load_target
 from harness.foundation.errors import CannotHere
 from harness.foundation.paths import PACKAGE, compose_file

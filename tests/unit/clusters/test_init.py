@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.clusters import init
+from harness.clusters import node_init
 from harness.foundation.processes import TOKEN_VARIABLE, Identity, kill_marked, marked
 from tests.support import eventually, kill_tree, unique
 
@@ -49,7 +49,7 @@ def start() -> Iterator[Start]:
 
     def run(*command: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", init.__file__, *command],
+            [sys.executable, "-I", "-S", node_init.__file__, *command],
             env={**os.environ, TOKEN_VARIABLE: token},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -215,7 +215,7 @@ def test_orphans_leave_no_zombies(start: Start) -> None:
 def test_it_needs_nothing_but_the_standard_library() -> None:
     """It is run as a file, isolated, by whatever Python runs the harness."""
     ran = subprocess.run(
-        [sys.executable, "-I", "-S", init.__file__, "true"],
+        [sys.executable, "-I", "-S", node_init.__file__, "true"],
         capture_output=True,
         cwd="/",
         env={},
@@ -235,10 +235,10 @@ def test_elsewhere_it_becomes_the_command(monkeypatch: pytest.MonkeyPatch) -> No
         raise Replaced(*how)
 
     monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(sys, "argv", ["init.py", "broker", "--flag"])
+    monkeypatch.setattr(sys, "argv", ["node_init.py", "broker", "--flag"])
     monkeypatch.setattr(os, "execvp", replace)
     with pytest.raises(Replaced) as caught:
-        init.main()
+        node_init.main()
     assert caught.value.args == ("broker", ["broker", "--flag"])
 
 

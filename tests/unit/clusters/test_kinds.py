@@ -15,7 +15,7 @@ from harness.clusters.base import Capability, Cluster, Missing
 from harness.clusters.detached import Detached, log_lines
 from harness.clusters.kinds import DEFAULT, KINDS, kind_named, kinds_in
 from harness.clusters.kinds.base import OF_A_PRODUCT, Brought, ClusterKind
-from harness.clusters.looks import Look, NotThere
+from harness.clusters.requirements import Look, NotThere
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.commands.main import app
 from harness.foundation.errors import UsageError
@@ -24,12 +24,12 @@ from harness.judging.broker_logs import logs_of
 from harness.runs.machine import examine, examine_faults
 from harness.runs.planning import plan_of
 from harness.runs.scenario import load, over
-from harness.suite.feasible import planned
+from harness.suite.feasibility import planned
 from harness.suite.spec import load_suite
 from tests.paper_nodes import CAPABLE, Paper
 
 if TYPE_CHECKING:
-    from harness.clusters.which_image import Consent
+    from harness.clusters.image_choice import Consent
 
 REPOSITORY = Path(__file__).parents[3]
 PRODUCT = ("harness", "checkers", "nemesis", "workloads")

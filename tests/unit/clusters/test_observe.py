@@ -14,9 +14,9 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaTimeoutError
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from harness.clusters import observe as module
+from harness.clusters import cluster_view as module
 from harness.clusters.base import Node
-from harness.clusters.observe import METADATA_VERSION, ClusterView, PartitionView, ask_partitions, observe
+from harness.clusters.cluster_view import METADATA_VERSION, ClusterView, PartitionView, ask_partitions, observe
 from harness.foundation.security import Security
 
 Topic = MetadataResponse.MetadataResponseTopic

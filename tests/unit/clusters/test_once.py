@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import once
+from harness.clusters import prepared_files
 from harness.clusters.jars import locked_versions
-from harness.clusters.once import MANIFEST, ensure, is_kept, kept_dir
+from harness.clusters.prepared_files import MANIFEST, ensure, is_kept, kept_dir
 from harness.clusters.target import Target, load_target
 from harness.foundation.config import parse
 from harness.foundation.errors import ClusterError, Exit, UsageError
@@ -243,7 +243,7 @@ def test_a_senseless_manifest_keeps_nothing(kitchen: Kitchen, content: str) -> N
 
 def test_files_without_manifest_are_half_a_set(kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch) -> None:
     """The manifest comes last: a harness that was killed before it is as if it had made nothing."""
-    target, place = made(), once._place
+    target, place = made(), prepared_files._place
 
     def killed_at_the_manifest(source: Path, destination: Path) -> None:
         if destination.name == MANIFEST:
@@ -251,7 +251,7 @@ def test_files_without_manifest_are_half_a_set(kitchen: Kitchen, monkeypatch: py
         place(source, destination)
 
     with monkeypatch.context() as patch:
-        patch.setattr(once, "_place", killed_at_the_manifest)
+        patch.setattr(prepared_files, "_place", killed_at_the_manifest)
         with pytest.raises(KeyboardInterrupt):
             kitchen.ensure(target)
     assert (kept_dir(target) / "plain").exists()
@@ -329,7 +329,7 @@ def test_a_command_that_cannot_be_started_is_a_failure(kitchen: Kitchen) -> None
 
 def test_a_command_that_does_not_end_is_a_failure(kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is killed, what it said is shown, and nothing is kept though the file is there."""
-    monkeypatch.setattr(once, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(prepared_files, "TIMEOUT_S", 1.0)
     target = doing("echo begun; echo trouble >&2; echo x > out; echo $$ > {runs}; exec sleep 600", "out")
     with pytest.raises(ClusterError, match=r"failed \(exit code none after 1 s\)") as caught:
         kitchen.ensure(target)

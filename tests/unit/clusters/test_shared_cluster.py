@@ -12,9 +12,9 @@ from harness.clusters.base import Capability, Node, NodeState
 from harness.clusters.spec import ClusterSpec
 from harness.foundation.errors import ClusterError
 from harness.suite import health
-from harness.suite import shared_cluster as keeper
-from harness.suite.feasible import Planned
-from harness.suite.shared_cluster import Keeper
+from harness.suite import resource_pool as keeper
+from harness.suite.feasibility import Planned
+from harness.suite.resource_pool import Keeper
 from tests.suites import STREAM, NoView, suite
 
 PARTITION = frozenset({Capability.PARTITION})

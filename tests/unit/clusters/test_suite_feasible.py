@@ -10,7 +10,7 @@ from harness.clusters.local import LocalCluster
 from harness.clusters.spec import ClusterSpec
 from harness.foundation.errors import CannotHere, UsageError
 from harness.suite.command import assumed
-from harness.suite.feasible import planned
+from harness.suite.feasibility import planned
 from harness.suite.spec import find_suite, load_suite
 from tests.suites import STREAM, suite
 

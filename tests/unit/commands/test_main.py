@@ -29,7 +29,7 @@ from harness.judging.verdict import decide
 from harness.runs.machine import Check
 from harness.runs.replay import Replay
 from harness.runs.scenario import Scenario, load, to_toml
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import Lent
 from nemesis.schedule import Slot
 from tests.support import cli as run_process
 

@@ -8,8 +8,8 @@ import pytest
 
 from harness.clusters.base import Capability, Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.experiments.explore.drawing import OTHERS, Draw, Space, Turn, draws, plainest, space_on
 from harness.experiments.explore.goal import sought_of
+from harness.experiments.explore.search_space import OTHERS, Draw, Space, Turn, draws, plainest, space_on
 from harness.experiments.explore.weights import lean_to
 from harness.foundation.errors import CannotHere, UsageError
 from harness.foundation.progress import Silent

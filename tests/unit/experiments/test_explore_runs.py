@@ -13,9 +13,9 @@ from rich.console import Console
 
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.experiments.explore import runs as ground
-from harness.experiments.explore.drawing import Draw, Space, space_on
 from harness.experiments.explore.runs import Ground
 from harness.experiments.explore.search import Ran, StoppedError
+from harness.experiments.explore.search_space import Draw, Space, space_on
 from harness.foundation.errors import ClusterError, Interrupted
 from harness.foundation.interrupts import StopInTime
 from harness.foundation.progress import Silent

@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.experiments.explore.drawing import Space, draws, space_on
 from harness.experiments.explore.goal import Found, Sought, sought_of
 from harness.experiments.explore.output import as_json, command, kept, shown, write_file
 from harness.experiments.explore.search import Exploration, Ran, StoppedError, explore
+from harness.experiments.explore.search_space import Space, draws, space_on
 from harness.foundation.errors import ClusterError, Exit
 from harness.foundation.progress import Silent
 from harness.runs import scenario as scenarios

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from harness.experiments.explore.drawing import Draw, Turn
+from harness.experiments.explore.search_space import Draw, Turn
 from harness.experiments.explore.shrink import VERIFY, Shrinking, ddmin
 
 BIG = Draw(

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from harness.experiments.investigate.conclusion import conclude, exit_code
+from harness.experiments.investigate.experiments import BASELINE, EXPERIMENTS, Planned, baseline_of, plan, repetition
 from harness.experiments.investigate.output import as_json, investigation_page, shown
 from harness.experiments.investigate.search import (
     LOSS,
@@ -22,7 +23,6 @@ from harness.experiments.investigate.search import (
     ran_of,
     symptoms,
 )
-from harness.experiments.investigate.variations import BASELINE, EXPERIMENTS, Planned, baseline_of, plan, repetition
 from harness.foundation.errors import ClusterError, Exit, Interrupted
 from harness.report.comparison.inputs import Sample, Seen
 from harness.report.comparison.statistics import Counted

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.observe import ClusterView
+from harness.clusters.cluster_view import ClusterView
 from harness.foundation.errors import ClusterError
 from harness.foundation.processes import TOKEN_VARIABLE, marked
-from harness.runs.victims import Victims
+from harness.runs.client_victims import Victims
 from harness.tap.rules import Rule
 from nemesis import base
 from nemesis.base import Aim, Bite, Fault, Field

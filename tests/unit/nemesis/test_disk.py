@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.clusters.base import Capability, NodeState
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis import base
 from nemesis import disk as disks

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from harness.tap.rules import Rule
 from nemesis import base

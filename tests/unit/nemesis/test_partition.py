@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.clusters.observe import ClusterView, PartitionView
+from harness.clusters.cluster_view import ClusterView, PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis import base, partition, roles
 from nemesis.base import Bite, Fault, Repeating

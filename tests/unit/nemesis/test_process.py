@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis.base import Fault
 from nemesis.process import FAULTS, Kill, KillAll, OnNodes, Pause, PauseAll, RestartStorm, RollingRestart, Stop

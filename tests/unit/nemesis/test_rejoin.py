@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.clusters.wire import Metadata, WireError
 from nemesis import base, rejoin
 from nemesis.rejoin import LateRejoin

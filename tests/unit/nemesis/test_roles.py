@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from nemesis.base import Field
 from nemesis.process import Kill
 from nemesis.roles import NODE_ROLES, ROLES, Chosen, choose, leaders, leaves_a_majority

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.base import NodeState
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis import base
 from nemesis.base import Fault

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis.topics import FAULTS, AddPartitions, MinIsr, OnATopic, RecreateTopic, ShrinkReplicas
 from tests.paper_nodes import WHOLE, Answers, Paper, field_on, paper_answers, paper_cluster

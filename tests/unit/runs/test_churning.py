@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from harness.runs.churning import Churning
+from harness.runs.consumer_churn import Churning
 from nemesis.base import Client
 from tests.support import eventually
 from workloads.base import CONSUMER, PRODUCER, Churn

@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from harness.clusters import abilities
+from harness.clusters import network_support
 from harness.clusters.base import Capability, Missing
 from harness.clusters.docker import DockerCluster
 from harness.clusters.jars import locked_versions
 from harness.clusters.kinds import docker, local
 from harness.clusters.local import LocalCluster
-from harness.clusters.once import MANIFEST, is_kept, kept_dir
+from harness.clusters.prepared_files import MANIFEST, is_kept, kept_dir
 from harness.clusters.target import load_target
 from harness.foundation.errors import CannotHere
 from harness.foundation.java import Java
@@ -56,9 +56,9 @@ MISSING: dict[str, Patch] = {
     "compose": (docker, "compose_version", refuse),
     "image": (docker, "images_here", lambda *_: []),
     "root": (os, "geteuid", lambda: 1000),
-    "netns": (abilities, "why_no_namespaces", lambda: GONE),
-    "iptables": (abilities, "missing", lambda each: GONE if each is Capability.LOSS else None),
-    "tc": (abilities, "missing", lambda each: GONE if each is Capability.SHAPE else None),
+    "netns": (network_support, "why_no_namespaces", lambda: GONE),
+    "iptables": (network_support, "missing", lambda each: GONE if each is Capability.LOSS else None),
+    "tc": (network_support, "missing", lambda each: GONE if each is Capability.SHAPE else None),
     "loop": (doctor, "why_no_disks", lambda: ("they are missing", "get them")),
     "faketime": (doctor, "why_no_clocks", lambda: ("they are missing", "get them")),
 }
@@ -77,8 +77,8 @@ def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_home: Path) -
         (docker, "compose_version", lambda: "2.30"),
         (docker, "images_here", lambda *_: ["apache/kafka:1"]),
         (os, "geteuid", lambda: 0),
-        (abilities, "why_no_namespaces", lambda: None),
-        (abilities, "missing", lambda _: None),
+        (network_support, "why_no_namespaces", lambda: None),
+        (network_support, "missing", lambda _: None),
         (local, "run_command", lambda _: "iptables v1.8\n"),
         (doctor, "why_no_disks", lambda: None),
         (doctor, "why_no_clocks", lambda: None),
@@ -152,7 +152,7 @@ def test_everything_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even then every check ends, with a cost and a remedy each."""
     for patch in MISSING.values():
         monkeypatch.setattr(*patch)
-    monkeypatch.setattr(abilities, "missing", lambda _: GONE)
+    monkeypatch.setattr(network_support, "missing", lambda _: GONE)
     checks = examine()
     assert [check.name for check in checks if check.costs and check.remedy and not check.ok] == NAMES
     assert {check.name for check in checks if check.needed_for_local} == NEEDED

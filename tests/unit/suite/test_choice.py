@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.foundation.errors import UsageError
-from harness.suite.choice import chosen, matcher
+from harness.suite.case_filter import chosen, matcher
 from tests.suites import STREAM, suite
 
 TEXT = (

@@ -7,12 +7,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.suite import pytest_plugin, spec, under_pytest
+from harness.suite import pytest_plugin, pytest_session, spec
 from tests.suites import PLUGIN, STREAM, suite_file
 from tests.support import REPOSITORY
 
 pytest_plugins = ["pytester"]
-LOADED = under_pytest.__name__  # once, here, and not by each of the tests
+LOADED = pytest_session.__name__  # once, here, and not by each of the tests
 
 # Runs that come out by their names, on nothing.
 PAPER = """
@@ -284,8 +284,8 @@ def test_the_environment_says_where_a_cluster_is(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TIDEGAUGE_BOOTSTRAP", "a:1, b:2")
     monkeypatch.setenv("TIDEGAUGE_TARGET", "")
     monkeypatch.delenv("TIDEGAUGE_KAFKA_VERSION", raising=False)
-    assert under_pytest.flags_of(None, None, None, None) == {"kind": "external", "bootstrap": ["a:1", "b:2"]}
-    assert under_pytest.flags_of("local", None, None, "c:3") == {"kind": "local", "bootstrap": ["c:3"]}
+    assert pytest_session.flags_of(None, None, None, None) == {"kind": "external", "bootstrap": ["a:1", "b:2"]}
+    assert pytest_session.flags_of("local", None, None, "c:3") == {"kind": "local", "bootstrap": ["c:3"]}
 
 
 def test_what_cannot_be_ended_is_told_and_fails_no_test(paper: pytest.Pytester) -> None:

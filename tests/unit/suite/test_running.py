@@ -19,7 +19,7 @@ from harness.judging.checking import Checked
 from harness.report.github import VARIABLE
 from harness.runs.runner import Recorded
 from harness.runs.scenario import Scenario
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import Lent
 from harness.suite import state as states
 from harness.suite.ci_output import Telling, lines
 from harness.suite.outcome import Unchecked as Waiting

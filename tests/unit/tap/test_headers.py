@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.tap.headers import HEADERS, batch_headers, batch_positions, header_at, is_old_format
+from harness.tap.batch_headers import HEADERS, batch_headers, batch_positions, header_at, is_old_format
 from tests.exchanges import batch
 
 

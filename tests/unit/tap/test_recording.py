@@ -12,7 +12,7 @@ from harness.foundation.protocol import Api
 from harness.history.schema import COLUMNS, ID_BITS, KINDS, Kind, Recorder, Type, View, now, row_struct, row_type
 from harness.history.segments import read_segment
 from harness.tap.codec import CODECS
-from harness.tap.recording import NOT_UNDERSTOOD, OWN_TOPICS, TOPICS_AT_MOST
+from harness.tap.exchange_recorder import NOT_UNDERSTOOD, OWN_TOPICS, TOPICS_AT_MOST
 from tests.exchanges import (
     BATCH,
     ENDED,

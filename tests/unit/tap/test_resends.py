@@ -6,9 +6,9 @@ import pytest
 
 from harness.foundation.protocol import Api
 from harness.tap import resends as module
-from harness.tap.bounded import Bounded
+from harness.tap.batch_headers import Records, batch_positions
+from harness.tap.bounded_dict import Bounded
 from harness.tap.exchange import CHANGED, Close, Delay, Drop, Duplicate, Effect, Exchange, Hold, Swap
-from harness.tap.headers import Records, batch_positions
 from harness.tap.resends import Resends
 from tests import tap_frames as frames
 from tests.exchanges import batch

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.foundation.protocol import Api
-from harness.tap import codec, stale
+from harness.tap import codec, stale_answers
 from harness.tap.exchange import Answer, Effects, Exchange
 from harness.tap.rule_bend import RuleBend
 from tests import tap_frames as frames
@@ -166,7 +166,7 @@ def test_what_is_no_answer_is_not_remembered() -> None:
 @pytest.mark.parametrize(("limit", "value"), [("ANSWERS_AT_MOST", 1), ("BYTES_AT_MOST", 200)])
 def test_memory_has_an_end(monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
     """What it has it keeps; later questions are asked every time."""
-    monkeypatch.setattr(stale, limit, value)
+    monkeypatch.setattr(stale_answers, limit, value)
     rule = bend(api="Metadata", action="stale")
     assert [ask(rule, asking(), leader) for leader in (1, 2)] == [1, 1]
     assert [ask(rule, asking("bills"), leader) for leader in (1, 2)] == [1, 2]

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.experiments.investigate.variations import EXPERIMENTS
+from harness.experiments.investigate.experiments import EXPERIMENTS
 from harness.foundation.config import parse
 from harness.foundation.errors import UsageError
 from harness.foundation.security import Security
 from harness.history.schema import F, Kind, Type
 from harness.judging.policies.case import RunFacts
-from harness.runs import versions as facts
+from harness.runs import provenance as facts
 from harness.runs.scenario import json_schema, load
 from tests.client_in_memory import InMemory
 from tests.sessions import NOBODY, rows, worker_config

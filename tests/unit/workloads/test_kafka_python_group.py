@@ -19,9 +19,9 @@ from harness.history.schema import F
 from tests.sessions import session, settings_of
 from workloads.clients import kafka_python
 from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import Joining
 from workloads.clients.kafka_python import NOT_CONNECTED
 from workloads.clients.kafka_python_group import KafkaPythonMember, _commit_error, _Listener
+from workloads.clients.member import Joining
 
 
 class Notes:

@@ -27,7 +27,7 @@ from tests.group_library import (
 from tests.sessions import session, settings_of
 from workloads import membership
 from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import GroupListener
+from workloads.clients.member import GroupListener
 from workloads.membership import Member
 from workloads.session import Session
 

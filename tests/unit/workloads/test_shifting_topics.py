@@ -22,14 +22,14 @@ from harness.foundation.security import Security
 from harness.history.schema import F, Kind, Type
 from tests.sessions import FakeConsumer, FakeProducer, rows, session, settings_of
 from tests.support import eventually
-from workloads import consuming, producing, shifting_topics, topic_keeper
+from workloads import consuming, producing, shifting_topics, topic_changes
 from workloads.base import CONSUMER, KEEPER, PRODUCER, TopicSpec
 from workloads.clients import confluent, kafka_python
 from workloads.consuming import Reader
 from workloads.producing import Sender
 from workloads.session import Session
 from workloads.shifting_topics import LASTING, Topics, TopicsSettings, Watch, number_of
-from workloads.topic_keeper import TopicKeeper
+from workloads.topic_changes import TopicKeeper
 from workloads.topics import LiveTopic
 
 TOPICS = Topics()
@@ -113,8 +113,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The four topics of the beginning."""
     made = Cluster(*(f"run-topic-{number}" for number in range(4)))
     monkeypatch.setattr("workloads.topics.TopicAdmin", made.admin)
-    monkeypatch.setattr(topic_keeper, "TopicAdmin", made.admin)
-    monkeypatch.setattr(topic_keeper, "AGAIN_S", 0.001)
+    monkeypatch.setattr(topic_changes, "TopicAdmin", made.admin)
+    monkeypatch.setattr(topic_changes, "AGAIN_S", 0.001)
     monkeypatch.setattr(shifting_topics, "LOOK_EVERY_S", 0.001)
     return made
 
@@ -153,7 +153,7 @@ def test_its_changes_come_from_its_seed(tmp_path: Path, monkeypatch: pytest.Monk
     asked = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         made = Cluster(*(f"run-topic-{number}" for number in range(4)))
-        monkeypatch.setattr(topic_keeper, "TopicAdmin", made.admin)
+        monkeypatch.setattr(topic_changes, "TopicAdmin", made.admin)
         _, keeper = keeper_of(tmp_path / name, seed)
         for _ in range(10):
             keeper.change()
@@ -274,7 +274,7 @@ def test_the_end_is_not_waited_for_without_an_end(
     _, keeper = keeper_of(tmp_path)
     cluster.topics.clear()
     cluster.refuse = [UnknownTopicOrPartitionError("no")] * 10_000
-    monkeypatch.setattr(topic_keeper, "ALL_BACK_WITHIN_S", 0.01)
+    monkeypatch.setattr(topic_changes, "ALL_BACK_WITHIN_S", 0.01)
     keeper.bring_back()
     assert keeper.missing.keys() == {0, 1, 2, 3}
 

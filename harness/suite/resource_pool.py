@@ -13,17 +13,17 @@ from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 
 from checkers.core.spark import warm_up
-from harness.clusters.abilities import NETWORK
 from harness.clusters.base import Capability, Cluster
 from harness.clusters.cleanup.guard import Guard
+from harness.clusters.network_support import NETWORK
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.errors import TidegaugeError
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import Lent
 from harness.spark.place import Place
 from harness.spark.session import Session
-from harness.suite.feasible import Planned
+from harness.suite.feasibility import Planned
 from harness.suite.health import why_not_whole
 
 BESIDE_A_LOAD = 5  # a niceness: what is checked while another run goes on gets a third of what that does

@@ -1,6 +1,6 @@
 """How the events of a file hang together: every completion has its invocation, every id is there once.
 
-Invocations that are still open are kept in memory, all else is looked up at the end (`harness.history.exchange.spill`).
+Invocations that are still open are kept in memory, all else is looked up at the end (`harness.history.exchange.external_sort`).
 What is open when the file ends is completed as `info`, as sealing does with a run.
 """
 
@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from harness.history.exchange.batch import Batch, EventNumbers, Names, Part, blank
 from harness.history.exchange.columns import absent, joined, taken
-from harness.history.exchange.form import SEND_NEEDS, Wrong
-from harness.history.exchange.spill import Ledger, Lines, Runs
+from harness.history.exchange.external_sort import Ledger, Lines, Runs
+from harness.history.exchange.file_format import SEND_NEEDS, Wrong
 from harness.history.schema import COLUMNS, ID_BITS, KINDS, F, Kind, Status, Type, row_type
 from harness.history.sealing import OPEN
 from harness.history.sources import Rows

@@ -1,6 +1,6 @@
 """Which image a cluster of containers runs: the one asked for, one that is here, one to pull, or one to build.
 
-`image.py` knows how an image is built without a registry; this module decides when.
+`image_builder.py` knows how an image is built without a registry; this module decides when.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from docker.utils import parse_repository_tag
 
 from harness.clusters.docker import connect
-from harness.clusters.image import build_image, local_tag
+from harness.clusters.image_builder import build_image, local_tag
 from harness.clusters.jars import ensure_jars
 from harness.clusters.target import Target
 from harness.foundation.errors import CannotHere, UsageError

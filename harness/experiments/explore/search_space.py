@@ -35,7 +35,7 @@ from pydantic import ValidationError
 
 from harness.clusters.base import Capability, Cluster
 from harness.experiments.explore.weights import Lean
-from harness.experiments.investigate.variations import IMPATIENT
+from harness.experiments.investigate.experiments import IMPATIENT
 from harness.foundation.errors import UsageError
 from harness.foundation.paths import cache_dir
 from harness.runs.scenario import Scenario, derived_seed

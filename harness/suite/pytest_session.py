@@ -35,16 +35,16 @@ from harness.judging.checking import Checked, check_run
 from harness.report.making import report_checked, report_of
 from harness.runs.runner import Recorded, check_recorded, record_scenario
 from harness.runs.scenario import Scenario
-from harness.runs.shared import Lent
-from harness.runs.tapping import Recording, recorded
+from harness.runs.shared_resources import Lent
+from harness.runs.tap_recording import Recording, recorded
 from harness.spark.session import Session
 from harness.suite import state
 from harness.suite.ci_output import lines
 from harness.suite.command import assumed
-from harness.suite.feasible import Planned, planned
+from harness.suite.feasibility import Planned, planned
 from harness.suite.outcome import Outcome
+from harness.suite.resource_pool import Keeper
 from harness.suite.running import Hands, play_cases
-from harness.suite.shared_cluster import Keeper
 from harness.suite.spec import case_of, load_suite
 from harness.tap.rules import Rule
 from harness.tap.spec import TapSpec

@@ -28,7 +28,7 @@ from harness.history.schema import SCHEMA_VERSION
 from harness.history.sealing import seal
 from harness.history.sources import segment_path
 from harness.history.store import Run, without_secrets
-from harness.runs import versions as facts
+from harness.runs import provenance as facts
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.spec import TapSpec
 from harness.tap.taps import TapPlace, Taps

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.clusters import init, wire
+from harness.clusters import node_init, wire
 from harness.clusters.base import LOG_TAIL_LINES, wait_until
 from harness.clusters.target import HelperPart, write_inside
 from harness.foundation.errors import ClusterError, NodeDied
@@ -49,7 +49,7 @@ class Helper:
         command = [render(word, values) for word in self.part.command]
         with (self.directory / LOG_FILE).open("ab") as log:
             self.child = subprocess.Popen(
-                [sys.executable, "-I", "-S", init.__file__, *command],
+                [sys.executable, "-I", "-S", node_init.__file__, *command],
                 cwd=self.directory,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
