@@ -15,7 +15,7 @@ from workloads.shifting_topics import LASTING, TopicsSettings
 from workloads.topics import CHANGE_TIMEOUT_S, LiveTopic, TopicAdmin
 
 if TYPE_CHECKING:
-    from workloads.session import Session
+    from workloads.session import WorkerSession
 
 GONE_WITHIN_S = 10.0
 ALL_BACK_WITHIN_S = 60.0
@@ -23,9 +23,9 @@ AGAIN_S = 0.2
 GROWS_BY_AT_MOST = 3
 
 
-def keep_topics(session: Session, settings: TopicsSettings) -> None:
+def change_topics(session: WorkerSession, settings: TopicsSettings) -> None:
     """One change after the other until told to stop; then everything that should be there is brought back."""
-    keeper = TopicKeeper(session, settings)
+    keeper = TopicChanger(session, settings)
     while not session.control.wait(settings.change_every):
         keeper.change()
     keeper.bring_back()
@@ -33,24 +33,24 @@ def keep_topics(session: Session, settings: TopicsSettings) -> None:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingTopic:
     """A topic that should be there, and may not be."""
 
     id: str | None = None  # of the one that was deleted: it is not the one that should be there
     certain: bool = True  # that it was deleted, if not yet everywhere
 
 
-class TopicKeeper:
+class TopicChanger:
     """Knows which topics there should be, with how many partitions."""
 
-    def __init__(self, session: Session, settings: TopicsSettings) -> None:
+    def __init__(self, session: WorkerSession, settings: TopicsSettings) -> None:
         self._session = session
         self._settings = settings
         self._prefix = session.config.prefix
         self._chances = random.Random(session.config.seed)  # noqa: S311 - repeatable on purpose
         self._admin: TopicAdmin | None = None
         self.partitions = {topic.number: topic.partitions for topic in session.config.topics}
-        self.missing: dict[int, Missing] = {}
+        self.missing: dict[int, MissingTopic] = {}
         self.changes = {F.CREATE: 0, F.DELETE: 0, F.GROW: 0}
 
     def change(self) -> None:
@@ -68,7 +68,7 @@ class TopicKeeper:
             live = self._live()
             if live is not None:
                 gone = [number for number in self.partitions if self._name(number) not in live]
-                self.missing = {number: Missing() for number in gone} | self.missing
+                self.missing = {number: MissingTopic() for number in gone} | self.missing
             self._restore(live)
             self._say()
             if live is not None and not self.missing:
@@ -94,7 +94,7 @@ class TopicKeeper:
         number = max(self.partitions) + 1
         self._session.recorder.topic(number, self._name(number))
         self.partitions[number] = self._settings.partitions
-        self.missing[number] = Missing()
+        self.missing[number] = MissingTopic()
         self._create(number)
 
     def _make_anew(self) -> None:
@@ -126,7 +126,7 @@ class TopicKeeper:
         """Delete a topic, the one of this id; whether that may have happened."""
         ended = self._do(F.DELETE, number, lambda admin: admin.delete(self._name(number)))
         if ended != Type.FAIL:
-            self.missing[number] = Missing(id_, certain=ended == Type.OK)
+            self.missing[number] = MissingTopic(id_, certain=ended == Type.OK)
         return ended != Type.FAIL
 
     def _grow(self) -> None:

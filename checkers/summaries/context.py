@@ -41,7 +41,7 @@ from checkers.core.piece import Piece
 from checkers.core.run import REPLICA_ROLE, RunContext, by
 from checkers.core.tables import TABLES, place_of, schema_of
 from checkers.summaries.series import PLACE, Place
-from harness.history.schema import F, Kind, Type, View
+from harness.history.schema import F, Kind, OffsetView, Type
 
 if TYPE_CHECKING:
     from checkers.core.results import Anomaly
@@ -283,7 +283,7 @@ class Rows:
         if self.table != "probes":
             return ~self.own
         api, view, error = (ints(self.frame, name) for name in ("api", "view", "error"))
-        shows: Bools = (error == 0) & ((api == FETCH) | ((api == LIST_OFFSETS) & (view == View.LATEST)))
+        shows: Bools = (error == 0) & ((api == FETCH) | ((api == LIST_OFFSETS) & (view == OffsetView.LATEST)))
         return shows
 
     def close(self) -> Bools:
@@ -462,7 +462,7 @@ def _witness(piece: Piece, wanted: Wanted) -> dict[str, pl.DataFrame]:
 
 def _ends(answers: pl.DataFrame, middles: pl.DataFrame) -> pl.DataFrame:
     """Answers that show an end."""
-    latest = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == View.LATEST) & (pl.col("error") == 0)
+    latest = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == OffsetView.LATEST) & (pl.col("error") == 0)
     columns = (*PLACE, "offset", "invoked", "time", "process", "event")
     return answers.filter(latest & (pl.col("offset") >= 0)).select(columns).join(middles, on=PLACE)
 

@@ -18,7 +18,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from harness.clusters.admin import Admin
 from harness.clusters.base import Node
-from harness.clusters.wire import Connection, WireError
+from harness.clusters.wire import NodeConnection, WireError
 from harness.foundation.security import Security
 
 METADATA_VERSION = 7  # the first with leader epochs
@@ -104,7 +104,7 @@ def ask_partitions(
     request = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=False
     )
-    with Connection(address, timeout_s) as connection:
+    with NodeConnection(address, timeout_s) as connection:
         answer = connection.ask(request, MetadataResponse, METADATA_VERSION)
     return {
         (topic.name, partition.partition_index): PartitionView(

@@ -26,7 +26,7 @@ Render = Callable[[str, Mapping[str, str]], str]
 
 
 @dataclass
-class Helper:
+class HelperProcess:
     """The process of one cluster."""
 
     part: HelperPart
@@ -76,7 +76,7 @@ class Helper:
     def _accepts(self) -> bool:
         self.fail_if_dead()
         try:
-            wire.Connection(f"{self.host}:{self.port}", PROBE_TIMEOUT_S).__exit__()
+            wire.NodeConnection(f"{self.host}:{self.port}", PROBE_TIMEOUT_S).__exit__()
         except wire.WireError:
             return False
         return True

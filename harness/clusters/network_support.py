@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from harness.clusters.base import Capability, Missing
+from harness.clusters.base import Capability, Unavailable
 from harness.foundation.namespaces import run_command, with_system_path
 
 USE_DOCKER = "use --cluster docker"
@@ -58,38 +58,40 @@ NETWORK = frozenset(TRIALS)
 
 
 @cache
-def missing(capability: Capability) -> Missing | None:
+def missing(capability: Capability) -> Unavailable | None:
     """Why nodes in network namespaces of this machine cannot have it; None when they can."""
     return why_no_namespaces() or why_not(capability, lambda script: run_command(["unshare", "--net", *_shell(script)]))
 
 
-def why_no_namespaces() -> Missing | None:
+def why_no_namespaces() -> Unavailable | None:
     """What is missing to enter the network namespaces of this machine, before anything is tried in them."""
     if sys.platform != "linux":
-        return Missing("network namespaces exist on Linux only", USE_DOCKER)
+        return Unavailable("network namespaces exist on Linux only", USE_DOCKER)
     if os.geteuid() != 0:
-        return Missing("the nodes' networks can only be changed by root", f"run as root, or {USE_DOCKER}")
+        return Unavailable("the nodes' networks can only be changed by root", f"run as root, or {USE_DOCKER}")
     for tool, package in TOOLS.items():
         if which(tool) is None:
-            return Missing(f"the command `{tool}` is missing", f"install {package}")
+            return Unavailable(f"the command `{tool}` is missing", f"install {package}")
     if said := _failure(lambda: run_command(["unshare", "--net", "true"])):
-        return Missing(
+        return Unavailable(
             f"network namespaces cannot be made here ({said})",
             "run with the right to administer the system (CAP_SYS_ADMIN)",
         )
     return None
 
 
-def why_not(capability: Capability, run: Callable[[str], object], install: str = "install {package}") -> Missing | None:
+def why_not(
+    capability: Capability, run: Callable[[str], object], install: str = "install {package}"
+) -> Unavailable | None:
     """The outcome of a trial, by what `run` raises; `install` is the remedy for a tool that is missing."""
     trial = TRIALS[capability]
     said = _failure(
         lambda: run(f"command -v {trial.tool} >/dev/null || {{ echo {NO_TOOL} >&2; exit 1; }}; {trial.script}")
     )
     if said == NO_TOOL:
-        return Missing(f"the command `{trial.tool}` is missing", install.format(package=trial.package))
+        return Unavailable(f"the command `{trial.tool}` is missing", install.format(package=trial.package))
     if said:
-        return Missing(f"{trial.cannot} here ({said})", f"use a kernel that has {trial.modules}")
+        return Unavailable(f"{trial.cannot} here ({said})", f"use a kernel that has {trial.modules}")
     return None
 
 

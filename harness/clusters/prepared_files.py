@@ -25,16 +25,16 @@ LOG_TAIL_LINES = 15
 Render = Callable[[str], str]
 
 
-def kept_dir(target: Target) -> Path:
+def prepared_dir(target: Target) -> Path:
     """Where the cache keeps what this target's `[once]` makes."""
     parts = [part.model_dump_json() if part else "" for part in (target.once, target.java)]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     return cache_dir() / "once" / f"{target.name}-{target.version}-{digest}"
 
 
-def is_kept(target: Target) -> bool:
+def is_prepared(target: Target) -> bool:
     """Whether all of it is there and undamaged."""
-    directory = kept_dir(target)
+    directory = prepared_dir(target)
     try:
         manifest: dict[str, str] = json.loads((directory / MANIFEST).read_text())
         wanted = set(target.once.keep) if target.once else set()
@@ -46,7 +46,7 @@ def is_kept(target: Target) -> bool:
 def ensure(target: Target, scratch: Path, render: Render, environment: dict[str, str], progress: Progress) -> None:
     """Run the target's `[once]` command in the scratch directory, unless what it makes is kept already."""
     part = target.once
-    if part is None or is_kept(target):
+    if part is None or is_prepared(target):
         return
     progress.step(f"preparing {target.name} {target.version} (once)")
     for name, text in part.files.items():
@@ -70,7 +70,7 @@ def ensure(target: Target, scratch: Path, render: Render, environment: dict[str,
 
 def _keep(target: Target, scratch: Path, names: tuple[str, ...]) -> None:
     """Each file appears whole or not at all; two harnesses that do this at once do no harm to each other."""
-    directory = kept_dir(target)
+    directory = prepared_dir(target)
     manifest = {}
     for name in names:
         manifest[name] = _digest(scratch / name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.clusters.base import Missing
+from harness.clusters.base import Unavailable
 
 
 @dataclass(frozen=True)
-class Look:
+class Requirement:
     """One thing to look for."""
 
     name: str
@@ -18,7 +18,7 @@ class Look:
     needed: bool = False  # by the clusters that one gets unless one asks for others
 
 
-class NotThere(Exception):
+class RequirementMissing(Exception):
     """It is missing."""
 
     def __init__(self, found: str, remedy: str) -> None:
@@ -27,7 +27,7 @@ class NotThere(Exception):
         self.remedy = remedy
 
 
-def fail_if(missing: Missing | tuple[str, str] | None) -> None:
+def fail_if(missing: Unavailable | tuple[str, str] | None) -> None:
     """NotThere, where something is missing."""
     if missing:
-        raise NotThere(*(missing if isinstance(missing, tuple) else (missing.what, missing.remedy)))
+        raise RequirementMissing(*(missing if isinstance(missing, tuple) else (missing.what, missing.remedy)))

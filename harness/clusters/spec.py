@@ -49,7 +49,7 @@ class ClusterSpec(Model):
         return kind_named(self.kind)
 
     @property
-    def said(self) -> set[str]:
+    def explicit(self) -> set[str]:
         """The settings that are not as they are unless somebody says otherwise."""
         fields = type(self).model_fields
         values = {name: getattr(self, name) for name in fields}
@@ -57,8 +57,8 @@ class ClusterSpec(Model):
 
     def checked(self) -> ClusterSpec:
         """This, or an error for settings that do not go together."""
-        foreign = self.said - self.of.takes
-        for brought in (each for kind in KINDS.values() for each in kind.brought):
+        foreign = self.explicit - self.of.takes
+        for brought in (each for kind in KINDS.values() for each in kind.extra_settings):
             if not foreign.isdisjoint(brought.settings):
                 raise UsageError(f"{brought.flags} not apply to --cluster {self.kind}", brought.remedy)
         self.of.refuse(self)

@@ -21,7 +21,7 @@ from harness.report.terminal import run as show_run
 from harness.report.terminal.tables import line
 from harness.runs import scenario as scenarios
 from harness.runs.runner import run_scenario
-from harness.runs.shared_resources import Lent, lending
+from harness.runs.shared_resources import SharedResources, sharing
 from harness.spark.place import Place
 
 SEED = 7
@@ -63,15 +63,15 @@ ACTS = (
 def play(cluster: ClusterSpec, store: Path, err: Console, tell: Callable[[Checked], None]) -> list[Checked]:
     """Both runs, each told as soon as its verdict is there."""
 
-    def run(act: Act, lent: Lent) -> Checked:
+    def run(act: Act, shared: SharedResources) -> Checked:
         given = scenarios.load(None, {**act.flags, "seed": SEED}, list(act.settings)).with_cluster(cluster)
         line(err, "")
         line(err, (act.title, "bold"))
         with viewed_on(err) as view:
-            return run_scenario(given, store, sys.argv, view, tell, lent=lent)
+            return run_scenario(given, store, sys.argv, view, tell, shared=shared)
 
-    with lending("demo", cluster, err, Place()) as lent:
-        return [run(act, lent) for act in ACTS]
+    with sharing("demo", cluster, err, Place()) as shared:
+        return [run(act, shared) for act in ACTS]
 
 
 def exit_code(checked: list[Checked]) -> Exit:

@@ -8,7 +8,7 @@ from rich.console import Console
 from harness.commands.options import JsonFlag, out
 from harness.foundation.errors import Exit
 from harness.report.terminal.tables import as_json_text, line
-from harness.runs.machine import Check, examine, examine_faults
+from harness.runs.machine import MachineCheck, examine, examine_faults
 
 
 def doctor(as_json: JsonFlag = False) -> None:
@@ -19,7 +19,7 @@ def doctor(as_json: JsonFlag = False) -> None:
     raise typer.Exit(Exit.VALID if able else Exit.CANNOT_HERE)
 
 
-def checks(console: Console, found: list[Check], *, as_json: bool) -> None:
+def checks(console: Console, found: list[MachineCheck], *, as_json: bool) -> None:
     """What this machine has and has not."""
     if as_json:
         as_json_text(console, [check.as_json() for check in found])

@@ -30,7 +30,7 @@ from harness.commands.options import (
     err,
     out,
 )
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.foundation.view import viewed_on
 from harness.history.store import store_dir
 from harness.report.terminal.tables import as_json_text, line
@@ -117,10 +117,10 @@ def explore(
     from harness.experiments.explore import (
         weights as leaning,
     )
-    from harness.experiments.explore.runs import Ground
+    from harness.experiments.explore.runs import ExplorationRuns
 
     budget_s = duration("--budget", budget)
-    looked_for = sought.sought_of(parts(find))
+    looked_for = sought.goal_of(parts(find))
     seed = secrets.randbits(31) if seed is None else seed
     name = f"explore-{seed}"
     file = command.writable(out_file) if out_file else store_dir(store) / name / told.FILE
@@ -133,14 +133,14 @@ def explore(
         "cluster": spec.model_dump(exclude_defaults=True),
         "tap": {"broken": broken} if broken else None,
     }
-    everything = search_space.space_on(
-        make_cluster(spec, Silent()), workload or (), nemesis or (), settings or (), flags
+    everything = search_space.search_space_on(
+        make_cluster(spec, SilentProgress()), workload or (), nemesis or (), settings or (), flags
     )
-    space = replace(everything, lean=leaning.lean_to(looked_for))
+    space = replace(everything, lean=leaning.weights_for(looked_for))
     known = search.Exploration(space, looked_for, seed, budget_s)
     line(err, (f"looking for {looked_for} · seed {seed} · {budget} at most", "bold"))
-    ground = Ground(space, store_dir(store), sys.argv, err, asked(spark_master, spark_conf).place)
-    played = command.play(known, search_space.draws(space, seed), ground, file, err)
+    ground = ExplorationRuns(space, store_dir(store), sys.argv, err, asked(spark_master, spark_conf).place)
+    played = command.play(known, search_space.candidates(space, seed), ground, file, err)
     if as_json:
         as_json_text(out, told.as_json(known, played.file, played.report))
     else:

@@ -255,7 +255,7 @@ def tap(
         "seed": seed,
         "time": time,
     }
-    recording = parse(standalone.Recording, given, "the command line")
+    recording = parse(standalone.TapRecording, given, "the command line")
     with viewed_on(err) as view:
         view.phase("tap", recording.time)
         seen = standalone.record(recording, sys.argv, view, lambda taps: show_run.taps(out, taps, as_json=as_json))

@@ -83,7 +83,7 @@ def suite(
     from harness.suite.outcome import exit_code
     from harness.suite.spec import find_suite
 
-    wanted = command.Wanted(
+    wanted = command.SuiteRequest(
         find_suite(named),
         store_dir(store),
         cluster_of(cluster, kafka_version, target, bootstrap) or {},

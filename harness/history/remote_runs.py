@@ -27,7 +27,7 @@ _NOT_THERE = "PATH_NOT_FOUND"
 
 
 @dataclass(frozen=True)
-class RunElsewhere:
+class RemoteRun:
     """One run, by its URL."""
 
     path: str
@@ -68,7 +68,7 @@ class RunElsewhere:
         return assemble(base, lambda: json.loads(text), look_at, foreign, base)
 
 
-def find(store: Path, name: str) -> Run | RunElsewhere:
+def find(store: Path, name: str) -> Run | RemoteRun:
     """A run by its name in the store, its directory, or its URL; a URL of a file here is a directory here."""
     match = _URL.fullmatch(name)
     if match is None:
@@ -77,7 +77,7 @@ def find(store: Path, name: str) -> Run | RunElsewhere:
     path = f"/{path.lstrip('/')}"
     if scheme.lower() == "file" and Path(path).exists():
         return stored.find(store, path)
-    return RunElsewhere(name.rstrip("/"))
+    return RemoteRun(name.rstrip("/"))
 
 
 def _read(spark: SparkSession, url: str) -> str | None:

@@ -12,7 +12,7 @@ from harness.foundation.security import SecuritySpec
 from harness.foundation.view import View
 from harness.history.sources import segment_path
 from harness.history.store import Run
-from harness.runs.load import Front
+from harness.runs.load import ClientEndpoints
 from harness.runs.scenario import Scenario, derived_seed
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.taps import Taps
@@ -20,7 +20,7 @@ from workloads import find_workload
 from workloads.base import NodeAddress
 
 
-def taps_before(  # noqa: PLR0913, PLR0917 - a run's cluster, what is run, and where it all goes
+def start_taps(  # noqa: PLR0913, PLR0917 - a run's cluster, what is run, and where it all goes
     cluster: Cluster, scenario: Scenario, run: Run, prefix: str, environment: Mapping[str, str], undo: ExitStack
 ) -> Taps:
     """The process of the taps, which loads while the cluster starts."""
@@ -52,18 +52,18 @@ def taps_before(  # noqa: PLR0913, PLR0917 - a run's cluster, what is run, and w
     return taps
 
 
-def front_of(cluster: Cluster, scenario: Scenario, taps: Taps | None, view: View) -> Front:
+def client_endpoints(cluster: Cluster, scenario: Scenario, taps: Taps | None, view: View) -> ClientEndpoints:
     """The nodes of a cluster that is up, as clients see them; the taps are started for it."""
     asked = scenario.settings.bootstrap
     if taps is None:
         nodes = tuple(NodeAddress(id=node.id, address=node.address) for node in cluster.nodes)
-        return Front(nodes, cluster.security, asked)
+        return ClientEndpoints(nodes, cluster.security, asked)
     view.step("starting the taps")
     taps.start()
     nodes = tuple(NodeAddress(id=node.id, address=taps.address(node.id)) for node in cluster.nodes)
     if isinstance(asked, tuple):
         asked = tuple(_tapped(cluster, taps, address) for address in asked)
-    return Front(nodes, cluster.security.without_tls(), asked, taps)
+    return ClientEndpoints(nodes, cluster.security.without_tls(), asked, taps)
 
 
 def _tapped(cluster: Cluster, taps: Taps, address: str) -> str:

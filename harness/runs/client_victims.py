@@ -15,7 +15,7 @@ from workloads.base import CONSUMER, PRODUCER
 from workloads.fleet import Fleet
 
 
-class Victims:
+class ClientVictims:
     """`nemesis.base.Clients` over a fleet. `note` is told of all that were killed so far before another one is."""
 
     def __init__(self, fleet: Fleet, note: Callable[[list[int]], None]) -> None:

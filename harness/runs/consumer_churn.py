@@ -14,7 +14,7 @@ from nemesis.client import is_stopped
 from workloads.base import CONSUMER, Churn
 
 
-class Churning:
+class ConsumerChurn:
     """Does what a workload asks for, one consumer at a time, and never to the last one that works."""
 
     def __init__(self, churn: Churn | None, clients: Clients, seed: int) -> None:

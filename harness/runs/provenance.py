@@ -17,7 +17,7 @@ from workloads.clients.stacks import STACKS
 PACKAGES = ("pyspark", "pyarrow", "numpy", "docker")
 
 
-def anchor() -> dict[str, int]:
+def clock_anchor() -> dict[str, int]:
     """One moment on both clocks: what turns an event's time into a wall-clock time."""
     return {"monotonic_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
 

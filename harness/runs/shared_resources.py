@@ -24,7 +24,7 @@ from harness.spark.session import Session
 
 
 @dataclass(frozen=True)
-class Lent:
+class SharedResources:
     """What a run uses instead of making it itself."""
 
     cluster: Cluster | None = None  # up, and as the scenario asks for it
@@ -33,9 +33,9 @@ class Lent:
 
 
 @contextmanager
-def lending(
+def sharing(
     name: str, spec: ClusterSpec | None, console: Console, place: Place, *, reports: bool = True
-) -> Iterator[Lent]:
+) -> Iterator[SharedResources]:
     """A session, and a cluster if one is asked for, as long as this lasts."""
     with ExitStack() as undo:
         guard = Guard(clusters_dir() / f"{name}-{secrets.token_hex(4)}")
@@ -49,4 +49,4 @@ def lending(
                 cluster = make_cluster(spec, view)
                 undo.callback(cluster.stop)
                 cluster.start()
-        yield Lent(cluster, session, reports)
+        yield SharedResources(cluster, session, reports)

@@ -20,7 +20,7 @@ from harness.clusters.external import checked_addresses
 from harness.foundation.config import Model, parse, read_toml
 from harness.foundation.durations import Duration
 from harness.foundation.errors import ClusterError, UsageError
-from harness.foundation.interrupts import Stop
+from harness.foundation.interrupts import StopRequest
 from harness.foundation.ports import PortLeases
 from harness.foundation.security import Security, SecuritySpec
 from harness.foundation.view import View
@@ -38,7 +38,7 @@ REACH_TIMEOUT_S = 5.0
 KIND = "tap"
 
 
-class Recording(Model):
+class TapRecording(Model):
     """What to listen before, and where to keep what passes."""
 
     upstreams: tuple[str, ...] = Field(min_length=1)
@@ -63,10 +63,10 @@ def read_spec(file: Path | None, broken: Sequence[str]) -> TapSpec:
 
 
 def record(
-    recording: Recording, command_line: Sequence[str], view: View, opened: Callable[[list[TapPlace]], None]
+    recording: TapRecording, command_line: Sequence[str], view: View, opened: Callable[[list[TapPlace]], None]
 ) -> dict[str, Any]:
     """Run the taps until Ctrl-C or the end of the time, seal what they saw, and say what that was."""
-    stop = Stop()
+    stop = StopRequest()
     stop.may_wait = True
     with stop.listening(), recorded(recording, command_line) as (run, taps):
         opened(taps.current.taps)
@@ -75,7 +75,7 @@ def record(
 
 
 @contextmanager
-def recorded(recording: Recording, command_line: Sequence[str]) -> Iterator[tuple[Run, Taps]]:
+def recorded(recording: TapRecording, command_line: Sequence[str]) -> Iterator[tuple[Run, Taps]]:
     """The taps, as long as this lasts; whoever has them watches them. Then what they saw is sealed."""
     addresses = checked_addresses(recording.upstreams)
     if recording.ports and len(recording.ports) != len(addresses):
@@ -109,7 +109,7 @@ def recorded(recording: Recording, command_line: Sequence[str]) -> Iterator[tupl
     run.update(state="finished", dead_workers=taps.deaths, troubles=taps.troubles, tap=taps.counts)
 
 
-def _watch(taps: Taps, stop: Stop, view: View, time_s: float | None) -> None:
+def _watch(taps: Taps, stop: StopRequest, view: View, time_s: float | None) -> None:
     began_s = time.monotonic()
     known = {(tap.host, tap.upstream_port) for tap in taps.current.taps}
     while not stop.asked and (time_s is None or time.monotonic() - began_s < time_s):
@@ -126,7 +126,7 @@ def _watch(taps: Taps, stop: Stop, view: View, time_s: float | None) -> None:
         time.sleep(TICK_S)
 
 
-def _config(run: Run, recording: Recording, process: int, ports: Sequence[int]) -> TapConfig:
+def _config(run: Run, recording: TapRecording, process: int, ports: Sequence[int]) -> TapConfig:
     return TapConfig(
         process=process,
         segment=segment_path(run.path, process),
@@ -161,7 +161,7 @@ def _directory(path: Path) -> Run:
     return Run(path)
 
 
-def _describe(run: Run, recording: Recording, command_line: Sequence[str]) -> None:
+def _describe(run: Run, recording: TapRecording, command_line: Sequence[str]) -> None:
     run.update(
         schema_version=SCHEMA_VERSION,
         kind=KIND,
@@ -169,7 +169,7 @@ def _describe(run: Run, recording: Recording, command_line: Sequence[str]) -> No
         title=run.path.name,
         seed=recording.seed,
         command_line=without_secrets(list(command_line)),
-        anchor=facts.anchor(),
+        anchor=facts.clock_anchor(),
         started_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         versions=facts.versions(),
         upstreams=list(recording.upstreams),

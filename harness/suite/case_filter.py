@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 from harness.foundation.config import suggestion
 from harness.foundation.errors import UsageError
-from harness.suite.spec import Case
+from harness.suite.spec import SuiteCase
 
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
 _HOW = "write parts of names, with and, or, not and parentheses between them"
 Matches = Callable[[str], bool]
 
 
-def chosen(cases: Sequence[Case], expression: str, only: Sequence[str]) -> list[Case]:
+def chosen(cases: Sequence[SuiteCase], expression: str, only: Sequence[str]) -> list[SuiteCase]:
     """Those that match the expression and are among the names, where these are given."""
     names = [case.name for case in cases]
     for name in only:

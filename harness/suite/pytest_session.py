@@ -1,7 +1,7 @@
 """What the pytest plugin works with, loaded when a test asks for it: shared clusters, scenarios, taps, results.
 
-One `Bench` serves a whole session; with pytest-xdist each worker has one of its own, with clusters, ports and names of
-its own.
+One `PytestSession` serves a whole session; with pytest-xdist each worker has one of its own, with its own clusters,
+ports and names.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from harness.judging.checking import Checked, check_run
 from harness.report.making import report_checked, report_of
 from harness.runs.runner import Recorded, check_recorded, record_scenario
 from harness.runs.scenario import Scenario
-from harness.runs.shared_resources import Lent
-from harness.runs.tap_recording import Recording, recorded
+from harness.runs.shared_resources import SharedResources
+from harness.runs.tap_recording import TapRecording, recorded
 from harness.spark.session import Session
 from harness.suite import state
 from harness.suite.ci_output import lines
 from harness.suite.command import assumed
-from harness.suite.feasibility import Planned, planned
-from harness.suite.outcome import Outcome
-from harness.suite.resource_pool import Keeper
-from harness.suite.running import Hands, play_cases
+from harness.suite.feasibility import PlannedCase, planned
+from harness.suite.outcome import CaseOutcome
+from harness.suite.resource_pool import ResourcePool
+from harness.suite.running import SuiteCallbacks, play_cases
 from harness.suite.spec import case_of, load_suite
 from harness.tap.rules import Rule
 from harness.tap.spec import TapSpec
@@ -54,7 +54,7 @@ WATCH_S = 0.2
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
     """What came of a run, for a test to look at."""
 
     checked: Checked
@@ -96,87 +96,85 @@ class Result:
         return "\n".join([*told, f"report: {self.report or self.path}"])
 
 
-class Bench:
+class PytestSession:
     """What all tests of a session share."""
 
     def __init__(self, store: Path, flags: Mapping[str, Any], seed: int) -> None:
         self.store, self.flags, self.seed = store, flags, seed
         self._console = Console(stderr=True)
-        self.keeper = Keeper()
+        self.pool = ResourcePool()
         self.prepare: Callable[[ClusterSpec], ClusterSpec] = cache(self._prepare)
 
     def close(self) -> None:
         """Clusters and Spark end with the tests."""
-        self.keeper.close()
+        self.pool.close()
 
-    def case(self, entry: Mapping[str, Any], name: str, place: Path) -> Planned:
+    def case(self, entry: Mapping[str, Any], name: str, place: Path) -> PlannedCase:
         """A scenario of a test."""
         return planned([case_of(entry, name, self.flags, place)], self.prepare)[0]
 
-    def play(self, each: Planned, upcoming: Sequence[Planned] = ()) -> tuple[Outcome, list[Checked]]:
+    def play(self, each: PlannedCase, upcoming: Sequence[PlannedCase] = ()) -> tuple[CaseOutcome, list[Checked]]:
         """All tries of a case; KeyboardInterrupt if the user had enough."""
         each = planned([each.case], self.prepare)[0]  # now that it is needed, the image has to be there
         checked = list[Checked]()
 
-        def record(scenario: Scenario, lent: Lent) -> Recorded:
+        def record(scenario: Scenario, shared: SharedResources) -> Recorded:
             with viewed_on(self._console) as view:
-                return record_scenario(scenario, self.store, sys.argv, view, lent)
+                return record_scenario(scenario, self.store, sys.argv, view, shared)
 
         def check(recorded: Recorded, session: Session) -> Checked:
             checked.append(check_recorded(recorded, session, Asides(self._console, recorded.run.path.parent.name)))
             return checked[-1]
 
         nobody: Callable[[object], None] = lambda _: None  # noqa: E731 - named for its type
-        hands = Hands(record, check, lambda: viewed_on(self._console), nobody, nobody, nobody)
+        hands = SuiteCallbacks(record, check, lambda: viewed_on(self._console), nobody, nobody, nobody)
         alone = state.alone(each.case, self.seed)
-        ended = play_cases(alone, [each], hands, self.keeper, upcoming=upcoming)
+        ended = play_cases(alone, [each], hands, self.pool, upcoming=upcoming)
         if ended.interrupted:
             raise KeyboardInterrupt
         return ended.outcomes[0], checked
 
     @contextmanager
-    def cluster(self, each: Planned) -> Iterator[Cluster]:
+    def cluster(self, each: PlannedCase) -> Iterator[Cluster]:
         """A cluster that is up and whole; one that a test leaves with a node missing is not used again."""
         with viewed_on(self._console) as view:
-            cluster = self.keeper.cluster(self.prepare(each.cluster), (), (), view)
+            cluster = self.pool.cluster(self.prepare(each.cluster), (), (), view)
         yield cluster
         if left := [node.id for node in cluster.nodes if cluster.state(node.id) is not NodeState.RUNNING]:
-            self.keeper.spoil(f"a test left node {left[0]} {cluster.state(left[0])}")
+            self.pool.spoil(f"a test left node {left[0]} {cluster.state(left[0])}")
 
     @contextmanager
-    def tap(self, cluster: Cluster, spec: Mapping[str, Any], name: str) -> Iterator[Tapped]:
+    def tap(self, cluster: Cluster, spec: Mapping[str, Any], name: str) -> Iterator[TapFixture]:
         """Taps before the cluster, for the clients of a test."""
         run = create(self.store, name)
-        recording = Recording(
+        recording = TapRecording(
             upstreams=tuple(node.address for node in cluster.nodes),
             directory=run.path,
             security=cluster.security,
             spec=parse(TapSpec, spec, f"{name}: tap"),
             seed=self.seed,
         )
-        tapped = Tapped(self, recording)
+        tapped = TapFixture(self, recording)
         try:
             yield tapped
         finally:
             tapped.end()
 
-    def check(self, run: Run) -> Result:
+    def check(self, run: Run) -> RunResult:
         """What was wrong with what taps have seen."""
         with viewed_on(self._console) as view:
-            checked = check_run(
-                run, self.keeper.session(), view, lambda each, sealed: report_checked(each, sealed, view)
-            )
-        return Result(checked)
+            checked = check_run(run, self.pool.session(), view, lambda each, sealed: report_checked(each, sealed, view))
+        return RunResult(checked)
 
     def _prepare(self, spec: ClusterSpec) -> ClusterSpec:
         with viewed_on(self._console) as view:
             return spec.with_image(lambda _: True, view)
 
 
-class Tapped:
+class TapFixture:
     """Taps that a test sends its clients through."""
 
-    def __init__(self, bench: Bench, recording: Recording) -> None:
+    def __init__(self, bench: PytestSession, recording: TapRecording) -> None:
         self._bench = bench
         self._context = recorded(recording, sys.argv)
         self._run, self._taps = self._context.__enter__()
@@ -199,7 +197,7 @@ class Tapped:
         self._taps.bend(parse(Rule, rule, "the rule"))
 
     @cached_property
-    def result(self) -> Result:
+    def result(self) -> RunResult:
         """What was wrong with what has passed; the taps are ended before."""
         self.end()
         return self._bench.check(self._run)
@@ -216,7 +214,7 @@ class Tapped:
             self._taps.watch()
 
 
-def cases_of(file: Path, flags: Mapping[str, Any]) -> list[Planned]:
+def cases_of(file: Path, flags: Mapping[str, Any]) -> list[PlannedCase]:
     """The cases of a suite, in the order in which they share clusters."""
     return planned(load_suite(file, flags).cases, assumed)
 
@@ -232,9 +230,18 @@ def flags_of(kind: str | None, version: str | None, target: str | None, bootstra
     return dict(said or {})
 
 
-def explained(outcome: Outcome) -> str:
+def explained(outcome: CaseOutcome) -> str:
     """Why a case is not as it should be: the verdict, the cause, the report."""
     return "\n".join(lines(outcome))
 
 
-__all__ = ["Bench", "Result", "Tapped", "TidegaugeError", "cases_of", "explained", "flags_of", "store_dir"]
+__all__ = [
+    "PytestSession",
+    "RunResult",
+    "TapFixture",
+    "TidegaugeError",
+    "cases_of",
+    "explained",
+    "flags_of",
+    "store_dir",
+]

@@ -20,16 +20,16 @@ from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.errors import TidegaugeError
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
-from harness.runs.shared_resources import Lent
+from harness.runs.shared_resources import SharedResources
 from harness.spark.place import Place
 from harness.spark.session import Session
-from harness.suite.feasibility import Planned
+from harness.suite.feasibility import PlannedCase
 from harness.suite.health import why_not_whole
 
 BESIDE_A_LOAD = 5  # a niceness: what is checked while another run goes on gets a third of what that does
 
 
-class Keeper:
+class ResourcePool:
     """Lends what runs share; everything ends with it."""
 
     def __init__(self, place: Place | None = None) -> None:
@@ -48,14 +48,14 @@ class Keeper:
         finally:
             self._undo.close()
 
-    def lend(self, planned: Planned, upcoming: Iterable[Planned], view: View) -> Lent:
+    def resources_for(self, planned: PlannedCase, upcoming: Iterable[PlannedCase], view: View) -> SharedResources:
         """What the run uses: a session that is warm or about to be, and a cluster that is up and whole."""
         session = self.session()
-        if not planned.cluster.of.can_be_lent:
-            return Lent(None, session)
+        if not planned.cluster.of.can_be_shared:
+            return SharedResources(None, session)
         later = (each.needs & NETWORK for each in upcoming if each.cluster == planned.cluster and not each.skipped)
         needs = planned.needs.union(*later)
-        return Lent(self.cluster(planned.cluster, planned.needs, needs, view), session)
+        return SharedResources(self.cluster(planned.cluster, planned.needs, needs, view), session)
 
     def cluster(
         self, spec: ClusterSpec, needed: Collection[Capability], wanted: Collection[Capability], view: View

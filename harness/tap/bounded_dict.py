@@ -12,7 +12,7 @@ V = TypeVar("V")
 REMEMBERED = 10_000
 
 
-class Bounded(OrderedDict[K, V]):
+class BoundedDict(OrderedDict[K, V]):
     """A dictionary that forgets its oldest entries."""
 
     def __init__(self, limit: int = REMEMBERED) -> None:

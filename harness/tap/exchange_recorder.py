@@ -17,7 +17,16 @@ from harness.tap import codec
 from harness.tap.codec import Garbled, TopicNames
 from harness.tap.exchange import Exchange
 from harness.tap.recorded_groups import OF_GROUPS
-from harness.tap.recorded_requests import NULL_16, NULL_32, NULL_64, OF_LOGS, Many, Row, Seen, other
+from harness.tap.recorded_requests import (
+    NULL_16,
+    NULL_32,
+    NULL_64,
+    OF_LOGS,
+    BatchRows,
+    ExchangeRow,
+    RecordedExchange,
+    other,
+)
 
 OWN_TOPICS = 1 << 20  # numbers of topics that nobody has numbered begin here
 TOPICS_AT_MOST = 10_000
@@ -28,8 +37,8 @@ NOT_UNDERSTOOD = "passed through: not understood"
 _ROWS = {**OF_LOGS, **OF_GROUPS}
 _PACK = row_struct(Kind.EXCHANGE).pack
 _ROW_TYPE = row_type(Kind.EXCHANGE)
-_SHARED = KINDS[Kind.EXCHANGE][1 : -len(Row._fields)]  # what all rows of an exchange have in common
-assert KINDS[Kind.EXCHANGE] == ("event", *_SHARED, *Row._fields)
+_SHARED = KINDS[Kind.EXCHANGE][1 : -len(ExchangeRow._fields)]  # what all rows of an exchange have in common
+assert KINDS[Kind.EXCHANGE] == ("event", *_SHARED, *ExchangeRow._fields)
 _FROM_HEADERS = {
     "offset": "base_offset",
     "count": "count",
@@ -42,7 +51,7 @@ _FROM_HEADERS = {
 Shared = tuple[int, ...]
 
 
-class Seer:
+class ExchangeRecorder:
     """Writes what passes to the history. The recorder stays open: who opened it closes it after `close`."""
 
     def __init__(self, recorder: Recorder, topics: Mapping[str, int], flush_rows: int = 1000) -> None:
@@ -75,7 +84,7 @@ class Seer:
         null = NULL_32
         shared = (time, self._recorder.process, NULL_64, time, COLUMNS["type"].null, connection, null, node)
         try:
-            row = Row(error=NO_CONNECTION, detail=self.text(detail))
+            row = ExchangeRow(error=NO_CONNECTION, detail=self.text(detail))
             self._keep((*shared, NULL_16, NULL_16, null), [row], "")
         except OSError as error:
             self.disk_error = error
@@ -119,7 +128,7 @@ class Seer:
             raise
         except Exception as error:  # noqa: BLE001 - what a stranger sends may not stop the tap
             self.not_understood += 1
-            self._keep(shared, [Row(detail=self.text(_why(error)))], detail)
+            self._keep(shared, [ExchangeRow(detail=self.text(_why(error)))], detail)
 
     def _shared(self, exchange: Exchange, type_: Type, time_ns: int) -> Shared:
         header, bent = exchange.header, exchange.bent
@@ -130,29 +139,29 @@ class Seer:
             self.text(name) if name else NULL_32,
         )  # fmt: skip
 
-    def _seen(self, exchange: Exchange, remark: str) -> list[Row | Many]:
+    def _seen(self, exchange: Exchange, remark: str) -> list[ExchangeRow | BatchRows]:
         if not exchange.known:
             self.not_understood += 1
             self.unknown_apis += exchange.api not in codec.CODECS
-            return [Row(detail=self.text(NOT_UNDERSTOOD))]
+            return [ExchangeRow(detail=self.text(NOT_UNDERSTOOD))]
         rows = _ROWS.get(exchange.api)
         if rows is None:
             return [other(exchange)]
         # a bend may have changed the request in place
         request = codec.decode_request(exchange.request_frame, exchange.header) if exchange.bent else exchange.request
         response = exchange.response if exchange.answered else None
-        return list(rows(Seen(exchange, request, response, self, remark)))
+        return list(rows(RecordedExchange(exchange, request, response, self, remark)))
 
-    def _keep(self, shared: Shared, rows: list[Row | Many] | list[Row], remark: str) -> None:
+    def _keep(self, shared: Shared, rows: list[ExchangeRow | BatchRows] | list[ExchangeRow], remark: str) -> None:
         bodies: list[bytes | bytearray] = []
         event = first = self._recorder.new_events(0)
         for each in rows:
-            row = each.row if isinstance(each, Many) else each
+            row = each.row if isinstance(each, BatchRows) else each
             if remark and row.detail == NULL_32:
                 row = row._replace(detail=self.text(remark))
             bodies.append(_PACK(event, *shared, *row))
             event += 1
-            if isinstance(each, Many):
+            if isinstance(each, BatchRows):
                 bodies[-1] = _of_headers(bodies[-1], each)
                 event += len(each.headers) - 1
         self._recorder.new_events(event - first)
@@ -162,7 +171,7 @@ class Seer:
             self.flush()
 
 
-def _of_headers(body: bytes | bytearray, many: Many) -> bytearray:
+def _of_headers(body: bytes | bytearray, many: BatchRows) -> bytearray:
     """The row once for each header."""
     headers = many.headers
     repeated = bytearray(body) * len(headers)

@@ -13,7 +13,7 @@ BYTES_AT_MOST = 16 * 1024 * 1024  # of questions and answers
 Question = tuple[int, int, int, bytes]  # node, API, version, body
 
 
-class Told:
+class FirstAnswers:
     """The first answer to each question; when there are too many of them, later questions are new every time."""
 
     def __init__(self) -> None:

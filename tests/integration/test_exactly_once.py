@@ -13,7 +13,7 @@ import pytest
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.config import parse
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.history.schema import Kind, Type
 from harness.history.sealing import Sealed, open_history
 from tests.exactly_once import broken_promises, seen
@@ -47,7 +47,7 @@ def run(store: Path, *arguments: str) -> Sealed:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One for all tests that talk to it themselves."""
-    with make_cluster(ClusterSpec(kind="local"), Silent()) as running:
+    with make_cluster(ClusterSpec(kind="local"), SilentProgress()) as running:
         yield running
 
 

@@ -18,7 +18,7 @@ from harness.history.exchange import line_templates
 from harness.history.exchange.batch import Names
 from harness.history.exchange.edn import EdnError, parse, parse_quickly
 from harness.history.exchange.file_format import REQUIRED, WORDS, is_text, limits
-from harness.history.exchange.jepsen_fast import PassageMaker
+from harness.history.exchange.jepsen_fast import FastChunkParser
 from harness.history.exchange.jepsen_lines import read
 from harness.history.exchange.jsonl import read as jsonl_alone
 from harness.history.exchange.jsonl_fast import LinesReader
@@ -237,7 +237,7 @@ def learning_at_once() -> Iterator[None]:
 @given(jepsen_lines(), st.data())
 def test_a_passage_read_together_is_that_read_line_by_line(lines: list[str], data: st.DataObject) -> None:
     """Rows, what is handed on, and what is wrong; also when something was changed, and with what was learned before."""
-    maker = PassageMaker()
+    maker = FastChunkParser()
     with learning_at_once():
         for chunk in (Chunk(2, lines), Chunk(data.draw(st.sampled_from([1, 70])), data.draw(edited(lines)))):
             assert passages_are_equal(maker.read(chunk), read(chunk))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from workloads.clients.base import ClientError, Polled, TopicPartition
+from workloads.clients.base import ClientError, PolledRecords, TopicPartition
 
 ASK_S = 5.0  # for what a group committed: the longest that a member stands still for it
 COMMIT_S = 5.0  # and for the answer to a commit
@@ -52,7 +52,7 @@ class GroupConsumer(ABC):
         """Subscribe; partitions come during polls."""
 
     @abstractmethod
-    def poll(self, max_records: int, timeout_s: float) -> Polled:
+    def poll(self, max_records: int, timeout_s: float) -> PolledRecords:
         """Records that have arrived."""
 
     @abstractmethod

@@ -15,7 +15,7 @@ Chances are uneven, so that much is met soon, and lean to what is sought by name
     victims     the fault's own choice as often as any other role
     times       faults begin together, or one after the other, and last 1 to 6 s, or until they have bitten
 
-Hypothesis draws (`draws`): the same seed gives the same draws in the same order. Each is drawn by itself, because
+Hypothesis draws (`candidates`): the same seed gives the same draws in the same order. Each is drawn by itself, because
 what hypothesis makes of one seed are mostly variations of a few examples, and a run is too dear for these.
 """
 
@@ -34,7 +34,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from pydantic import ValidationError
 
 from harness.clusters.base import Capability, Cluster
-from harness.experiments.explore.weights import Lean
+from harness.experiments.explore.weights import Weights
 from harness.experiments.investigate.experiments import IMPATIENT
 from harness.foundation.errors import UsageError
 from harness.foundation.paths import cache_dir
@@ -42,7 +42,7 @@ from harness.runs.scenario import Scenario, derived_seed
 from harness.runs.scenario import load as load_scenario
 from nemesis import FAMILIES, FAULTS, check_sense, fault_named, resolve, schedule
 from nemesis.base import Fault, refuse_unless_possible
-from nemesis.schedule import RANDOM, Plan
+from nemesis.schedule import RANDOM, FaultPlan
 from workloads import WORKLOADS, find_workload
 from workloads.clients.stacks import STACKS
 
@@ -90,7 +90,7 @@ OTHERS: Mapping[str, tuple[Any, ...]] = {
 
 
 @dataclass(frozen=True)
-class Turn:
+class CandidateFault:
     """One fault of a schedule."""
 
     fault: str
@@ -113,30 +113,30 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Draw:
+class Candidate:
     """A load and its faults; `settings` are those in which it differs from the plainest one, by name."""
 
     workload: str
     settings: tuple[tuple[str, Any], ...] = ()
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[CandidateFault, ...] = ()
 
     def __str__(self) -> str:
         told = " ".join([self.workload, *(f"{key}={value}" for key, value in self.settings)])
         return " · ".join([told, *map(str, self.turns)])
 
-    def only(self, settings: Sequence[tuple[str, Any]]) -> Draw:
+    def only(self, settings: Sequence[tuple[str, Any]]) -> Candidate:
         """With nothing but these differences."""
         return replace(self, settings=tuple(settings))
 
 
 @dataclass(frozen=True)
-class Space:
+class SearchSpace:
     """All there is to draw from, and what is the same in every draw."""
 
     faults: Mapping[str, Mapping[str, tuple[str, ...]]]  # by workload and name: the roles that it may be aimed at
     fixed: tuple[str, ...] = ()  # settings as `--set` has them
     flags: Mapping[str, Any] = field(default_factory=dict)  # of every scenario
-    lean: Lean = field(default_factory=Lean)
+    lean: Weights = field(default_factory=Weights)
 
     @property
     def fixed_keys(self) -> frozenset[str]:
@@ -144,7 +144,7 @@ class Space:
         keys = (text.partition("=")[0].rpartition(".") for text in self.fixed)
         return frozenset(key for table, _, key in keys if table in {"", "workload"})
 
-    def scenario(self, draw: Draw, seed: int) -> Scenario:
+    def scenario(self, draw: Candidate, seed: int) -> Scenario:
         """What a draw is run as; UsageError for settings that do not go together."""
         flags = {
             **self.flags,
@@ -155,7 +155,7 @@ class Space:
         }
         return load_scenario(None, flags, self.fixed)
 
-    def allows(self, draw: Draw) -> bool:
+    def allows(self, draw: Candidate) -> bool:
         """Whether a scenario can be made of it, with a turn for every fault."""
         try:
             scenario = self.scenario(draw, 0)
@@ -174,29 +174,31 @@ class Space:
         return frozenset[Capability]().union(*(FAULTS[name].needs for name in names))
 
 
-def space_on(
+def search_space_on(
     cluster: Cluster,
     workloads: Sequence[str] = (),
     nemeses: Sequence[str] = (),
     fixed: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
-) -> Space:
+) -> SearchSpace:
     """What can be drawn for this cluster, which need not be up: everything, or what is named."""
     names = [find_workload(name).name for name in workloads] or list(WORKLOADS)
-    space = Space({name: _faults(name, cluster, nemeses or (RANDOM,)) for name in names}, tuple(fixed), flags or {})
+    space = SearchSpace(
+        {name: _faults(name, cluster, nemeses or (RANDOM,)) for name in names}, tuple(fixed), flags or {}
+    )
     if "name" in space.fixed_keys:
         raise UsageError("--set cannot name the workload, which is drawn", "name it with --workload")
-    usable = {name: faults for name, faults in space.faults.items() if faults and space.allows(Draw(name))}
+    usable = {name: faults for name, faults in space.faults.items() if faults and space.allows(Candidate(name))}
     if not usable:
-        space.scenario(Draw(names[0]), 0)  # says what is wrong with the settings, if that is the reason
+        space.scenario(Candidate(names[0]), 0)  # says what is wrong with the settings, if that is the reason
         raise UsageError("no workload that was named can have a fault that was named", "name others, or none")
     return replace(space, faults=usable)
 
 
-def draws(space: Space, seed: int) -> Iterator[Draw]:
+def candidates(space: SearchSpace, seed: int) -> Iterator[Candidate]:
     """One after the other, without an end; none twice before all have come that are to be had."""
     set_hypothesis_home_dir(cache_dir() / "hypothesis")  # not into the directory that somebody works in
-    known: set[Draw] = set()
+    known: set[Candidate] = set()
     in_a_row = 0
     for number in count():
         drawn = _drawn(space, derived_seed(seed, "draw", number))
@@ -226,9 +228,9 @@ def plainest(workload: str) -> Mapping[str, Any]:
     return told
 
 
-def _drawn(space: Space, seed: int) -> Draw:
+def _drawn(space: SearchSpace, seed: int) -> Candidate:
     """The second example of a seed: the first is always the simplest there is, and later ones are variations of it."""
-    found: list[Draw] = []
+    found: list[Candidate] = []
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -240,7 +242,7 @@ def _drawn(space: Space, seed: int) -> Draw:
         suppress_health_check=list(HealthCheck),
     )
     @given(_any(space))
-    def note(draw: Draw) -> None:
+    def note(draw: Candidate) -> None:
         found.append(draw)
 
     note()
@@ -248,20 +250,20 @@ def _drawn(space: Space, seed: int) -> Draw:
 
 
 @st.composite
-def _any(draw: st.DrawFn, space: Space) -> Draw:
+def _any(draw: st.DrawFn, space: SearchSpace) -> Candidate:
     """A draw that can be run."""
     lean = space.lean
     names = [
         name for name in space.faults for _ in range((STREAM_SHARE if name == STREAM else 1) * lean.workload(name))
     ]
     workload = draw(st.sampled_from(names))
-    found = Draw(workload, draw(_settings(workload, space)), draw(_turns(space.faults[workload], lean)))
+    found = Candidate(workload, draw(_settings(workload, space)), draw(_turns(space.faults[workload], lean)))
     hypothesis.assume(space.allows(found))
     return found
 
 
 @st.composite
-def _settings(draw: st.DrawFn, workload: str, space: Space) -> tuple[tuple[str, Any], ...]:
+def _settings(draw: st.DrawFn, workload: str, space: SearchSpace) -> tuple[tuple[str, Any], ...]:
     """The differences, in order of their names; what is fixed would win over them."""
     model, plain = find_workload(workload).model, plainest(workload)
     always: Mapping[str, tuple[Any, ...]] = {"acks": space.lean.acks, "partitions": PARTITIONS}
@@ -274,15 +276,15 @@ def _settings(draw: st.DrawFn, workload: str, space: Space) -> tuple[tuple[str, 
 
 
 @st.composite
-def _turns(draw: st.DrawFn, faults: Mapping[str, tuple[str, ...]], lean: Lean) -> tuple[Turn, ...]:
+def _turns(draw: st.DrawFn, faults: Mapping[str, tuple[str, ...]], lean: Weights) -> tuple[CandidateFault, ...]:
     """Different faults, in order of their beginning."""
     names = [name for name in faults for _ in range(_share(FAULTS[name]) * lean.fault(FAULTS[name]))]
     wanted = min(draw(st.sampled_from(TURNS)), len(faults))
-    turns: list[Turn] = []
+    turns: list[CandidateFault] = []
     at_s = draw(st.sampled_from(FIRST_S))
     for name in draw(st.lists(st.sampled_from(names), min_size=wanted, max_size=wanted, unique=True)):
         target = draw(st.sampled_from(lean.victims(faults[name])))
-        turns.append(Turn(name, target, at_s, draw(st.sampled_from(LASTING_S))))
+        turns.append(CandidateFault(name, target, at_s, draw(st.sampled_from(LASTING_S))))
         at_s += draw(st.sampled_from(GAPS_S))
     return tuple(turns)
 
@@ -301,7 +303,7 @@ def _faults(workload: str, cluster: Cluster, nemeses: Sequence[str]) -> dict[str
     found: dict[str, tuple[str, ...]] = {}
     for text in nemeses:
         names, _, role = text.partition(":")
-        plan = Plan(fault=names, target=role)
+        plan = FaultPlan(fault=names, target=role)
         check_sense([plan])
         for name in resolve([plan], cluster, endless=endless)[0].faults:
             fault = fault_named(name)

@@ -48,7 +48,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedExperiment:
     """An experiment as it can be made with a scenario, or why it cannot."""
 
     experiment: Experiment
@@ -176,16 +176,16 @@ def baseline_of(scenario: Scenario) -> Scenario:
     )
 
 
-def plan(scenario: Scenario, experiments: Iterable[Experiment] = EXPERIMENTS) -> list[Planned]:
+def plan(scenario: Scenario, experiments: Iterable[Experiment] = EXPERIMENTS) -> list[PlannedExperiment]:
     """The baseline, and after it each experiment with what it changes in it."""
     base = baseline_of(scenario)
     nothing = Experiment(BASELINE, "what happens as it is?", "", lambda _: {}, "")
-    planned = [Planned(nothing, base, {}, "")]
+    planned = [PlannedExperiment(nothing, base, {}, "")]
     planned += [_planned(each, base, _name(scenario, each.name)) for each in experiments]
     return planned
 
 
-def _planned(experiment: Experiment, base: Scenario, name: str) -> Planned:
+def _planned(experiment: Experiment, base: Scenario, name: str) -> PlannedExperiment:
     now, against = base.settings, experiment.against(base.settings)
     wanted = experiment.change(now)
     changed = {key: value for key, value in wanted.items() if getattr(now, key, None) != value}
@@ -194,13 +194,13 @@ def _planned(experiment: Experiment, base: Scenario, name: str) -> Planned:
     if missing:
         why = f"'{base.workload}' has no setting {', '.join(missing)}"
     if why:
-        return Planned(experiment, None, changed, against, why)
+        return PlannedExperiment(experiment, None, changed, against, why)
     try:
         settings = _with(now, changed)
     except ValidationError as error:
-        return Planned(experiment, None, changed, against, str(error.errors()[0]["msg"]))
+        return PlannedExperiment(experiment, None, changed, against, str(error.errors()[0]["msg"]))
     made = base.model_copy(update={"settings": settings, "name": name})
-    return Planned(experiment, made, changed, against)
+    return PlannedExperiment(experiment, made, changed, against)
 
 
 def repetition(scenario: Scenario, number: int) -> Scenario:

@@ -1,6 +1,6 @@
 """How the events of a file hang together: every completion has its invocation, every id is there once.
 
-Invocations that are still open are kept in memory, all else is looked up at the end (`harness.history.exchange.external_sort`).
+Open invocations are kept in memory, all else is looked up at the end (`harness.history.exchange.external_sort`).
 What is open when the file ends is completed as `info`, as sealing does with a run.
 """
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.exchange.batch import Batch, EventNumbers, Names, Part, blank
+from harness.history.exchange.batch import EventNumbers, KindRows, Names, RowBatch, blank
 from harness.history.exchange.columns import absent, joined, taken
-from harness.history.exchange.external_sort import Ledger, Lines, Runs
+from harness.history.exchange.external_sort import IdIndex, Lines, SortedRuns
 from harness.history.exchange.file_format import SEND_NEEDS, Wrong
 from harness.history.schema import COLUMNS, ID_BITS, KINDS, F, Kind, Status, Type, row_type
 from harness.history.sealing import OPEN
@@ -26,20 +26,22 @@ REFERENCES = {"txn": (F.TXN,), "member": (F.SUBSCRIBE,)}
 _ONE = "give each its own"
 
 
-class Intake:
+class EventValidator:
     """Takes batches in the order of the file."""
 
     def __init__(self, directory: Path, names: Names) -> None:
-        self.runs = Runs(directory)
+        self.runs = SortedRuns(directory)
         self.completed_at_the_end = 0
         self._names = names
         self._open: Rows = np.empty(0, row_type(Kind.INVOKE))
         self._open_lines: Lines = np.empty(0, np.int64)
         self._events = EventNumbers()
         self._given: bool | None = None
-        self._ledgers = {name: Ledger(directory, name) for name in ("operation", "value", "event", *REFERENCES, "read")}
+        self._ledgers = {
+            name: IdIndex(directory, name) for name in ("operation", "value", "event", *REFERENCES, "read")
+        }
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: RowBatch) -> None:
         """Take what is right; what is wrong, here or in the batch, is raised."""
         parts = batch.parts
         if parts:
@@ -73,7 +75,7 @@ class Intake:
         self.completed_at_the_end = len(rows)
         self.runs.add(Kind.COMPLETE, rows)
 
-    def _number(self, parts: list[Part]) -> Iterator[Wrong]:
+    def _number(self, parts: list[KindRows]) -> Iterator[Wrong]:
         """Give events their numbers where the file does not; a file does so everywhere or nowhere."""
         given = [part.rows["event"] != NULL for part in parts]
         first = min(
@@ -114,7 +116,7 @@ class Intake:
             part.rows["event"] = events[at : at + len(part.lines)]
             at += len(part.lines)
 
-    def _wrongs(self, parts: dict[Kind, Part]) -> Iterator[Wrong]:
+    def _wrongs(self, parts: dict[Kind, KindRows]) -> Iterator[Wrong]:
         """What does not fit together; invocations are opened, and closed by completions."""
         invoked, completed, records = (parts.get(kind) for kind in (Kind.INVOKE, Kind.COMPLETE, Kind.RECORD))
         for part in (invoked, completed):
@@ -136,7 +138,7 @@ class Intake:
         if completed:
             yield from self._closed(completed)
 
-    def _opened(self, invoked: Part) -> Iterator[Wrong]:
+    def _opened(self, invoked: KindRows) -> Iterator[Wrong]:
         rows = joined([self._open, invoked.rows])
         lines = np.concatenate([self._open_lines, invoked.lines])
         order = np.lexsort((lines, rows["op"]))
@@ -149,7 +151,7 @@ class Intake:
                 int(self._open_lines[place + 1]), f"operation {op} is invoked twice (first on line {first})", _ONE
             )
 
-    def _closed(self, completed: Part) -> Iterator[Wrong]:
+    def _closed(self, completed: KindRows) -> Iterator[Wrong]:
         rows, lines = completed.rows, completed.lines
         if not len(self._open):
             if len(rows):
@@ -209,7 +211,7 @@ class Intake:
             yield Wrong(line, f"'{what}' is {number}, which is no {which}", f"name the operation of the {which}")
 
 
-def _incomplete_sends(part: Part) -> Iterator[Wrong]:
+def _incomplete_sends(part: KindRows) -> Iterator[Wrong]:
     sends = part.rows["f"] == F.SEND
     for name in SEND_NEEDS:
         lacking = np.flatnonzero(sends & (part.rows[name] == COLUMNS[name].null))
@@ -217,7 +219,7 @@ def _incomplete_sends(part: Part) -> Iterator[Wrong]:
             yield Wrong(int(part.lines[lacking[0]]), f"a send has no '{name}'", "write it")
 
 
-def _unsure_records(part: Part) -> Iterator[Wrong]:
+def _unsure_records(part: KindRows) -> Iterator[Wrong]:
     """A record that does not say how it is is good if it says what it is."""
     rows = part.rows
     silent = rows["status"] == COLUMNS["status"].null

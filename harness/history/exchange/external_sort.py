@@ -1,8 +1,8 @@
 """Sorting and looking up more than memory holds, in files that are there as long as the import lasts.
 
-`Runs` takes rows of all kinds in any order of time, writes them in sorted runs and merges those into a history. What
-goes on where the last rows ended, as most files do, is written as it comes: only what is out of order is sorted.
-`Ledger` keeps ids with the lines that they come from, in buckets by a hash, so that what is there twice, or refers to
+`SortedRuns` takes rows of all kinds in any order of time, writes them in sorted runs and merges those into a history.
+What goes on where the last rows ended, as most files do, is written as it comes: only what is out of order is sorted.
+`IdIndex` keeps ids with the lines that they come from, in buckets by a hash, so that what is there twice, or refers to
 nothing, is found a bucket at a time.
 """
 
@@ -41,7 +41,7 @@ class _Pile:
     pending: list[Rows] = field(default_factory=list)  # what was out of order
 
 
-class Runs:
+class SortedRuns:
     """Rows on their way into a history."""
 
     def __init__(self, directory: Path) -> None:
@@ -105,7 +105,7 @@ def _in_order(times: npt.NDArray[Any], events: npt.NDArray[Any]) -> bool:
     return bool((rises | ((times[1:] == times[:-1]) & (events[1:] > events[:-1]))).all())
 
 
-class Ledger:
+class IdIndex:
     """Ids, each with a tag and a line."""
 
     def __init__(self, directory: Path, name: str) -> None:

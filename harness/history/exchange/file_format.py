@@ -18,7 +18,7 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 
 from harness.foundation.config import Model
 from harness.foundation.reasons import Reason
-from harness.history.schema import COLUMNS, ID_BITS, KINDS, TEXT, F, FaultStage, Kind, Status, Type, View
+from harness.history.schema import COLUMNS, ID_BITS, KINDS, TEXT, F, FaultStage, Kind, OffsetView, Status, Type
 
 DEFAULT_ROLE = "consumer"  # its reads count as those of the load
 PROCESSES_AT_MOST = 1 << (63 - ID_BITS)  # so that the number of a process fits above the counter of an event
@@ -32,7 +32,7 @@ WORDS: dict[str, dict[str, int]] = {
     "f": _words(F),
     "type": _words(Type),
     "status": _words(Status),
-    "view": _words(View),
+    "view": _words(OffsetView),
     "stage": _words(FaultStage),
 }
 KIND_WORDS = {kind.name.lower(): kind for kind in Kind}
@@ -64,7 +64,7 @@ class Wrong(Exception):
         return Wrong, (self.line, self.reason, self.remedy)
 
 
-class About(Model):
+class RunInfo(Model):
     """What run.json knows of a run and the verdict needs."""
 
     title: StrictStr | None = None
@@ -106,12 +106,12 @@ class About(Model):
         return slots
 
 
-class Header(Model):
+class FileHeader(Model):
     """The first line of a file."""
 
     tidegauge: Literal["history"] = "history"
     version: Literal[1] = 1
-    about: About = About()
+    about: RunInfo = RunInfo()
     processes: dict[StrictStr, dict[str, Any]] = Field(default_factory=dict)
     topics: tuple[StrictStr, ...] = ()
     events: StrictInt | None = None
@@ -170,7 +170,7 @@ def unfit_keys(kind: Kind, keys: tuple[str, ...]) -> str | None:
     return None
 
 
-def facts_from(header: Header, changes: Mapping[str, Any]) -> dict[str, Any]:
+def facts_from(header: FileHeader, changes: Mapping[str, Any]) -> dict[str, Any]:
     """What run.json says of an imported run; `changes` are settings that the user knows."""
     about = header.about
     facts = about.model_dump(
@@ -184,14 +184,14 @@ def facts_from(header: Header, changes: Mapping[str, Any]) -> dict[str, Any]:
     return {**facts, "scenario": {name: value for name, value in scenario.items() if value is not None}}
 
 
-def about_of(facts: Mapping[str, Any], failures: tuple[Reason, ...], damage: Mapping[str, Any]) -> About:
+def about_of(facts: Mapping[str, Any], failures: tuple[Reason, ...], damage: Mapping[str, Any]) -> RunInfo:
     """The same the other way round; `failures` say what went wrong in the run."""
     scenario = facts.get("scenario") or {}
     known: dict[str, Any] = {name: facts.get(name) for name in ("seed", "idempotent", "anchor", "no_probes", "tap")}
     known["elections"] = facts.get("elections") or None
     known |= {name: tuple(facts.get(name) or ()) for name in ("schedule", "compacted", "dead_workers", "dead_roles")}
     known |= {name: bool(facts.get(name)) for name in ("ends_by_itself", "interrupted")}
-    return About(
+    return RunInfo(
         title=facts.get("title"),
         workload=scenario.get("workload"),
         expect=scenario.get("expect"),

@@ -108,7 +108,7 @@ def filled(skeleton: bytes, first: int) -> str:
     return b"".join(part for pair in zip(pieces, [*numbers, b""], strict=True) for part in pair).decode()
 
 
-class Learner(Generic[T]):
+class TemplateCache(Generic[T]):
     """Numbers what skeletons mean, and learns that of those that come again."""
 
     def __init__(self, learn: Callable[[bytes], T | None]) -> None:

@@ -18,7 +18,7 @@ from checkers.core.run import RunContext
 from checkers.core.tables import tables_of
 from checkers.summaries import context as around
 from checkers.summaries.context import READS, Wanted, look, told, wanted
-from harness.history.schema import F, Kind, Type, View
+from harness.history.schema import F, Kind, OffsetView, Type
 from tests.histories import Rows, process_of, write
 from tests.kernels import context, frame_of
 from tests.oracle import delivery, groups, idempotence, leadership, replicas, watermarks
@@ -72,7 +72,7 @@ def belongs(kind: str, row: Row, shown: around.Shown, near_ns: int) -> tuple[int
     here = shown.place is not None and (row.get("topic"), row.get("partition")) == shown.place
     moments = [moment for moment in (shown.since, shown.until) if moment is not None]
     away = min((abs(row["time"] - moment) for moment in moments), default=None)
-    shows = row.get("api") == 1 or (row.get("api") == 2 and row.get("view") == View.LATEST)
+    shows = row.get("api") == 1 or (row.get("api") == 2 and row.get("view") == OffsetView.LATEST)
     if row["event"] in shown.events:
         rank = 0
     elif not own and (row.get("value") in shown.values or (here and covers(kind, row, shown.offset))):

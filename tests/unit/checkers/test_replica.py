@@ -27,7 +27,7 @@ from tests.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, 
 from tests.sessions import rows, session, settings_of, target
 from workloads.base import REPLICA
 from workloads.replica_read import replica_read
-from workloads.session import Session
+from workloads.session import WorkerSession
 
 BOTH = """s1 assign ─ ok @0
           s2 assign ─ ok @0
@@ -256,7 +256,7 @@ class _Node:
         return SimpleNamespace(error_code=0, responses=[SimpleNamespace(partitions=[answer])])
 
 
-def _read(tmp_path: Path, node: _Node, monkeypatch: pytest.MonkeyPatch, records: int = 3) -> tuple[Session, Any]:
+def _read(tmp_path: Path, node: _Node, monkeypatch: pytest.MonkeyPatch, records: int = 3) -> tuple[WorkerSession, Any]:
     """Node 2 of three, which has a replica of partition 0 and none of partition 1."""
     views = {("run-batch", at): PartitionView(1, 0, (1, 2 + at), (1,)) for at in (0, 1)}
     monkeypatch.setattr("workloads.replica_read.Connection", lambda *_: node)

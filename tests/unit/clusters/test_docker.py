@@ -16,13 +16,13 @@ from docker.context import ContextAPI
 
 from harness.clusters import base, image_choice, network_support
 from harness.clusters import docker as cluster_module
-from harness.clusters.base import Capability, Missing
+from harness.clusters.base import Capability, Unavailable
 from harness.clusters.docker import PING_TIMEOUT_S, DockerCluster, connect, endpoint
 from harness.clusters.target import load_target
 from harness.foundation.errors import CannotHere, ClusterError, Exit, UsageError
 from harness.foundation.namespaces import Namespace, Sidecar
 from harness.foundation.paths import compose_file
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 
 DEFAULT = "unix:///var/run/docker.sock"
 
@@ -131,7 +131,7 @@ def choose(monkeypatch: pytest.MonkeyPatch, images: Images, asked: str) -> str:
     client: Any = SimpleNamespace(images=images)
     monkeypatch.setattr(image_choice, "connect", lambda: client)
     monkeypatch.setenv("KAFKA_IMAGE", asked)
-    return image_choice.ensure_image(load_target("kafka"), lambda _: pytest.fail("asked for consent"), Silent())
+    return image_choice.ensure_image(load_target("kafka"), lambda _: pytest.fail("asked for consent"), SilentProgress())
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_another_error_of_the_engine_is_not_the_names_fault(monkeypatch: pytest.
 
 IMAGE = "tidegauge/kafka:1"
 INFO: dict[str, Any] = {"KernelVersion": os.uname().release, "DockerRootDir": "/", "SecurityOptions": []}
-NOT_ROOT = Missing("no root", "be root")
+NOT_ROOT = Unavailable("no root", "be root")
 
 
 class Node:
@@ -201,7 +201,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ours = [IMAGE]
         self.info = dict(INFO)
-        self.host: Missing | None = None
+        self.host: Unavailable | None = None
         self.ran: list[list[str]] = []
         engine: Any = SimpleNamespace(info=lambda: self.info)
         monkeypatch.setattr(cluster_module, "connect", lambda timeout_s=0: engine)
@@ -354,7 +354,7 @@ def test_without_an_engine_nothing_is_possible(machine: Machine, monkeypatch: py
 
     monkeypatch.setattr(cluster_module, "connect", refuse)
     cluster = machine.cluster()
-    assert {cluster.cannot(each) for each in set(Capability) - base.OURS} == {Missing("no engine", "start it")}
+    assert {cluster.cannot(each) for each in set(Capability) - base.OURS} == {Unavailable("no engine", "start it")}
     assert {cluster.cannot(each) for each in base.OURS} == {None}
 
 

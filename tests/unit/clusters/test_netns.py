@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.clusters import netns, network_support
-from harness.clusters.base import Missing
+from harness.clusters.base import Unavailable
 from harness.clusters.netns import SUBNETS, Network
 from harness.foundation.errors import CannotHere, ClusterError
 from harness.foundation.namespaces import Namespace
@@ -41,7 +41,7 @@ def routes(monkeypatch: pytest.MonkeyPatch, *destinations: str) -> None:
 
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster is refused with the reason and the remedy."""
-    monkeypatch.setattr(network_support, "why_no_namespaces", lambda: Missing("no root", "run as root"))
+    monkeypatch.setattr(network_support, "why_no_namespaces", lambda: Unavailable("no root", "run as root"))
     with pytest.raises(CannotHere, match=r"networks of their own here \(no root\): run as root"):
         Network("local-0123abcd")
 

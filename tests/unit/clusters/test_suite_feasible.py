@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import Capability, Missing
+from harness.clusters.base import Capability, Unavailable
 from harness.clusters.local import LocalCluster
 from harness.clusters.spec import ClusterSpec
 from harness.foundation.errors import CannotHere, UsageError
@@ -23,7 +23,7 @@ def same(spec: ClusterSpec) -> ClusterSpec:
 @pytest.fixture(autouse=True)
 def able(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that can do everything but set clocks."""
-    missing = Missing("libfaketime is missing", "install it")
+    missing = Unavailable("libfaketime is missing", "install it")
     monkeypatch.setattr(LocalCluster, "cannot", lambda _, what: missing if what is Capability.CLOCK else None)
 
 

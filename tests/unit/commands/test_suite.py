@@ -28,7 +28,7 @@ def paper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         command, "record_scenario", lambda scenario, *_: Recorded(Run(Path(f"/store/{scenario.title}")))
     )
     monkeypatch.setattr(command, "check_recorded", check)
-    monkeypatch.setattr(command, "Keeper", lambda _: PaperKeeper())
+    monkeypatch.setattr(command, "ResourcePool", lambda _: PaperKeeper())
     monkeypatch.setenv("TIDEGAUGE_STORE", str(tmp_path / "store"))
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
 

@@ -69,15 +69,15 @@ class Runs:
 
 
 @pytest.fixture
-def keeper(monkeypatch: pytest.MonkeyPatch) -> Paper:
+def pool(monkeypatch: pytest.MonkeyPatch) -> Paper:
     """The one that the command has."""
-    keeper = Paper()
-    monkeypatch.setattr(ground, "Keeper", lambda _: keeper)
-    return keeper
+    pool = Paper()
+    monkeypatch.setattr(ground, "ResourcePool", lambda _: pool)
+    return pool
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keeper: Paper) -> Runs:
+def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pool: Paper) -> Runs:
     """The runs that the command makes."""
     runs = Runs(tmp_path / "run")
     runs.directory.mkdir()
@@ -171,10 +171,10 @@ def test_nothing_found_is_exit_code_0_and_writes_nothing(explore: Command, runs:
 
 @pytest.mark.parametrize("error", [ClusterError("not all could be removed", "mend it"), OSError(5, "no"), ValueError()])
 def test_a_finding_is_told_although_the_cluster_cannot_be_removed(
-    explore: Command, keeper: Paper, error: Exception
+    explore: Command, pool: Paper, error: Exception
 ) -> None:
     """And so is what could not be removed."""
-    keeper.error = error
+    pool.error = error
     code, out, err = explore("--out", "bug.toml")
     assert code == Exit.INVALID
     assert "FOUND" in out
@@ -183,11 +183,11 @@ def test_a_finding_is_told_although_the_cluster_cannot_be_removed(
 
 
 def test_a_cluster_that_cannot_be_removed_is_an_error_if_nothing_was_found(
-    explore: Command, runs: Runs, keeper: Paper
+    explore: Command, runs: Runs, pool: Paper
 ) -> None:
     """As everywhere."""
     runs.shows = lambda _: False
-    keeper.error = ClusterError("not all could be removed", "mend it")
+    pool.error = ClusterError("not all could be removed", "mend it")
     code, _, err = explore("--budget", "1s")
     assert code == Exit.HARNESS_ERROR
     assert "not all could be removed" in err
@@ -197,13 +197,13 @@ def test_a_cluster_that_cannot_be_removed_is_an_error_if_nothing_was_found(
 def test_ctrl_c_while_the_cluster_is_removed_loses_nothing(
     explore: Command,
     runs: Runs,
-    keeper: Paper,
+    pool: Paper,
     found: bool,  # noqa: FBT001
     code: Exit,
 ) -> None:
     """What is left of the cluster goes with the process."""
     runs.shows = lambda _: found
-    keeper.error = KeyboardInterrupt()
+    pool.error = KeyboardInterrupt()
     ended, out, _ = explore("--budget", "1s", "--out", "bug.toml")
     assert ended == code
     assert ("FOUND" if found else "nothing found") in out
@@ -278,7 +278,7 @@ def test_a_file_that_could_be_written_no_more_is_told_and_the_finding_with_it(ex
 
 
 @pytest.mark.parametrize("named", [".", "there", "there/", "file/bug.toml", "/dev/null", "/proc/none/bug.toml", ""])
-def test_where_nothing_can_be_written_nothing_is_begun(explore: Command, runs: Runs, keeper: Paper, named: str) -> None:
+def test_where_nothing_can_be_written_nothing_is_begun(explore: Command, runs: Runs, pool: Paper, named: str) -> None:
     """Instead of after the whole budget."""
     Path("there").mkdir()
     Path("file").touch()
@@ -286,7 +286,7 @@ def test_where_nothing_can_be_written_nothing_is_begun(explore: Command, runs: R
     assert (code, out) == (Exit.USAGE, "")
     assert "--out" in err
     assert not runs.made
-    assert not keeper.ended
+    assert not pool.ended
 
 
 def test_a_file_that_is_there_is_left_alone_until_something_is_found(explore: Command, runs: Runs) -> None:

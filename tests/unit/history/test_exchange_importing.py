@@ -74,7 +74,7 @@ def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for target, name in ((external_sort.Runs, "finish"), (importing, "_manifest"), (importing, "_place")):
+    for target, name in ((external_sort.SortedRuns, "finish"), (importing, "_manifest"), (importing, "_place")):
         with monkeypatch.context() as patch:
             patch.setattr(target, name, interrupted)
             with pytest.raises(KeyboardInterrupt):

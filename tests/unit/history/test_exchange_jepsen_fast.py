@@ -26,9 +26,9 @@ from harness.history.exchange.columns import (
     taken,
 )
 from harness.history.exchange.edn import EdnError, parse, parse_quickly
-from harness.history.exchange.jepsen_fast import PassageMaker
+from harness.history.exchange.jepsen_fast import FastChunkParser
 from harness.history.exchange.jsonl_fast import LinesReader
-from harness.history.exchange.line_templates import PLACE, Grammar, Learner, filled, without_numbers
+from harness.history.exchange.line_templates import PLACE, Grammar, TemplateCache, filled, without_numbers
 from harness.history.exchange.lines import Chunk, Text, raw_of
 from harness.history.schema import Kind
 from tests.foreign import complete, edn, give, invoke, passages_are_equal, recorded, take
@@ -65,16 +65,16 @@ def lines_of_jepsen(count: int) -> list[str]:
 def test_ordinary_operations_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the nemesis, and lines before anything is learned, are read one at a time."""
     alone: list[int] = []
-    say = passage.PassageReader.say
+    say = passage.ChunkParser.say
 
-    def counted(reader: passage.PassageReader, number: int, line: str, value: Any) -> None:
+    def counted(reader: passage.ChunkParser, number: int, line: str, value: Any) -> None:
         alone.append(number)
         say(reader, number, line, value)
 
-    maker, lines = PassageMaker(), lines_of_jepsen(500)
+    maker, lines = FastChunkParser(), lines_of_jepsen(500)
     maker.read(Chunk(1, Text("\n".join(lines).encode())))
     chunk = Chunk(1 + len(lines), Text("\n".join(lines).encode()))
-    monkeypatch.setattr(passage.PassageReader, "say", counted)
+    monkeypatch.setattr(passage.ChunkParser, "say", counted)
     found = maker.read(chunk)
     assert len(alone) == sum(":nemesis" in line for line in lines) == 10
     alone.clear()
@@ -85,7 +85,7 @@ def test_ordinary_operations_are_read_together(monkeypatch: pytest.MonkeyPatch) 
 def test_operations_that_go_on_in_another_passage_are_handed_on() -> None:
     """At its beginning and at its end, beside those that are whole."""
     lines = lines_of_jepsen(100)
-    maker = PassageMaker()
+    maker = FastChunkParser()
     maker.read(Chunk(1, lines))
     part = Chunk(2, lines[1:-1])
     found = maker._quickly(part, "")
@@ -179,7 +179,7 @@ def test_what_comes_again_is_learned() -> None:
         asked.append(text)
         return None if text == b"?" else text.decode().upper()
 
-    learner = Learner(learn)
+    learner = TemplateCache(learn)
     texts = [b"a", b"?", b"b"]
     for _ in range(line_templates.LEARNED_FROM - 1):
         assert learner.which(texts).tolist() == [-1, -1, -1]
@@ -221,7 +221,7 @@ def test_rows_in_any_order_come_out_sorted(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(external_sort, "LARGEST_BLOCK", 2)
     monkeypatch.setattr(external_sort, "LEAST_BLOCK", 1)
     rng = random.Random(5)
-    runs, times = external_sort.Runs(tmp_path), []
+    runs, times = external_sort.SortedRuns(tmp_path), []
     for event in range(60):
         rows = blank(Kind.PHASE, 3)
         start = rng.choice([event * 10, rng.randrange(600)])
@@ -253,7 +253,7 @@ def test_a_history_read_together_is_that_read_alone(tmp_path: Path, monkeypatch:
     """From the file to the store, byte for byte."""
     file = edn(tmp_path / "h.edn", lines_of_jepsen(300))
     wanted = give(take(file, tmp_path / "store"), tmp_path / "wanted.jsonl").file.read_bytes()
-    monkeypatch.setattr(PassageMaker, "read", lambda _, chunk, wrapped="": passage.read(chunk, wrapped))
+    monkeypatch.setattr(FastChunkParser, "read", lambda _, chunk, wrapped="": passage.read(chunk, wrapped))
     alone = take(file, tmp_path / "store", name="h")
     assert give(alone, tmp_path / "alone.jsonl").file.read_bytes() == wanted
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from harness.runs.consumer_churn import Churning
+from harness.runs.consumer_churn import ConsumerChurn
 from nemesis.base import Client
 from tests.support import eventually
 from workloads.base import CONSUMER, PRODUCER, Churn
@@ -52,7 +52,7 @@ class Processes:
 def test_crashes_come_in_time_and_are_replaced() -> None:
     """The first one after a whole interval; never a producer."""
     clients = Processes()
-    churning = Churning(Churn(every_s=10), clients, seed=1)
+    churning = ConsumerChurn(Churn(every_s=10), clients, seed=1)
     for now_s in range(100, 131):
         churning.tick(now_s)
     kinds = [kind for kind, _ in clients.log]
@@ -64,7 +64,7 @@ def test_crashes_come_in_time_and_are_replaced() -> None:
 def test_a_paused_one_goes_on_in_time() -> None:
     """After as long as was asked for."""
     clients = Processes()
-    churning = Churning(Churn(every_s=10, crash=False, pause_s=4), clients, seed=1)
+    churning = ConsumerChurn(Churn(every_s=10, crash=False, pause_s=4), clients, seed=1)
     for now_s in range(24):
         churning.tick(now_s)
     (kind, first), (again, same), (third, _) = clients.log
@@ -77,7 +77,7 @@ def test_both_kinds_happen() -> None:
     logs = []
     for _ in range(2):
         clients = Processes()
-        churning = Churning(Churn(every_s=10, pause_s=4), clients, seed=3)
+        churning = ConsumerChurn(Churn(every_s=10, pause_s=4), clients, seed=3)
         for now_s in range(300):
             churning.tick(now_s)
         logs.append(clients.log)
@@ -88,7 +88,7 @@ def test_both_kinds_happen() -> None:
 @pytest.mark.parametrize("clients", [Processes(consumers=1), Processes(done=0)], ids=["one", "none at work"])
 def test_the_last_one_at_work_is_left_alone(clients: Processes) -> None:
     """Somebody has to go on."""
-    churning = Churning(Churn(every_s=1, pause_s=1), clients, seed=1)
+    churning = ConsumerChurn(Churn(every_s=1, pause_s=1), clients, seed=1)
     for now_s in range(20):
         churning.tick(now_s)
     assert clients.log == []
@@ -108,7 +108,7 @@ def test_who_stands_still_is_left_alone(stopped: int) -> None:
     """Two are left, of whom each may be hit; with one of these gone, nobody is."""
     clients = Processes()
     clients.here[0] = Client(1, CONSUMER, stopped, 5)
-    churning = Churning(Churn(every_s=1), clients, seed=1)
+    churning = ConsumerChurn(Churn(every_s=1), clients, seed=1)
     for now_s in range(40):
         churning.tick(now_s)
     assert {process for _, process in clients.log} == {2, 3}
@@ -120,7 +120,7 @@ def test_who_stands_still_is_left_alone(stopped: int) -> None:
 def test_at_the_end_everybody_goes_on() -> None:
     """And nothing happens any more."""
     clients = Processes()
-    churning = Churning(Churn(every_s=10, crash=False, pause_s=100), clients, seed=1)
+    churning = ConsumerChurn(Churn(every_s=10, crash=False, pause_s=100), clients, seed=1)
     churning.tick(0)
     churning.tick(10)
     churning.close()
@@ -132,7 +132,7 @@ def test_at_the_end_everybody_goes_on() -> None:
 def test_without_churn_nothing_happens() -> None:
     """Most workloads have none."""
     clients = Processes()
-    churning = Churning(None, clients, seed=1)
+    churning = ConsumerChurn(None, clients, seed=1)
     churning.tick(0)
     churning.tick(1000)
     churning.close()

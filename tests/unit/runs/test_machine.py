@@ -15,18 +15,18 @@ from typing import Any, NoReturn
 import pytest
 
 from harness.clusters import network_support
-from harness.clusters.base import Capability, Missing
+from harness.clusters.base import Capability, Unavailable
 from harness.clusters.docker import DockerCluster
 from harness.clusters.jars import locked_versions
 from harness.clusters.kinds import docker, local
 from harness.clusters.local import LocalCluster
-from harness.clusters.prepared_files import MANIFEST, is_kept, kept_dir
+from harness.clusters.prepared_files import MANIFEST, is_prepared, prepared_dir
 from harness.clusters.target import load_target
 from harness.foundation.errors import CannotHere
 from harness.foundation.java import Java
 from harness.foundation.ports import PortLeases
 from harness.runs import machine as doctor
-from harness.runs.machine import Check, examine, examine_faults
+from harness.runs.machine import MachineCheck, examine, examine_faults
 from nemesis import FAULTS
 
 Patch = tuple[Any, str, Any]
@@ -45,10 +45,10 @@ def disk(free_bytes: int) -> Callable[[Path], SimpleNamespace]:
     return lambda _: SimpleNamespace(free=free_bytes)
 
 
-GONE = Missing("it is missing", "get it")
+GONE = Unavailable("it is missing", "get it")
 MISSING: dict[str, Patch] = {
     "java": (doctor, "find_java", refuse),
-    "kafka": (doctor, "is_kept", lambda _: False),
+    "kafka": (doctor, "is_prepared", lambda _: False),
     "spark": (doctor, "jars", refuse),
     "ports": (PortLeases, "take", refuse),
     "disk": (shutil, "disk_usage", disk(2**20)),
@@ -70,7 +70,7 @@ def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_home: Path) -
     engine = SimpleNamespace(version=lambda: {"Version": "27"})
     for where, name, value in (
         (doctor, "find_java", lambda *_: Java(Path("/j"), 21, "PATH")),
-        (doctor, "is_kept", lambda target: target == load_target("kafka")),
+        (doctor, "is_prepared", lambda target: target == load_target("kafka")),
         (doctor, "cache_dir", lambda: tmp_path),
         (shutil, "disk_usage", disk(2**40)),
         (docker, "connect", lambda timeout_s: engine),
@@ -86,7 +86,7 @@ def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_home: Path) -
         monkeypatch.setattr(where, name, value)
 
 
-def by_name(checks: list[Check]) -> dict[str, Check]:
+def by_name(checks: list[MachineCheck]) -> dict[str, MachineCheck]:
     """Checks by their names."""
     return {check.name: check for check in checks}
 
@@ -125,13 +125,13 @@ def test_one_missing_thing_is_told(monkeypatch: pytest.MonkeyPatch, name: str) -
 def test_kafka_is_there_when_what_it_needs_once_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Undamaged, in the cache, of the version that is used unless told; others alone are not enough."""
     monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(doctor, "is_kept", is_kept)
+    monkeypatch.setattr(doctor, "is_prepared", is_prepared)
     newest, older, *_ = locked_versions("kafka")
     assert load_target("kafka").version == newest
     assert not by_name(examine())["kafka"].ok
     kept = {}
     for version in (older, newest):
-        directory = kept_dir(load_target("kafka", version))
+        directory = prepared_dir(load_target("kafka", version))
         directory.mkdir(parents=True)
         kept[version] = directory / "data" / "bootstrap.checkpoint"
         kept[version].parent.mkdir()
@@ -175,8 +175,8 @@ def test_an_unexpected_error_is_a_finding(monkeypatch: pytest.MonkeyPatch, name:
 @pytest.mark.usefixtures("healthy")
 def test_impossible_faults_are_told_by_cluster_and_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """All faults with the same reason in one place, on each kind of cluster; what is possible is not mentioned."""
-    bandwidth = Missing("no bandwidth", "another kernel")
-    clocks = Missing("no clocks", "another library")
+    bandwidth = Unavailable("no bandwidth", "another kernel")
+    clocks = Unavailable("no clocks", "another library")
     monkeypatch.setattr(LocalCluster, "cannot", lambda _, each: {Capability.SHAPE: bandwidth}.get(each))
     monkeypatch.setattr(
         DockerCluster, "cannot", lambda _, each: {Capability.SHAPE: bandwidth, Capability.CLOCK: clocks}.get(each)
@@ -219,7 +219,7 @@ def test_a_machine_that_can_do_all_faults(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_check_is_plain_data() -> None:
     """For `doctor --json`."""
-    assert Check("java", ok=False, found="x", costs="y", remedy="z", needed_for_local=True).as_json() == {
+    assert MachineCheck("java", ok=False, found="x", costs="y", remedy="z", needed_for_local=True).as_json() == {
         "name": "java",
         "ok": False,
         "found": "x",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.foundation.protocol import Api
-from harness.history.schema import COLUMNS, ID_BITS, KINDS, Kind, Recorder, Type, View, now, row_struct, row_type
+from harness.history.schema import COLUMNS, ID_BITS, KINDS, Kind, OffsetView, Recorder, Type, now, row_struct, row_type
 from harness.history.segments import read_segment
 from harness.tap.codec import CODECS
 from harness.tap.exchange_recorder import NOT_UNDERSTOOD, OWN_TOPICS, TOPICS_AT_MOST
@@ -139,7 +139,7 @@ def test_fetch(wire: Wire, version: int) -> None:
     """A row per batch, with what the node said of its log."""
     torn = batch(33)[:-5]
     rows = wire.rows(wire.of(Api.FETCH, version, *fetch(batch(30) + batch(32, crc=9) + torn)))
-    expected = {**PLACE, **BATCH, "asked": 30, "view": View.LATEST_COMMITTED, "error": 0, "high_watermark": 50,
+    expected = {**PLACE, **BATCH, "asked": 30, "view": OffsetView.LATEST_COMMITTED, "error": 0, "high_watermark": 50,
                 "last_stable_offset": 45}  # fmt: skip
     expected |= ({"log_start": 2} if version >= 5 else {}) | ({"leader_epoch": 4} if version >= 9 else {})
     assert rows == [{**expected, "offset": 30}, {**expected, "offset": 32, "crc": 9}]
@@ -169,7 +169,7 @@ def test_a_fetch_of_nothing_is_a_row_with_no_records(wire: Wire, records: bytes)
 def test_a_fetch_without_partitions_is_a_row(wire: Wire) -> None:
     """A session that has nothing new, or that is refused."""
     (row,) = wire.rows(wire.of(Api.FETCH, 12, fetch(b"")[0], {"error_code": 71, "responses": []}))
-    assert row == {"error": 71, "view": View.LATEST_COMMITTED}
+    assert row == {"error": 71, "view": OffsetView.LATEST_COMMITTED}
 
 
 def test_a_fetch_of_a_session_does_not_say_what_it_asked(wire: Wire) -> None:
@@ -198,8 +198,8 @@ def test_list_offsets(wire: Wire, version: int, timestamp: int, isolation: int, 
             without_id(on_orders("topics", "name", "partitions", answer)),
         )
     )  # fmt: skip
-    if version < 2 and view == View.LATEST_COMMITTED:
-        view = View.LATEST
+    if version < 2 and view == OffsetView.LATEST_COMMITTED:
+        view = OffsetView.LATEST
     expected = {**PLACE, "asked": timestamp, "offset": 8, "error": 0}
     expected |= ({"leader_epoch": 4} if version >= 4 else {}) | ({} if view is None else {"view": view})
     assert row == expected

@@ -12,9 +12,9 @@ from harness.clusters.base import Capability, Node, NodeState
 from harness.clusters.spec import ClusterSpec
 from harness.foundation.errors import ClusterError
 from harness.suite import health
-from harness.suite import resource_pool as keeper
-from harness.suite.feasibility import Planned
-from harness.suite.resource_pool import Keeper
+from harness.suite import resource_pool as pool
+from harness.suite.feasibility import PlannedCase
+from harness.suite.resource_pool import ResourcePool
 from tests.suites import STREAM, NoView, suite
 
 PARTITION = frozenset({Capability.PARTITION})
@@ -63,9 +63,9 @@ class Made:
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """Clusters on paper, and no Spark."""
     found = Made()
-    monkeypatch.setattr(keeper, "make_cluster", found.make)
-    monkeypatch.setattr(keeper, "why_not_whole", lambda _: found.trouble)
-    monkeypatch.setattr(Keeper, "session", lambda _: None)
+    monkeypatch.setattr(pool, "make_cluster", found.make)
+    monkeypatch.setattr(pool, "why_not_whole", lambda _: found.trouble)
+    monkeypatch.setattr(ResourcePool, "session", lambda _: None)
     return found
 
 
@@ -73,15 +73,15 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 def plan(tmp_path: Path) -> Any:
     """Makes a case with these needs on such a cluster."""
     (case,) = suite(tmp_path, STREAM).cases
-    return lambda spec=LOCAL, needs=frozenset(): Planned(case, spec, needs)
+    return lambda spec=LOCAL, needs=frozenset(): PlannedCase(case, spec, needs)
 
 
-def lent(made: Made, *steps: Planned, upcoming: Sequence[Planned] = ()) -> list[int]:
+def shared(made: Made, *steps: PlannedCase, upcoming: Sequence[PlannedCase] = ()) -> list[int]:
     """On the how-manieth cluster each of these runs."""
     found = []
-    with closing(Keeper()) as kept:
+    with closing(ResourcePool()) as kept:
         for step in steps:
-            cluster: Any = kept.lend(step, [step, *upcoming], NoView()).cluster
+            cluster: Any = kept.resources_for(step, [step, *upcoming], NoView()).cluster
             found.append(next(at for at, each in enumerate(made.clusters) if each is cluster))
             assert [each.is_up for each in made.clusters] == [each is cluster for each in made.clusters]
     assert not any(each.is_up for each in made.clusters)
@@ -90,51 +90,51 @@ def lent(made: Made, *steps: Planned, upcoming: Sequence[Planned] = ()) -> list[
 
 def test_runs_that_ask_for_the_same_cluster_share_it(made: Made, plan: Any) -> None:
     """One that asks for another version gets a fresh one, and the old one ends."""
-    assert lent(made, plan(), plan(), plan(OLD), plan(OLD), plan()) == [0, 0, 1, 1, 2]
+    assert shared(made, plan(), plan(), plan(OLD), plan(OLD), plan()) == [0, 0, 1, 1, 2]
 
 
 def test_a_cluster_is_equipped_for_networks_of_what_is_to_come(made: Made, plan: Any) -> None:
     """And for nothing dear that it does not need yet."""
     later = [plan(needs=PARTITION | DISK), plan(OLD, needs=frozenset({Capability.SHAPE}))]
-    assert lent(made, plan(), plan(needs=PARTITION), upcoming=later) == [0, 0]
+    assert shared(made, plan(), plan(needs=PARTITION), upcoming=later) == [0, 0]
     assert made.clusters[0].capabilities == {Capability.KILL, *PARTITION}
 
 
 def test_what_a_cluster_was_not_equipped_with_needs_another(made: Made, plan: Any) -> None:
     """It cannot be had later."""
-    assert lent(made, plan(), plan(needs=DISK), plan(needs=DISK)) == [0, 1, 1]
+    assert shared(made, plan(), plan(needs=DISK), plan(needs=DISK)) == [0, 1, 1]
 
 
 def test_a_cluster_that_is_not_whole_or_was_spoiled_is_replaced(made: Made, plan: Any) -> None:
     """Whatever was wrong with it is wrong with that one alone."""
-    with closing(Keeper()) as kept:
-        kept.lend(plan(), [], NoView())
+    with closing(ResourcePool()) as kept:
+        kept.resources_for(plan(), [], NoView())
         made.trouble = "node 2 is dead"
-        kept.lend(plan(), [], NoView())
+        kept.resources_for(plan(), [], NoView())
         made.trouble = ""
         kept.spoil("clocks were set")
-        kept.lend(plan(), [], NoView())
+        kept.resources_for(plan(), [], NoView())
         kept.renew("trouble")
-        kept.lend(plan(), [], NoView())
-        kept.lend(plan(), [], NoView())
+        kept.resources_for(plan(), [], NoView())
+        kept.resources_for(plan(), [], NoView())
         assert kept.clusters_started == len(made.clusters) == 4
 
 
 def test_one_that_does_not_start_is_forgotten(made: Made, plan: Any) -> None:
     """The next run makes another."""
-    with closing(Keeper()) as kept:
+    with closing(ResourcePool()) as kept:
         made.fails = True
         with pytest.raises(ClusterError):
-            kept.lend(plan(), [], NoView())
+            kept.resources_for(plan(), [], NoView())
         made.fails = False
-        second: Any = kept.lend(plan(), [], NoView()).cluster
+        second: Any = kept.resources_for(plan(), [], NoView()).cluster
         assert second is made.clusters[1]
 
 
 def test_somebody_elses_cluster_is_not_kept(made: Made, plan: Any) -> None:
     """Every run looks at it anew."""
-    with closing(Keeper()) as kept:
-        assert kept.lend(plan(ClusterSpec(kind="external", bootstrap=("a:1",))), [], NoView()).cluster is None
+    with closing(ResourcePool()) as kept:
+        assert kept.resources_for(plan(ClusterSpec(kind="external", bootstrap=("a:1",))), [], NoView()).cluster is None
 
 
 def test_a_cluster_is_waited_for_until_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.clusters import network_support
-from harness.clusters.base import Capability, Missing
+from harness.clusters.base import Capability, Unavailable
 from harness.clusters.network_support import NETWORK, NO_TOOL, TOOLS, TRIALS, why_no_namespaces, why_not
 
 
@@ -100,8 +100,8 @@ def test_a_missing_tool_is_not_blamed_on_the_kernel() -> None:
     def refuse(_: str) -> None:
         raise OSError(NO_TOOL)
 
-    assert why_not(Capability.SHAPE, refuse) == Missing("the command `tc` is missing", "install iproute2")
-    assert why_not(Capability.LOSS, refuse, "bake {package}") == Missing(
+    assert why_not(Capability.SHAPE, refuse) == Unavailable("the command `tc` is missing", "install iproute2")
+    assert why_not(Capability.LOSS, refuse, "bake {package}") == Unavailable(
         "the command `iptables` is missing", "bake iptables"
     )
 
@@ -114,4 +114,6 @@ def test_scripts_say_that_their_tool_is_missing() -> None:
         return run_command(["/bin/sh", "-c", script], {"PATH": "/nowhere"})
 
     for capability, trial in TRIALS.items():
-        assert why_not(capability, run) == Missing(f"the command `{trial.tool}` is missing", f"install {trial.package}")
+        assert why_not(capability, run) == Unavailable(
+            f"the command `{trial.tool}` is missing", f"install {trial.package}"
+        )

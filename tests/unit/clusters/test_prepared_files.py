@@ -16,7 +16,7 @@ import pytest
 
 from harness.clusters import prepared_files
 from harness.clusters.jars import locked_versions
-from harness.clusters.prepared_files import MANIFEST, ensure, is_kept, kept_dir
+from harness.clusters.prepared_files import MANIFEST, ensure, is_prepared, prepared_dir
 from harness.clusters.target import Target, load_target
 from harness.foundation.config import parse
 from harness.foundation.errors import ClusterError, Exit, UsageError
@@ -92,19 +92,19 @@ def doing(script: str, *keep: str) -> Target:
 def test_it_is_made_once_and_kept(kitchen: Kitchen, tmp_path: Path) -> None:
     """The second time nothing runs and nothing is said; beside the files there is only the manifest."""
     target = made()
-    assert not is_kept(target)
+    assert not is_prepared(target)
     kitchen.ensure(target)
-    assert is_kept(target)
-    assert (kept_dir(target) / "data" / "out").read_text() == "content of 1.0\n"
-    assert (kept_dir(target) / "plain").read_text() == "more\n"
-    files = {str(path.relative_to(kept_dir(target))) for path in kept_dir(target).rglob("*") if path.is_file()}
+    assert is_prepared(target)
+    assert (prepared_dir(target) / "data" / "out").read_text() == "content of 1.0\n"
+    assert (prepared_dir(target) / "plain").read_text() == "more\n"
+    files = {str(path.relative_to(prepared_dir(target))) for path in prepared_dir(target).rglob("*") if path.is_file()}
     assert files == {MANIFEST, "data/out", "plain"}
-    digests = {name: hashlib.sha256((kept_dir(target) / name).read_bytes()).hexdigest() for name in ONCE["keep"]}
-    assert json.loads((kept_dir(target) / MANIFEST).read_text()) == digests
+    digests = {name: hashlib.sha256((prepared_dir(target) / name).read_bytes()).hexdigest() for name in ONCE["keep"]}
+    assert json.loads((prepared_dir(target) / MANIFEST).read_text()) == digests
     kitchen.ensure(target)
     assert kitchen.count == 1
     assert kitchen.heard.steps == ["preparing thing 1.0 (once)"]
-    assert kept_dir(target).is_relative_to(tmp_path / "home" / "cache" / "once")
+    assert prepared_dir(target).is_relative_to(tmp_path / "home" / "cache" / "once")
 
 
 def test_a_target_without_it_makes_nothing(kitchen: Kitchen, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_the_command_runs_in_its_directory_with_its_environment(kitchen: Kitchen
     kitchen.environment = {"PATH": os.environ["PATH"], "FLAVOUR": "salt"}
     target = doing('pwd > out; echo "$FLAVOUR" >> out; env | grep -c TIDEGAUGE >> out; true', "out")
     kitchen.ensure(target)
-    assert (kept_dir(target) / "out").read_text() == f"{kitchen.place / 'scratch-1'}\nsalt\n0\n"
+    assert (prepared_dir(target) / "out").read_text() == f"{kitchen.place / 'scratch-1'}\nsalt\n0\n"
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_a_changed_target_does_not_get_the_files_of_another(kitchen: Kitchen, ch
     """Whatever it is made from is in the key; both are kept side by side."""
     kitchen.ensure(made())
     changed = made(**changes)
-    assert kept_dir(changed) != kept_dir(made())
-    assert not is_kept(changed)
+    assert prepared_dir(changed) != prepared_dir(made())
+    assert not is_prepared(changed)
     kitchen.ensure(changed)
     assert kitchen.count == 2
-    assert is_kept(changed)
-    assert is_kept(made())
+    assert is_prepared(changed)
+    assert is_prepared(made())
 
 
 @pytest.mark.parametrize(
@@ -156,21 +156,21 @@ def test_a_changed_target_does_not_get_the_files_of_another(kitchen: Kitchen, ch
 def test_what_it_is_not_made_from_does_not_matter(kitchen: Kitchen, changes: dict[str, Any]) -> None:
     """How nodes are started later is no reason to make it again."""
     kitchen.ensure(made())
-    assert kept_dir(made(**changes)) == kept_dir(made())
+    assert prepared_dir(made(**changes)) == prepared_dir(made())
     kitchen.ensure(made(**changes))
     assert kitchen.count == 1
 
 
 def test_the_key_is_readable(kitchen: Kitchen) -> None:
     """Name and version first, so that one can see what fills the cache; and it stays the same."""
-    assert re.fullmatch(r"thing-1\.0-[0-9a-f]{12}", kept_dir(made()).name)
-    assert kept_dir(made()) == kept_dir(made())
+    assert re.fullmatch(r"thing-1\.0-[0-9a-f]{12}", prepared_dir(made()).name)
+    assert prepared_dir(made()) == prepared_dir(made())
 
 
 def test_versions_of_kafka_are_kept_apart() -> None:
     """All of those we ship."""
     versions = locked_versions("kafka")
-    assert len({kept_dir(load_target("kafka", version)) for version in versions}) == len(versions) > 1
+    assert len({prepared_dir(load_target("kafka", version)) for version in versions}) == len(versions) > 1
 
 
 def damage_byte(path: Path) -> None:
@@ -211,12 +211,12 @@ def test_what_is_damaged_is_made_anew(kitchen: Kitchen, harm: Callable[[Path], N
     """A kept file or the manifest: every use verifies all of it."""
     target = made()
     kitchen.ensure(target)
-    harm(kept_dir(target) / name)
-    assert not is_kept(target)
+    harm(prepared_dir(target) / name)
+    assert not is_prepared(target)
     kitchen.ensure(target)
     assert kitchen.count == 2
-    assert is_kept(target)
-    assert (kept_dir(target) / "data" / "out").read_text() == "content of 1.0\n"
+    assert is_prepared(target)
+    assert (prepared_dir(target) / "data" / "out").read_text() == "content of 1.0\n"
 
 
 @pytest.mark.parametrize("name", ["data/out", MANIFEST])
@@ -224,10 +224,10 @@ def test_a_directory_is_no_kept_file(kitchen: Kitchen, name: str) -> None:
     """It is an answer, not an error, and it is put right."""
     target = made()
     kitchen.ensure(target)
-    replace_by_directory(kept_dir(target) / name)
-    assert not is_kept(target)
+    replace_by_directory(prepared_dir(target) / name)
+    assert not is_prepared(target)
     kitchen.ensure(target)
-    assert is_kept(target)
+    assert is_prepared(target)
 
 
 @pytest.mark.parametrize("content", ["[]", "null", "5", '"data/out"', '{"plain": 5}', '{"nowhere": "0"}', "\x00"])
@@ -235,10 +235,10 @@ def test_a_senseless_manifest_keeps_nothing(kitchen: Kitchen, content: str) -> N
     """Whatever it holds, asking is no error."""
     target = made()
     kitchen.ensure(target)
-    (kept_dir(target) / MANIFEST).write_text(content)
-    assert not is_kept(target)
+    (prepared_dir(target) / MANIFEST).write_text(content)
+    assert not is_prepared(target)
     kitchen.ensure(target)
-    assert is_kept(target)
+    assert is_prepared(target)
 
 
 def test_files_without_manifest_are_half_a_set(kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,10 +254,10 @@ def test_files_without_manifest_are_half_a_set(kitchen: Kitchen, monkeypatch: py
         patch.setattr(prepared_files, "_place", killed_at_the_manifest)
         with pytest.raises(KeyboardInterrupt):
             kitchen.ensure(target)
-    assert (kept_dir(target) / "plain").exists()
-    assert not is_kept(target)
+    assert (prepared_dir(target) / "plain").exists()
+    assert not is_prepared(target)
     kitchen.ensure(target)
-    assert is_kept(target)
+    assert is_prepared(target)
 
 
 def test_a_file_never_appears_half(kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,8 +271,8 @@ def test_a_file_never_appears_half(kitchen: Kitchen, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(shutil, "copy", broken_copy)
     with pytest.raises(OSError, match="No space left"):
         kitchen.ensure(target)
-    assert not (kept_dir(target) / "data" / "out").exists()
-    assert not is_kept(target)
+    assert not (prepared_dir(target) / "data" / "out").exists()
+    assert not is_prepared(target)
 
 
 def test_a_failure_shows_its_output(kitchen: Kitchen) -> None:
@@ -284,7 +284,7 @@ def test_a_failure_shows_its_output(kitchen: Kitchen) -> None:
         kitchen.ensure(target)
     assert caught.value.exit_code == Exit.HARNESS_ERROR
     assert caught.value.log_tail == (*(str(number) for number in range(17, 31)), "FATAL: no")
-    assert not kept_dir(target).exists()
+    assert not prepared_dir(target).exists()
 
 
 def test_a_failure_is_not_remembered(kitchen: Kitchen) -> None:
@@ -293,7 +293,7 @@ def test_a_failure_is_not_remembered(kitchen: Kitchen) -> None:
     with pytest.raises(ClusterError):
         kitchen.ensure(target)
     kitchen.ensure(target)
-    assert (kept_dir(target) / "out").read_text() == "fine\n"
+    assert (prepared_dir(target) / "out").read_text() == "fine\n"
 
 
 @pytest.mark.parametrize("script", ["echo done", "echo done; mkdir out", "echo done; echo x > other"])
@@ -303,7 +303,7 @@ def test_a_file_that_was_not_made_is_a_failure(kitchen: Kitchen, script: str) ->
     with pytest.raises(ClusterError, match=r"failed \(exit code 0\)") as caught:
         kitchen.ensure(target)
     assert caught.value.log_tail == ("done",)
-    assert not kept_dir(target).exists()
+    assert not prepared_dir(target).exists()
 
 
 def test_output_that_is_no_text_is_no_trouble(kitchen: Kitchen) -> None:
@@ -334,7 +334,7 @@ def test_a_command_that_does_not_end_is_a_failure(kitchen: Kitchen, monkeypatch:
     with pytest.raises(ClusterError, match=r"failed \(exit code none after 1 s\)") as caught:
         kitchen.ensure(target)
     assert caught.value.log_tail == ("begun", "trouble")
-    assert not kept_dir(target).exists()
+    assert not prepared_dir(target).exists()
     assert not Path("/proc", kitchen.runs.read_text().strip()).exists()
 
 
@@ -356,14 +356,14 @@ def test_two_at_once_do_no_harm_to_each_other(kitchen: Kitchen, monkeypatch: pyt
     def meanwhile(*arguments: Any, **how: Any) -> Any:
         monkeypatch.setattr(subprocess, "run", run)
         nested.ensure(target)
-        assert is_kept(target)
+        assert is_prepared(target)
         return run(*arguments, **how)
 
     monkeypatch.setattr(subprocess, "run", meanwhile)
     kitchen.ensure(target)
     assert (kitchen.count, nested.count) == (1, 1)
-    assert is_kept(target)
-    assert len([path for path in kept_dir(target).rglob("*") if path.is_file()]) == 3
+    assert is_prepared(target)
+    assert len([path for path in prepared_dir(target).rglob("*") if path.is_file()]) == 3
 
 
 @pytest.mark.parametrize("name", ["../victim", "a/../../victim"])

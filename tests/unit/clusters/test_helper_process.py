@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.clusters import helper_process
-from harness.clusters.helper_process import Helper
+from harness.clusters.helper_process import HelperProcess
 from harness.clusters.target import HelperPart, render
 from harness.foundation.errors import ClusterError, NodeDied
 from harness.foundation.ports import PortLeases
@@ -36,44 +36,44 @@ def filled(text: str, values: Mapping[str, str]) -> str:
     return render(text, values, "test")
 
 
-def made(tmp_path: Path, port: int, program: str) -> Helper:
+def made(tmp_path: Path, port: int, program: str) -> HelperProcess:
     """One that runs a program of Python."""
     part = HelperPart(
         name="keeper", command=(sys.executable, "{node_dir}/it.py"), files={"it.py": program, "port": "{helper.port}"}
     )
-    return Helper(part, tmp_path / "keeper", "127.0.0.1", port)
+    return HelperProcess(part, tmp_path / "keeper", "127.0.0.1", port)
 
 
 def test_it_is_there_before_the_nodes(tmp_path: Path, port: int) -> None:
     """When it has started it accepts connections, and nodes can be told where."""
-    keeper = made(tmp_path, port, LISTENS)
-    keeper.start(filled, {})
-    assert keeper.child
+    pool = made(tmp_path, port, LISTENS)
+    pool.start(filled, {})
+    assert pool.child
     try:
-        assert keeper.placeholders == {"helper.host": "127.0.0.1", "helper.port": str(port)}
-        keeper.fail_if_dead()
+        assert pool.placeholders == {"helper.host": "127.0.0.1", "helper.port": str(port)}
+        pool.fail_if_dead()
         assert (tmp_path / "keeper/port").read_text() == str(port)
     finally:
-        keeper.child.terminate()
-        keeper.child.wait()
+        pool.child.terminate()
+        pool.child.wait()
     with pytest.raises(NodeDied, match="keeper, which all nodes need, died"):
-        keeper.fail_if_dead()
+        pool.fail_if_dead()
 
 
 def test_one_that_dies_at_once_is_told_with_its_log(tmp_path: Path, port: int) -> None:
     """Nobody waits for it any longer."""
-    keeper = made(tmp_path, port, "print('no memory', flush=True)\nraise SystemExit(3)")
+    pool = made(tmp_path, port, "print('no memory', flush=True)\nraise SystemExit(3)")
     with pytest.raises(NodeDied) as caught:
-        keeper.start(filled, {})
+        pool.start(filled, {})
     assert caught.value.log_tail == ("no memory",)
 
 
 def test_one_that_never_listens_is_given_up(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its log as well."""
     monkeypatch.setattr(helper_process, "READY_TIMEOUT_S", 0.0)
-    keeper = made(tmp_path, port, "import time\ntime.sleep(600)")
+    pool = made(tmp_path, port, "import time\ntime.sleep(600)")
     with pytest.raises(ClusterError, match="keeper was not ready after 0 s"):
-        keeper.start(filled, {})
-    assert keeper.child
-    keeper.child.kill()
-    keeper.child.wait()
+        pool.start(filled, {})
+    assert pool.child
+    pool.child.kill()
+    pool.child.wait()
