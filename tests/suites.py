@@ -83,7 +83,7 @@ class NoView(SilentProgress):
         """Ignored."""
 
 
-class PaperKeeper(ResourcePool):
+class PaperPool(ResourcePool):
     """Lends nothing, and notes what it is told."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The keeper of topics: creates, deletes, makes anew and grows them, one change at a time, and records each."""
+"""Changes of topics: creates, deletes, recreates and grows them, one at a time, and records each."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ GROWS_BY_AT_MOST = 3
 
 def change_topics(session: WorkerSession, settings: TopicsSettings) -> None:
     """One change after the other until told to stop; then everything that should be there is brought back."""
-    keeper = TopicChanger(session, settings)
+    changer = TopicChanger(session, settings)
     while not session.control.wait(settings.change_every):
-        keeper.change()
-    keeper.bring_back()
-    keeper.close()
+        changer.change()
+    changer.bring_back()
+    changer.close()
 
 
 @dataclass(frozen=True)

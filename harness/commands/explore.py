@@ -105,25 +105,19 @@ def explore(
     """
     from harness.experiments.explore import (
         command,
+        goal,
+        output,
         search,
         search_space,
-    )
-    from harness.experiments.explore import (
-        goal as sought,
-    )
-    from harness.experiments.explore import (
-        output as told,
-    )
-    from harness.experiments.explore import (
-        weights as leaning,
+        weights,
     )
     from harness.experiments.explore.runs import ExplorationRuns
 
     budget_s = duration("--budget", budget)
-    looked_for = sought.goal_of(parts(find))
+    looked_for = goal.goal_of(parts(find))
     seed = secrets.randbits(31) if seed is None else seed
     name = f"explore-{seed}"
-    file = command.writable(out_file) if out_file else store_dir(store) / name / told.FILE
+    file = command.writable(out_file) if out_file else store_dir(store) / name / output.FILE
     clean_up()
     spec = scenarios.load(None, {"cluster": cluster_of(cluster, kafka_version, target, bootstrap)}).cluster
     with viewed_on(err) as view:
@@ -136,13 +130,13 @@ def explore(
     everything = search_space.search_space_on(
         make_cluster(spec, SilentProgress()), workload or (), nemesis or (), settings or (), flags
     )
-    space = replace(everything, lean=leaning.weights_for(looked_for))
+    space = replace(everything, weights=weights.weights_for(looked_for))
     known = search.Exploration(space, looked_for, seed, budget_s)
     line(err, (f"looking for {looked_for} · seed {seed} · {budget} at most", "bold"))
     ground = ExplorationRuns(space, store_dir(store), sys.argv, err, asked(spark_master, spark_conf).place)
     played = command.play(known, search_space.candidates(space, seed), ground, file, err)
     if as_json:
-        as_json_text(out, told.as_json(known, played.file, played.report))
+        as_json_text(out, output.as_json(known, played.file, played.report))
     else:
-        told.shown(out, known, played.file, played.report)
+        output.shown(out, known, played.file, played.report)
     raise typer.Exit(known.exit_code)

@@ -9,7 +9,7 @@ import typer
 
 from harness.commands.options import JsonFlag, StoreOption, err, out
 from harness.foundation.view import viewed_on
-from harness.history import store as stored
+from harness.history.store import find as find_run
 from harness.history.store import store_dir
 
 
@@ -68,7 +68,7 @@ def export_history(
     from harness.history.exchange import exporting
     from harness.report.terminal import exchange as show_foreign
 
-    found = stored.find(store_dir(store), run)
+    found = find_run(store_dir(store), run)
     with viewed_on(err) as view:
         written = exporting.export_run(found, file, form, view)
     show_foreign.exported(out, written, as_json=as_json)

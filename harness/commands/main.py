@@ -55,15 +55,15 @@ from harness.foundation.config import parse
 from harness.foundation.errors import Exit, Interrupted, TidegaugeError, UsageError, from_os_error, unexpected
 from harness.foundation.security import from_environment
 from harness.foundation.view import viewed_on
-from harness.history import remote_runs as elsewhere
-from harness.history import store as stored
-from harness.history.store import store_dir
+from harness.history import remote_runs
+from harness.history.store import SCENARIO_FILE, store_dir
+from harness.history.store import find as find_run
 from harness.judging.checking import Checked, check_again
 from harness.report.making import report_checked, report_of
 from harness.report.terminal import run as show_run
 from harness.report.terminal import tables as show
 from harness.runs import scenario as scenarios
-from harness.runs import tap_recording as standalone
+from harness.runs import tap_recording
 from harness.runs.replay import Replay, replay_of
 from harness.runs.runner import run_scenario
 from harness.spark.place import Place
@@ -197,9 +197,9 @@ def run(
             "--replay takes the scenario and the faults from a run", "leave SCENARIO, --nemesis and --set nemesis.… out"
         )
     clean_up()
-    recorded = stored.find(store_dir(store), replay) if replay else None
+    recorded = find_run(store_dir(store), replay) if replay else None
     again = replay_of(recorded) if recorded else None
-    file = recorded.path / stored.SCENARIO_FILE if recorded else scenarios.find(scenario) if scenario else None
+    file = recorded.path / SCENARIO_FILE if recorded else scenarios.find(scenario) if scenario else None
     given = scenarios.load(
         file,
         {
@@ -250,15 +250,15 @@ def tap(
         "upstreams": parts(upstream),
         "directory": record,
         "security": security,
-        "spec": standalone.read_spec(rules, broken or []),
+        "spec": tap_recording.read_spec(rules, broken or []),
         "ports": parts(ports),
         "seed": seed,
         "time": time,
     }
-    recording = parse(standalone.TapRecording, given, "the command line")
+    recording = parse(tap_recording.TapRecording, given, "the command line")
     with viewed_on(err) as view:
         view.phase("tap", recording.time)
-        seen = standalone.record(recording, sys.argv, view, lambda taps: show_run.taps(out, taps, as_json=as_json))
+        seen = tap_recording.record(recording, sys.argv, view, lambda taps: show_run.taps(out, taps, as_json=as_json))
     show_run.recorded(out, seen, as_json=as_json)
 
 
@@ -285,7 +285,7 @@ def check(
     [dim]tidegauge check hdfs://namenode/runs/stream/2026-01-31T10-00-00 --spark-master spark://master:7077[/]
     """
     how = asked(spark_master, spark_conf, checkers, budget)
-    found = [elsewhere.find(store_dir(store), name) for name in runs]
+    found = [remote_runs.find(store_dir(store), name) for name in runs]
     with viewed_on(err) as view:
         checked = check_again(found, view, how, lambda each, sealed: report_checked(each, sealed, view))
     _tell(checked, junit, as_json=as_json)

@@ -8,7 +8,7 @@ import typer
 
 from harness.commands.options import JsonFlag, SparkConfOption, SparkMasterOption, StoreOption, asked, err, out
 from harness.foundation.view import viewed_on
-from harness.history import store as stored
+from harness.history.store import find as find_run
 from harness.history.store import store_dir
 from harness.report.terminal import tables as show
 
@@ -31,7 +31,7 @@ def report(
     """
     from harness.report.making import report_again
 
-    found = [stored.find(store_dir(store), name) for name in runs]
+    found = [find_run(store_dir(store), name) for name in runs]
     with viewed_on(err) as view:
         paths = [report_again(run, view, asked(spark_master, spark_conf).place) for run in found]
     if as_json:

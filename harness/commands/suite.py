@@ -78,8 +78,7 @@ def suite(
     [dim]tidegauge suite ci --cluster docker --junit junit.xml[/]
     [dim]tidegauge suite seeds -k metadata[/]
     """
-    from harness.suite import command
-    from harness.suite import terminal as shown
+    from harness.suite import command, terminal
     from harness.suite.outcome import exit_code
     from harness.suite.spec import find_suite
 
@@ -99,14 +98,14 @@ def suite(
     if list_only:
         found = command.listed(wanted)
         if as_json:
-            show.as_json_text(out, [shown.case_as_json(each) for each in found])
+            show.as_json_text(out, [terminal.case_as_json(each) for each in found])
         else:
-            shown.cases(out, found)
+            terminal.cases(out, found)
         return
     clean_up()
     played = command.play(wanted, consent(build_image), err)
     if as_json:
         show.as_json_text(out, {**played.state.as_json(), "directory": str(played.directory)})
     else:
-        shown.table(out, played.state, played.directory)
+        terminal.table(out, played.state, played.directory)
     raise typer.Exit(exit_code(played.state.outcomes, interrupted=played.state.interrupted))

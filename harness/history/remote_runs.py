@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.foundation.errors import CannotHere, TidegaugeError, UsageError
-from harness.history import store as stored
 from harness.history.schema import Kind
 from harness.history.sealing import HISTORY, MANIFEST, Sealed, as_url, assemble
 from harness.history.store import RUN_FILE, Run
+from harness.history.store import find as find_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,11 +72,11 @@ def find(store: Path, name: str) -> Run | RemoteRun:
     """A run by its name in the store, its directory, or its URL; a URL of a file here is a directory here."""
     match = _URL.fullmatch(name)
     if match is None:
-        return stored.find(store, name)
+        return find_run(store, name)
     scheme, path = match.groups()
     path = f"/{path.lstrip('/')}"
     if scheme.lower() == "file" and Path(path).exists():
-        return stored.find(store, path)
+        return find_run(store, path)
     return RemoteRun(name.rstrip("/"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 import harness
-from harness.runs import machine as doctor
+from harness.runs import machine
 from workloads.clients.stack import version_of
 from workloads.clients.stacks import STACKS
 
@@ -30,11 +30,11 @@ def versions() -> dict[str, str]:
     return found | {package: version_of(package) for package in PACKAGES}
 
 
-def machine() -> dict[str, Any]:
+def this_machine() -> dict[str, Any]:
     """What it runs on, and what that can do."""
     return {
         "system": platform.platform(),
         "cpus": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
-        "capabilities": {check.name: check.found if check.ok else None for check in doctor.examine()},
+        "capabilities": {check.name: check.found if check.ok else None for check in machine.examine()},
     }

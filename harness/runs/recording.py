@@ -25,7 +25,7 @@ from harness.history.schema import NEMESIS_PROCESS, RUNNER_PROCESS, FaultStage, 
 from harness.history.sealing import seal
 from harness.history.sources import deleted_topics, last_acknowledged, segment_path, topics_of
 from harness.history.store import Run
-from harness.runs import provenance as facts
+from harness.runs import provenance
 from harness.runs.client_endpoints import client_endpoints, start_taps
 from harness.runs.load import Load
 from harness.runs.scenario import Scenario
@@ -160,7 +160,7 @@ class RunRecording:
             time.sleep(age_s)
 
     def _describe_machine(self) -> None:
-        self.store.update(machine=facts.machine())
+        self.store.update(machine=provenance.this_machine())
 
     def _fault(self, stage: FaultStage, slot: Slot, text: str) -> None:
         self.view.happened(f"{slot.fault} {slot.number} {stage.name.lower()}: {text}")

@@ -26,7 +26,7 @@ from harness.history.sealing import Sealed
 from harness.history.store import SCENARIO_FILE, Run, create, without_secrets
 from harness.judging.checking import Checked, check_run
 from harness.report.making import keep_series, report_checked
-from harness.runs import provenance as facts
+from harness.runs import provenance
 from harness.runs.planning import equip, plan_of
 from harness.runs.recording import RunRecording
 from harness.runs.replay import Replay
@@ -176,9 +176,9 @@ def _describe(run: Run, scenario: Scenario, plan: Sequence[Slot], command_line: 
         seed=scenario.seed,
         idempotent=scenario.settings.idempotent,  # as it will be, whoever decided it
         command_line=without_secrets(command_line),
-        anchor=facts.clock_anchor(),
+        anchor=provenance.clock_anchor(),
         started_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        versions=facts.versions(),
+        versions=provenance.versions(),
         schedule=[vars(slot) for slot in plan],
         log_patterns=scenario.cluster.log_patterns,
     )

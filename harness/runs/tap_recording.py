@@ -28,7 +28,7 @@ from harness.history.schema import SCHEMA_VERSION
 from harness.history.sealing import seal
 from harness.history.sources import segment_path
 from harness.history.store import Run, without_secrets
-from harness.runs import provenance as facts
+from harness.runs import provenance
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.spec import TapSpec
 from harness.tap.taps import TapPlace, Taps
@@ -169,9 +169,9 @@ def _describe(run: Run, recording: TapRecording, command_line: Sequence[str]) ->
         title=run.path.name,
         seed=recording.seed,
         command_line=without_secrets(list(command_line)),
-        anchor=facts.clock_anchor(),
+        anchor=provenance.clock_anchor(),
         started_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        versions=facts.versions(),
+        versions=provenance.versions(),
         upstreams=list(recording.upstreams),
         spec=recording.spec.model_dump(mode="json", by_alias=True),
     )

@@ -26,8 +26,7 @@ from harness.runs.scenario import Scenario
 from harness.runs.shared_resources import SharedResources
 from harness.spark.place import Place
 from harness.spark.session import Session
-from harness.suite import state
-from harness.suite import terminal as shown
+from harness.suite import state, terminal
 from harness.suite.case_filter import chosen
 from harness.suite.ci_output import CiFiles
 from harness.suite.feasibility import PlannedCase, planned
@@ -134,10 +133,10 @@ def _hands(wanted: SuiteRequest, of: int, directory: Path, err: Console) -> Suit
         case = turn.planned.case
         tries = f"try {turn.number} of {case.repeat}" if case.repeat > 1 else ""
         before = "recorded before, and checked now" if turn.run else ""
-        shown.headline(err, turn.at + 1, of, case.name, trying="  ".join(filter(None, (tries, before))))
+        terminal.headline(err, turn.at + 1, of, case.name, trying="  ".join(filter(None, (tries, before))))
 
     def ends(outcome: CaseOutcome) -> None:
-        shown.ended(err, outcome)
+        terminal.ended(err, outcome)
 
     view: Callable[[], AbstractContextManager[View]] = lambda: viewed_on(err)  # noqa: E731 - named for its type
     telling = CiFiles(directory, wanted.junit)

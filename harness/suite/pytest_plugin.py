@@ -152,7 +152,7 @@ class ScenarioUnderTest:
         planned = _planned(bench, {**_marked(node), **changes}, node)
         outcome, checked = bench.play(planned)
         _tell(outcome, node.user_properties)
-        result: RunResult = _harness().Result(checked[-1])
+        result: RunResult = _harness().RunResult(checked[-1])
         return result
 
 
@@ -192,7 +192,7 @@ def _harness() -> ModuleType:
 def _the_bench(config: pytest.Config) -> PytestSession:
     if _bench not in config.stash:
         given, seed = config.getoption("--tidegauge-store"), int(os.environ[SEED_VARIABLE])
-        config.stash[_bench] = _harness().Bench(_harness().store_dir(given), _flags(config), seed)
+        config.stash[_bench] = _harness().PytestSession(_harness().store_dir(given), _flags(config), seed)
     return config.stash[_bench]
 
 

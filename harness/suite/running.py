@@ -1,4 +1,4 @@
-"""A suite, case by case, on what the keeper lends; after each try everything that is known is on disk.
+"""A suite, case by case, on what the pool shares; after each try everything that is known is on disk.
 
 A run is recorded while the one before it is checked, aside and with lower priority (`harness.suite.resource_pool`): a
 load leaves most of a machine idle, and so a check costs no time of its own but for the last. What comes of it is
@@ -63,7 +63,7 @@ def run_suite(  # noqa: PLR0913 - what to run, how, and how far it has come
     attempts: int = ATTEMPTS,
     stop_at_first: bool = False,
 ) -> State:
-    """All that is not finished; the last state. The keeper is closed."""
+    """All that is not finished; the last state. The pool is closed."""
     try:
         return play_cases(state, planned, hands, pool, attempts=attempts, stop_at_first=stop_at_first)
     finally:
@@ -83,7 +83,7 @@ def play_cases(  # noqa: PLR0913 - as above
     stop_at_first: bool = False,
     upcoming: Sequence[PlannedCase] = (),
 ) -> State:
-    """All that is not finished, with a keeper that goes on to others; `upcoming` are cases of theirs."""
+    """All that is not finished, with a pool that goes on to others; `upcoming` are cases of theirs."""
     for each in planned:
         if each.skipped:
             state = state.having(state.outcome(each.case.name).not_here(each.skipped))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from harness.foundation.protocol import Api
-from harness.tap import rule_names as words
+from harness.tap import rule_names
 from harness.tap.codec import Garbled, PartitionPart
 from harness.tap.exchange import (
     CHANGED,
@@ -54,10 +54,10 @@ class RuleBend(Bend):
         self._nodes, self._partitions = rule.nodes, rule.partitions
         self._client = _pattern(rule.client)
         self._topic = _pattern(rule.topic)
-        self._error = None if rule.error is None else words.error_code(rule.error)
+        self._error = None if rule.error is None else rule_names.error_code(rule.error)
         self._picks_parts = bool(rule.topic or self._partitions)
         self._reads_parts = self._picks_parts or self._error is not None or rule.action == "rewrite"
-        self._changes = {api: words.changes(api, rule.fields) for api in self.apis} if rule.fields else {}
+        self._changes = {api: rule_names.changes(api, rule.fields) for api in self.apis} if rule.fields else {}
         self._gate = asyncio.Event()
         self._gone = asyncio.Event()  # it was taken back: what it delays need not wait any longer
         self._always = _always(rule, self._gone)
@@ -89,7 +89,7 @@ class RuleBend(Bend):
         try:
             parts = self._those(exchange.response_parts()) if self._reads_parts else []
             if self._error is not None:
-                parts = [part for part in parts if words.carries(part.message, self._error, exchange.version)]
+                parts = [part for part in parts if rule_names.carries(part.message, self._error, exchange.version)]
                 if not (parts or self._carries_elsewhere(exchange, self._error)):
                     return NOTHING
             elif self._picks_parts and not parts:
@@ -139,7 +139,7 @@ class RuleBend(Bend):
     def _carries_elsewhere(self, exchange: Exchange, code: int) -> bool:
         """Whether a response has the error where it is about no partition."""
         if not self._picks_parts:
-            return words.carries(exchange.response, code, exchange.version)
+            return rule_names.carries(exchange.response, code, exchange.version)
         if exchange.api != Api.METADATA or self._partitions or self._topic is None:
             return False
         names = exchange.world.names
@@ -212,7 +212,7 @@ class RuleBend(Bend):
 
     def _answer(self, exchange: Exchange, parts: list[PartitionPart]) -> Effects:
         assert self.rule.with_ is not None  # the rule was checked
-        code = words.error_code(self.rule.with_)
+        code = rule_names.error_code(self.rule.with_)
         if not exchange.expects_response:
             return (Drop("close"),)  # as brokers refuse a send that nobody waits for
         if not parts or exchange.api not in BY_PARTITION:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.experiments.explore import output as told
+from harness.experiments.explore import output
 from harness.experiments.explore.runs import ExplorationRuns
 from harness.experiments.explore.search import STOPPED, Exploration, as_error, explore
 from harness.experiments.explore.search_space import Candidate
@@ -83,7 +83,7 @@ class _Keeping:
         if self._known.first is None:
             return
         try:
-            told.write_file(self._known, self._file)
+            output.write_file(self._known, self._file)
         except TidegaugeError as error:
             if str(error) != self._trouble:
                 line(self._console, (str(error), "yellow"))

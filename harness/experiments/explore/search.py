@@ -68,7 +68,7 @@ class Exploration:
     """All that is known so far."""
 
     space: SearchSpace
-    sought: Goal
+    goal: Goal
     seed: int
     budget_s: float
     tries: list[Tried] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Exploration:
 
     def shows(self, ran: TryResult) -> bool:
         """Whether a run has what was found."""
-        return any(each.anomaly == self.anomaly for each in self.sought.among(ran.found))
+        return any(each.anomaly == self.anomaly for each in self.goal.among(ran.found))
 
     @property
     def exit_code(self) -> Exit:
@@ -166,7 +166,7 @@ def as_error(error: Exception) -> TidegaugeError:
 
 def _note(exploration: Exploration, tried: Tried, trying: _Trying) -> bool:
     """Whether a try has a finding, which is kept."""
-    counted = exploration.sought.among(tried.ran.found)
+    counted = exploration.goal.among(tried.ran.found)
     if counted:
         exploration.first, exploration.anomaly = tried, counted[0].anomaly
         exploration.shrinking = Shrinking(tried.draw, trying.once, trying.room, trying.possible, trying.role)
@@ -225,7 +225,7 @@ class _Trying:
     def _outcome(self, ran: TryResult) -> str:
         if ran.trouble:
             return f"failed: {ran.trouble}"
-        counted = self._known.sought.among(ran.found)
+        counted = self._known.goal.among(ran.found)
         others = len(ran.found) - len(counted)
         found = ", ".join(map(str, counted)) or "nothing that is sought"
         return " · ".join(

@@ -136,7 +136,7 @@ class SearchSpace:
     faults: Mapping[str, Mapping[str, tuple[str, ...]]]  # by workload and name: the roles that it may be aimed at
     fixed: tuple[str, ...] = ()  # settings as `--set` has them
     flags: Mapping[str, Any] = field(default_factory=dict)  # of every scenario
-    lean: Weights = field(default_factory=Weights)
+    weights: Weights = field(default_factory=Weights)
 
     @property
     def fixed_keys(self) -> frozenset[str]:
@@ -252,12 +252,12 @@ def _drawn(space: SearchSpace, seed: int) -> Candidate:
 @st.composite
 def _any(draw: st.DrawFn, space: SearchSpace) -> Candidate:
     """A draw that can be run."""
-    lean = space.lean
+    weights = space.weights
     names = [
-        name for name in space.faults for _ in range((STREAM_SHARE if name == STREAM else 1) * lean.workload(name))
+        name for name in space.faults for _ in range((STREAM_SHARE if name == STREAM else 1) * weights.workload(name))
     ]
     workload = draw(st.sampled_from(names))
-    found = Candidate(workload, draw(_settings(workload, space)), draw(_turns(space.faults[workload], lean)))
+    found = Candidate(workload, draw(_settings(workload, space)), draw(_turns(space.faults[workload], weights)))
     hypothesis.assume(space.allows(found))
     return found
 
@@ -266,7 +266,7 @@ def _any(draw: st.DrawFn, space: SearchSpace) -> Candidate:
 def _settings(draw: st.DrawFn, workload: str, space: SearchSpace) -> tuple[tuple[str, Any], ...]:
     """The differences, in order of their names; what is fixed would win over them."""
     model, plain = find_workload(workload).model, plainest(workload)
-    always: Mapping[str, tuple[Any, ...]] = {"acks": space.lean.acks, "partitions": PARTITIONS}
+    always: Mapping[str, tuple[Any, ...]] = {"acks": space.weights.acks, "partitions": PARTITIONS}
     told = {key: draw(st.sampled_from(values)) for key, values in always.items() if key not in space.fixed_keys}
     others = sorted((set(OTHERS) & set(model.model_fields)) - space.fixed_keys)
     for key in draw(st.lists(st.sampled_from(others), max_size=OTHERS_AT_MOST, unique=True)) if others else ():
@@ -276,14 +276,14 @@ def _settings(draw: st.DrawFn, workload: str, space: SearchSpace) -> tuple[tuple
 
 
 @st.composite
-def _turns(draw: st.DrawFn, faults: Mapping[str, tuple[str, ...]], lean: Weights) -> tuple[CandidateFault, ...]:
+def _turns(draw: st.DrawFn, faults: Mapping[str, tuple[str, ...]], weights: Weights) -> tuple[CandidateFault, ...]:
     """Different faults, in order of their beginning."""
-    names = [name for name in faults for _ in range(_share(FAULTS[name]) * lean.fault(FAULTS[name]))]
+    names = [name for name in faults for _ in range(_share(FAULTS[name]) * weights.fault(FAULTS[name]))]
     wanted = min(draw(st.sampled_from(TURNS)), len(faults))
     turns: list[CandidateFault] = []
     at_s = draw(st.sampled_from(FIRST_S))
     for name in draw(st.lists(st.sampled_from(names), min_size=wanted, max_size=wanted, unique=True)):
-        target = draw(st.sampled_from(lean.victims(faults[name])))
+        target = draw(st.sampled_from(weights.victims(faults[name])))
         turns.append(CandidateFault(name, target, at_s, draw(st.sampled_from(LASTING_S))))
         at_s += draw(st.sampled_from(GAPS_S))
     return tuple(turns)

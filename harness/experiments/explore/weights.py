@@ -48,14 +48,14 @@ class Weights:
         return (*(first,) * (len(roles) - 1), *roles)
 
 
-def weights_for(sought: Goal) -> Weights:
+def weights_for(goal: Goal) -> Weights:
     """Towards what was named."""
     known = anomalies_of()
 
     def named(*names: str) -> bool:
-        return bool(sought.anomalies & frozenset[str]().union(*(known[name] for name in names)))
+        return bool(goal.anomalies & frozenset[str]().union(*(known[name] for name in names)))
 
-    losses = bool(sought.anomalies & LOSSES)
+    losses = bool(goal.anomalies & LOSSES)
     of_transactions = frozenset({"transactions", "exactly-once"}) if named(*TRANSACTIONS) else frozenset()
     of_groups = frozenset({"groups", "exactly-once"}) if named(*GROUPS) else frozenset()
     of_losses = frozenset({"stream"}) if losses else frozenset()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.exchange import jepsen_lines as passage
+from harness.history.exchange import jepsen_lines
 from harness.history.exchange.columns import Numbers, before_each, grouped, runs_of
 from harness.history.exchange.file_format import Wrong
 from harness.history.exchange.jepsen_lines import OPERATION, RECORD, ChunkParser, ParsedChunk
@@ -92,7 +92,7 @@ class FastChunkParser:
         try:
             return self._quickly(chunk, wrapped)
         except (ReadOneByOne, Wrong):
-            return passage.read(chunk, wrapped)
+            return jepsen_lines.read(chunk, wrapped)
 
     def _quickly(self, chunk: Chunk, wrapped: str) -> ParsedChunk:
         if chunk.wrong or not chunk.lines:

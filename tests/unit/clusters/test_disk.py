@@ -507,12 +507,12 @@ def test_containers_get_their_data_from_outside(monkeypatch: pytest.MonkeyPatch,
 STUCK = """
 import sys, threading, time
 from pathlib import Path
-from harness.clusters.disk import Disk
+from harness.clusters.disk import NodeDisk
 from harness.clusters.cleanup.guard import Guard
 
 directory = Path(sys.argv[1])
 guard = Guard(directory)
-disk = Disk(directory / "disk", directory / "data")
+disk = NodeDisk(directory / "disk", directory / "data")
 disk.make(guard)
 guard.record(kind="thaw", value=str(disk.mount), image=str(disk.image))
 disk.freeze()

@@ -205,7 +205,7 @@ def test_the_logs_of_a_new_kind(tmp_path: Path) -> None:
 def test_the_doctor_looks_for_what_a_new_kind_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """And says what faults it cannot have."""
     for name in set(KINDS) - {"paper"}:
-        monkeypatch.setattr(type(KINDS[name]), "looks", lambda _: ())
+        monkeypatch.setattr(type(KINDS[name]), "requirements", lambda _: ())
         monkeypatch.setattr(type(KINDS[name]), "unstarted", lambda _: None)
     (look,) = (check for check in examine() if check.name == "paper")
     assert (look.ok, look.found, look.costs, look.remedy) == (

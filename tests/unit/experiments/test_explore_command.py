@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.commands import main as cli
-from harness.experiments.explore import runs as ground
+from harness.experiments.explore import runs as explore_runs
 from harness.foundation.errors import ClusterError, Exit
 from harness.history.schema import Recorder
 from harness.history.sources import segment_path
@@ -24,13 +24,13 @@ from harness.report.making import REPORT_FILE
 from harness.runs import scenario
 from harness.runs.scenario import Scenario
 from tests.reports import facts, results
-from tests.suites import PaperKeeper, checked
+from tests.suites import PaperPool, checked
 
 Command = Callable[..., tuple[int, str, str]]
 FEW = ("-w", "stream", "-n", "kill", "-n", "pause", "--seed", "7", "--set", "acks=all")
 
 
-class Paper(PaperKeeper):
+class Paper(PaperPool):
     """Lends nothing, and ends as a test likes."""
 
     error: BaseException | None = None
@@ -72,7 +72,7 @@ class Runs:
 def pool(monkeypatch: pytest.MonkeyPatch) -> Paper:
     """The one that the command has."""
     pool = Paper()
-    monkeypatch.setattr(ground, "ResourcePool", lambda _: pool)
+    monkeypatch.setattr(explore_runs, "ResourcePool", lambda _: pool)
     return pool
 
 
@@ -84,7 +84,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pool: Paper) -> Runs:
     for name, data in ((RUN_FILE, facts()), (RESULTS_FILE, results())):
         (runs.directory / name).write_text(json.dumps(data))
     Recorder(segment_path(runs.directory, 2), 2, {"role": "producer"}).close()
-    monkeypatch.setattr(ground, "run_scenario", runs.run)
+    monkeypatch.setattr(explore_runs, "run_scenario", runs.run)
     return runs
 
 

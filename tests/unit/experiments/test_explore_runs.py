@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.experiments.explore import runs as ground
+from harness.experiments.explore import runs as explore_runs
 from harness.experiments.explore.runs import ExplorationRuns
 from harness.experiments.explore.search import StoppedError, TryResult
 from harness.experiments.explore.search_space import Candidate, SearchSpace, search_space_on
@@ -25,13 +25,13 @@ from harness.report.making import REPORT_FILE, SERIES_FILE
 from harness.runs.scenario import Scenario
 from harness.spark.place import Place
 from tests.reports import facts, results, series
-from tests.suites import PaperKeeper, checked
+from tests.suites import PaperPool, checked
 
 LIMIT_S = 600.0
 Outcome = Callable[[StopAfter], Checked]
 
 
-class Paper(PaperKeeper):
+class Paper(PaperPool):
     """Lends no cluster either."""
 
     def cluster(self, *_: object) -> Any:
@@ -52,7 +52,7 @@ def space() -> SearchSpace:
 def pool(monkeypatch: pytest.MonkeyPatch) -> Paper:
     """The one that the ground has."""
     pool = Paper()
-    monkeypatch.setattr(ground, "ResourcePool", lambda _: pool)
+    monkeypatch.setattr(explore_runs, "ResourcePool", lambda _: pool)
     return pool
 
 
@@ -70,7 +70,7 @@ def ran(runs: ExplorationRuns, space: SearchSpace, monkeypatch: pytest.MonkeyPat
         def pretend(_: Scenario, *__: object, stop: StopAfter, **___: object) -> Checked:
             return outcome(stop)
 
-        monkeypatch.setattr(ground, "run_scenario", pretend)
+        monkeypatch.setattr(explore_runs, "run_scenario", pretend)
         return runs.run(space.scenario(Candidate("stream"), 1), LIMIT_S)
 
     return run

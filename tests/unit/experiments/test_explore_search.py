@@ -54,12 +54,12 @@ def loses(scenario: Scenario) -> bool:
 def explored(
     space: SearchSpace,
     ran: Callable[[Scenario, int], TryResult],
-    sought: Goal | None = None,
+    goal: Goal | None = None,
     budget_s: float = 600.0,
     said: list[str] | None = None,
 ) -> Exploration:
     """A search with made-up runs, each of which takes as long as the others."""
-    known = Exploration(space, sought or goal_of(["lost-write"]), 7, budget_s)
+    known = Exploration(space, goal or goal_of(["lost-write"]), 7, budget_s)
     clock = Clock()
 
     def run(scenario: Scenario, limit_s: float) -> TryResult:

@@ -79,7 +79,7 @@ def test_the_same_seed_draws_the_same_and_another_one_something_else(
 
 def test_who_looks_for_losses_gets_draws_that_may_lose(space: SearchSpace, drawn: list[Candidate]) -> None:
     """Mostly acks=1, the stream, and leaders that are cut off; and yet also others."""
-    leaning = list(islice(candidates(replace(space, lean=weights_for(goal_of(["lost-write"]))), 7), SOME))
+    leaning = list(islice(candidates(replace(space, weights=weights_for(goal_of(["lost-write"]))), 7), SOME))
 
     def weak(of: list[Candidate]) -> int:
         return sum(dict(draw.settings).get("acks") == "1" for draw in of)
@@ -96,7 +96,7 @@ def test_who_looks_for_losses_gets_draws_that_may_lose(space: SearchSpace, drawn
 
 
 @pytest.mark.parametrize(
-    ("sought", "workloads"),
+    ("goal", "workloads"),
     [
         ("illegal", frozenset()),
         ("any", frozenset()),
@@ -107,11 +107,11 @@ def test_who_looks_for_losses_gets_draws_that_may_lose(space: SearchSpace, drawn
         ("rebalance-loss", {"groups", "exactly-once"}),
     ],
 )
-def test_draws_lean_to_workloads_that_can_show_what_is_sought(sought: str, workloads: set[str]) -> None:
+def test_draws_lean_to_workloads_that_can_show_what_is_sought(goal: str, workloads: set[str]) -> None:
     """And to none where all can."""
-    lean = weights_for(goal_of([sought]))
-    assert lean.workloads == workloads
-    assert lean.leaders == (sought == "lost-tail")
+    weights = weights_for(goal_of([goal]))
+    assert weights.workloads == workloads
+    assert weights.leaders == (goal == "lost-tail")
 
 
 def test_no_draw_comes_twice(drawn: list[Candidate]) -> None:

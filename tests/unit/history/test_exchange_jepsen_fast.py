@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.foundation.errors import UsageError
-from harness.history.exchange import external_sort, jsonl, line_templates, parquet
-from harness.history.exchange import jepsen_lines as passage
+from harness.history.exchange import external_sort, jepsen_lines, jsonl, line_templates, parquet
 from harness.history.exchange.batch import Names, blank
 from harness.history.exchange.columns import (
     absent,
@@ -65,20 +64,20 @@ def lines_of_jepsen(count: int) -> list[str]:
 def test_ordinary_operations_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the nemesis, and lines before anything is learned, are read one at a time."""
     alone: list[int] = []
-    say = passage.ChunkParser.say
+    say = jepsen_lines.ChunkParser.say
 
-    def counted(reader: passage.ChunkParser, number: int, line: str, value: Any) -> None:
+    def counted(reader: jepsen_lines.ChunkParser, number: int, line: str, value: Any) -> None:
         alone.append(number)
         say(reader, number, line, value)
 
     maker, lines = FastChunkParser(), lines_of_jepsen(500)
     maker.read(Chunk(1, Text("\n".join(lines).encode())))
     chunk = Chunk(1 + len(lines), Text("\n".join(lines).encode()))
-    monkeypatch.setattr(passage.ChunkParser, "say", counted)
+    monkeypatch.setattr(jepsen_lines.ChunkParser, "say", counted)
     found = maker.read(chunk)
     assert len(alone) == sum(":nemesis" in line for line in lines) == 10
     alone.clear()
-    assert passages_are_equal(found, passage.read(chunk))
+    assert passages_are_equal(found, jepsen_lines.read(chunk))
     assert len(alone) == len(lines)
 
 
@@ -90,7 +89,7 @@ def test_operations_that_go_on_in_another_passage_are_handed_on() -> None:
     part = Chunk(2, lines[1:-1])
     found = maker._quickly(part, "")
     assert (len(found.ends), len(found.opened)) == (1, 1)
-    assert passages_are_equal(found, passage.read(part))
+    assert passages_are_equal(found, jepsen_lines.read(part))
 
 
 def test_lines_of_an_export_are_packed_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +252,7 @@ def test_a_history_read_together_is_that_read_alone(tmp_path: Path, monkeypatch:
     """From the file to the store, byte for byte."""
     file = edn(tmp_path / "h.edn", lines_of_jepsen(300))
     wanted = give(take(file, tmp_path / "store"), tmp_path / "wanted.jsonl").file.read_bytes()
-    monkeypatch.setattr(FastChunkParser, "read", lambda _, chunk, wrapped="": passage.read(chunk, wrapped))
+    monkeypatch.setattr(FastChunkParser, "read", lambda _, chunk, wrapped="": jepsen_lines.read(chunk, wrapped))
     alone = take(file, tmp_path / "store", name="h")
     assert give(alone, tmp_path / "alone.jsonl").file.read_bytes() == wanted
 

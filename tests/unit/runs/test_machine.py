@@ -25,7 +25,7 @@ from harness.clusters.target import load_target
 from harness.foundation.errors import CannotHere
 from harness.foundation.java import Java
 from harness.foundation.ports import PortLeases
-from harness.runs import machine as doctor
+from harness.runs import machine
 from harness.runs.machine import MachineCheck, examine, examine_faults
 from nemesis import FAULTS
 
@@ -47,9 +47,9 @@ def disk(free_bytes: int) -> Callable[[Path], SimpleNamespace]:
 
 GONE = Unavailable("it is missing", "get it")
 MISSING: dict[str, Patch] = {
-    "java": (doctor, "find_java", refuse),
-    "kafka": (doctor, "is_prepared", lambda _: False),
-    "spark": (doctor, "jars", refuse),
+    "java": (machine, "find_java", refuse),
+    "kafka": (machine, "is_prepared", lambda _: False),
+    "spark": (machine, "jars", refuse),
     "ports": (PortLeases, "take", refuse),
     "disk": (shutil, "disk_usage", disk(2**20)),
     "docker": (docker, "connect", refuse),
@@ -59,8 +59,8 @@ MISSING: dict[str, Patch] = {
     "netns": (network_support, "why_no_namespaces", lambda: GONE),
     "iptables": (network_support, "missing", lambda each: GONE if each is Capability.LOSS else None),
     "tc": (network_support, "missing", lambda each: GONE if each is Capability.SHAPE else None),
-    "loop": (doctor, "why_no_disks", lambda: ("they are missing", "get them")),
-    "faketime": (doctor, "why_no_clocks", lambda: ("they are missing", "get them")),
+    "loop": (machine, "why_no_disks", lambda: ("they are missing", "get them")),
+    "faketime": (machine, "why_no_clocks", lambda: ("they are missing", "get them")),
 }
 
 
@@ -69,9 +69,9 @@ def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_home: Path) -
     """A machine that has everything."""
     engine = SimpleNamespace(version=lambda: {"Version": "27"})
     for where, name, value in (
-        (doctor, "find_java", lambda *_: Java(Path("/j"), 21, "PATH")),
-        (doctor, "is_prepared", lambda target: target == load_target("kafka")),
-        (doctor, "cache_dir", lambda: tmp_path),
+        (machine, "find_java", lambda *_: Java(Path("/j"), 21, "PATH")),
+        (machine, "is_prepared", lambda target: target == load_target("kafka")),
+        (machine, "cache_dir", lambda: tmp_path),
         (shutil, "disk_usage", disk(2**40)),
         (docker, "connect", lambda timeout_s: engine),
         (docker, "compose_version", lambda: "2.30"),
@@ -80,8 +80,8 @@ def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_home: Path) -
         (network_support, "why_no_namespaces", lambda: None),
         (network_support, "missing", lambda _: None),
         (local, "run_command", lambda _: "iptables v1.8\n"),
-        (doctor, "why_no_disks", lambda: None),
-        (doctor, "why_no_clocks", lambda: None),
+        (machine, "why_no_disks", lambda: None),
+        (machine, "why_no_clocks", lambda: None),
     ):
         monkeypatch.setattr(where, name, value)
 
@@ -125,7 +125,7 @@ def test_one_missing_thing_is_told(monkeypatch: pytest.MonkeyPatch, name: str) -
 def test_kafka_is_there_when_what_it_needs_once_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Undamaged, in the cache, of the version that is used unless told; others alone are not enough."""
     monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(doctor, "is_prepared", is_prepared)
+    monkeypatch.setattr(machine, "is_prepared", is_prepared)
     newest, older, *_ = locked_versions("kafka")
     assert load_target("kafka").version == newest
     assert not by_name(examine())["kafka"].ok

@@ -28,7 +28,7 @@ from harness.suite.running import run_suite
 from harness.suite.spec import Suite
 from harness.suite.state import State
 from harness.suite.tries import left_behind
-from tests.suites import STREAM, Paper, PaperKeeper, Unchecked, as_planned, checked, suite
+from tests.suites import STREAM, Paper, PaperPool, Unchecked, as_planned, checked, suite
 
 THREE = "".join(STREAM.replace('"stream"', f'"{name}"', 1) for name in ("a", "b", "c"))
 DAMAGED = b'{"suite": "x", "title": "", "seed": 1, "flags": {}, "started_at": "", "cases": %s}'
@@ -39,7 +39,7 @@ def play(found: Suite, paper: Paper, known: State | None = None, **how: Any) -> 
     """Run a suite with these outcomes."""
     known = known or states.begin(found, found.cases, 7, {})
     planned = how.pop("planned", as_planned(found.cases))
-    return run_suite(known, planned, paper.hands(how.pop("tell", None)), how.pop("keeper", PaperKeeper()), **how)
+    return run_suite(known, planned, paper.hands(how.pop("tell", None)), how.pop("pool", PaperPool()), **how)
 
 
 def statuses(state: State) -> list[str]:
@@ -66,7 +66,7 @@ def test_a_finding_is_never_tried_again(tmp_path: Path) -> None:
 
 def test_trouble_of_ours_is_tried_again_on_a_fresh_cluster_and_told(tmp_path: Path) -> None:
     """Once, by default."""
-    paper, pool = Paper(b=[NO_NODE, checked()]), PaperKeeper()
+    paper, pool = Paper(b=[NO_NODE, checked()]), PaperPool()
     ended = play(suite(tmp_path, THREE), paper, pool=pool)
     assert (statuses(ended), paper.ran) == (["passed"] * 3, ["a", "b", "b", "c"])
     assert ended.outcome("b").tries[0].retried == (str(NO_NODE),)
@@ -134,7 +134,7 @@ def test_the_first_failure_can_be_the_last_case(tmp_path: Path) -> None:
 def test_ctrl_c_ends_the_suite_after_the_run_that_goes_on(tmp_path: Path, how: Any) -> None:
     """Of which nothing is kept, though it is checked: it is run again."""
     outcome = checked("valid", interrupted=True) if isinstance(how, str) else how
-    paper, pool = Paper(b=[outcome]), PaperKeeper()
+    paper, pool = Paper(b=[outcome]), PaperPool()
     ended = play(suite(tmp_path, THREE), paper, pool=pool)
     assert (statuses(ended), paper.ran) == (["passed", "pending", "pending"], ["a", "b"])
     assert pool.told == ["no cluster"], "it does not wait for a check"
@@ -183,7 +183,7 @@ def test_a_run_is_recorded_while_the_one_before_it_is_checked(tmp_path: Path) ->
 
 def test_a_cluster_that_something_may_be_left_in_is_not_used_again(tmp_path: Path) -> None:
     """That is known before the check, and the next run does not wait for that."""
-    pool = PaperKeeper()
+    pool = PaperPool()
     play(suite(tmp_path, THREE), Paper(a=[checked(suspicion="a rule is still there")]), pool=pool)
     assert pool.told == ["spoil: a rule is still there"]
 
@@ -235,7 +235,7 @@ def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path, times: int, before: di
 
 def test_trouble_that_only_a_check_finds_is_tried_again(tmp_path: Path) -> None:
     """After the run that went on by then, on a fresh cluster and with another session."""
-    paper, pool = Paper(a=[Unchecked("Spark is gone"), checked()]), PaperKeeper()
+    paper, pool = Paper(a=[Unchecked("Spark is gone"), checked()]), PaperPool()
     ended = play(suite(tmp_path, THREE), paper, pool=pool)
     assert (statuses(ended), paper.ran) == (["passed"] * 3, ["a", "b", "a", "c"])
     assert "Spark is gone" in ended.outcome("a").tries[0].retried[0]
@@ -256,7 +256,7 @@ def test_what_cannot_be_written_down_is_an_error(tmp_path: Path) -> None:
         if state.outcome("a").tries:
             raise OSError(28, "no space")
 
-    pool = PaperKeeper()
+    pool = PaperPool()
     with pytest.raises(OSError, match="no space"):
         play(suite(tmp_path, THREE), Paper(), tell=tell, pool=pool)
     assert pool.ended
@@ -268,7 +268,7 @@ def test_a_case_that_cannot_be_had_here_is_told_and_not_run(tmp_path: Path) -> N
     planned = as_planned(found.cases)
     planned[1] = replace(planned[1], skipped="this machine has no clocks")
     paper = Paper()
-    ended = run_suite(states.begin(found, found.cases, 7, {}), planned, paper.hands(), PaperKeeper())
+    ended = run_suite(states.begin(found, found.cases, 7, {}), planned, paper.hands(), PaperPool())
     assert (statuses(ended), paper.ran) == (["passed", "skipped", "passed"], ["a", "c"])
     assert exit_code(ended.outcomes) is Exit.VALID
     assert exit_code(ended.outcomes[1:2]) is Exit.CANNOT_HERE
@@ -276,7 +276,7 @@ def test_a_case_that_cannot_be_had_here_is_told_and_not_run(tmp_path: Path) -> N
 
 def test_a_run_that_spoils_its_cluster_says_so(tmp_path: Path) -> None:
     """So that the next one gets another."""
-    found, pool = suite(tmp_path, STREAM), PaperKeeper()
+    found, pool = suite(tmp_path, STREAM), PaperPool()
     planned = [replace(each, spoils=True) for each in as_planned(found.cases)]
     run_suite(states.begin(found, found.cases, 7, {}), planned, Paper().hands(), pool)
     assert [text.partition(":")[0] for text in pool.told] == ["spoil"]

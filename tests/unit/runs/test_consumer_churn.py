@@ -52,9 +52,9 @@ class Processes:
 def test_crashes_come_in_time_and_are_replaced() -> None:
     """The first one after a whole interval; never a producer."""
     clients = Processes()
-    churning = ConsumerChurn(Churn(every_s=10), clients, seed=1)
+    churn = ConsumerChurn(Churn(every_s=10), clients, seed=1)
     for now_s in range(100, 131):
-        churning.tick(now_s)
+        churn.tick(now_s)
     kinds = [kind for kind, _ in clients.log]
     assert kinds == ["kill", "replace"] * 3
     assert {process for _, process in clients.log} <= {1, 2, 3}
@@ -64,9 +64,9 @@ def test_crashes_come_in_time_and_are_replaced() -> None:
 def test_a_paused_one_goes_on_in_time() -> None:
     """After as long as was asked for."""
     clients = Processes()
-    churning = ConsumerChurn(Churn(every_s=10, crash=False, pause_s=4), clients, seed=1)
+    churn = ConsumerChurn(Churn(every_s=10, crash=False, pause_s=4), clients, seed=1)
     for now_s in range(24):
-        churning.tick(now_s)
+        churn.tick(now_s)
     (kind, first), (again, same), (third, _) = clients.log
     assert (kind, again, third) == ("pause", "resume", "pause")
     assert first == same
@@ -77,9 +77,9 @@ def test_both_kinds_happen() -> None:
     logs = []
     for _ in range(2):
         clients = Processes()
-        churning = ConsumerChurn(Churn(every_s=10, pause_s=4), clients, seed=3)
+        churn = ConsumerChurn(Churn(every_s=10, pause_s=4), clients, seed=3)
         for now_s in range(300):
-            churning.tick(now_s)
+            churn.tick(now_s)
         logs.append(clients.log)
     assert {kind for kind, _ in logs[0]} == {"kill", "replace", "pause", "resume"}
     assert logs[0] == logs[1]
@@ -88,9 +88,9 @@ def test_both_kinds_happen() -> None:
 @pytest.mark.parametrize("clients", [Processes(consumers=1), Processes(done=0)], ids=["one", "none at work"])
 def test_the_last_one_at_work_is_left_alone(clients: Processes) -> None:
     """Somebody has to go on."""
-    churning = ConsumerChurn(Churn(every_s=1, pause_s=1), clients, seed=1)
+    churn = ConsumerChurn(Churn(every_s=1, pause_s=1), clients, seed=1)
     for now_s in range(20):
-        churning.tick(now_s)
+        churn.tick(now_s)
     assert clients.log == []
 
 
@@ -108,32 +108,32 @@ def test_who_stands_still_is_left_alone(stopped: int) -> None:
     """Two are left, of whom each may be hit; with one of these gone, nobody is."""
     clients = Processes()
     clients.here[0] = Client(1, CONSUMER, stopped, 5)
-    churning = ConsumerChurn(Churn(every_s=1), clients, seed=1)
+    churn = ConsumerChurn(Churn(every_s=1), clients, seed=1)
     for now_s in range(40):
-        churning.tick(now_s)
+        churn.tick(now_s)
     assert {process for _, process in clients.log} == {2, 3}
     del clients.here[1], clients.log[:]
-    churning.tick(100)
+    churn.tick(100)
     assert clients.log == []
 
 
 def test_at_the_end_everybody_goes_on() -> None:
     """And nothing happens any more."""
     clients = Processes()
-    churning = ConsumerChurn(Churn(every_s=10, crash=False, pause_s=100), clients, seed=1)
-    churning.tick(0)
-    churning.tick(10)
-    churning.close()
-    churning.close()
-    churning.tick(20)
+    churn = ConsumerChurn(Churn(every_s=10, crash=False, pause_s=100), clients, seed=1)
+    churn.tick(0)
+    churn.tick(10)
+    churn.close()
+    churn.close()
+    churn.tick(20)
     assert [kind for kind, _ in clients.log] == ["pause", "resume"]
 
 
 def test_without_churn_nothing_happens() -> None:
     """Most workloads have none."""
     clients = Processes()
-    churning = ConsumerChurn(None, clients, seed=1)
-    churning.tick(0)
-    churning.tick(1000)
-    churning.close()
+    churn = ConsumerChurn(None, clients, seed=1)
+    churn.tick(0)
+    churn.tick(1000)
+    churn.close()
     assert clients.log == []
