@@ -259,7 +259,7 @@ class _Node:
 def _read(tmp_path: Path, node: _Node, monkeypatch: pytest.MonkeyPatch, records: int = 3) -> tuple[WorkerSession, Any]:
     """Node 2 of three, which has a replica of partition 0 and none of partition 1."""
     views = {("run-batch", at): PartitionView(1, 0, (1, 2 + at), (1,)) for at in (0, 1)}
-    monkeypatch.setattr("workloads.replica_read.Connection", lambda *_: node)
+    monkeypatch.setattr("workloads.replica_read.NodeConnection", lambda *_: node)
     monkeypatch.setattr("workloads.replica_read.ask_partitions", lambda *_: views)
     targets = (target(0, 4), target(1, 4))
     run = session(tmp_path, role=REPLICA, number=1, of=3, targets=targets, settings={"replica_records": records})
