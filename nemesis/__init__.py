@@ -141,7 +141,7 @@ class MakesFaults(Protocol):
     """Makes the fault of a slot."""
 
     def __call__(self, slot: Slot, out_of_service: Callable[[], Collection[int]] = ...) -> Fault:
-        """Given what says which nodes other faults have felled at a moment."""
+        """Given what says which nodes other faults keep out of service at a moment."""
 
 
 def faults_on(

@@ -105,7 +105,7 @@ class Chains:
         self._ways: dict[int, set[Way]] = {}  # by node, from the moment on that they may be there
 
     def put(self, packet_rules: Sequence[PacketRule]) -> None:
-        """Build all walls, node by node; one that another fault has just killed needs none."""
+        """Install all rules, node by node; one that another fault has just killed needs none."""
         for node, own in groupby(sorted(packet_rules, key=lambda wall: wall.node), key=lambda wall: wall.node):
             here = list(own)
             self._ways[node] = {wall.way for wall in here}

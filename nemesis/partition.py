@@ -23,7 +23,7 @@ BROKER, CONTROLLER = "broker", "controller"  # names of listeners
 
 
 class Cut(Fault):
-    """What all of them share: walls that come and go, and an effect that the others see."""
+    """What all of them share: packet rules that come and go, and an effect that the others see."""
 
     needs = frozenset({Capability.PARTITION})
     roles: ClassVar[tuple[str, ...]] = NODE_ROLES
@@ -58,7 +58,7 @@ class Cut(Fault):
         return Aim(self.intent(), chosen.victim, chosen.node)
 
     def inject(self) -> None:
-        """All walls at once."""
+        """All rules at once."""
         self._injected_at = self.context.clock()
         self.build()
 
@@ -72,11 +72,11 @@ class Cut(Fault):
         return replace(seen, sentence=f"{seen.sentence} {after_s:.1f} s after the cut, packets dropped: {taken:,}")
 
     def undo(self) -> None:
-        """No walls."""
+        """No rules."""
         self.chains.remove()
 
     def healed(self) -> str:
-        """Where walls are left."""
+        """Where rules are left."""
         return self.chains.left()
 
     @abstractmethod
@@ -96,7 +96,7 @@ class Cut(Fault):
         """What the others say became of it."""
 
     def build(self) -> None:
-        """All walls, for those that were chosen."""
+        """All rules, for those that were chosen."""
         self.aimed(self._chosen)
         self.chains.put(self.packet_rules())
 
@@ -442,7 +442,7 @@ class Flapping(RepeatingFault, Isolate):
         return f"{self.chosen.called} is cut off from its peers and let back every {self.period_s:g} s"
 
     def step(self) -> None:
-        """The other way round; the first one builds the walls."""
+        """The other way round; the first one installs the rules."""
         if not self.steps:
             self.build()
         elif self._open:
@@ -452,7 +452,7 @@ class Flapping(RepeatingFault, Isolate):
         self._open = not self._open
 
     def rest(self) -> None:
-        """No walls."""
+        """No rules."""
         self.chains.remove()
 
     def proof(self) -> FaultEvidence | None:

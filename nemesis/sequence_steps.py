@@ -1,4 +1,4 @@
-"""What faults in a row share: walls that keep replicas from being copied, and nodes that are killed."""
+"""What faults in a row share: packet rules that keep replicas from being copied, and nodes that are killed."""
 
 from __future__ import annotations
 

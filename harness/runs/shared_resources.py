@@ -1,6 +1,6 @@
 """What several runs can share: a cluster that is up, and a Spark session that is warm.
 
-A run that is lent one uses it and leaves it as it is: it makes topics of its own and removes them. Both end with
+A run on a shared one uses it and leaves it as it is: it makes topics of its own and removes them. Both end with
 whoever lends them, also when this process is killed.
 """
 
