@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.command import run_command
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.foundation.errors import CannotHere, TidegaugeError
+from harness.foundation.errors import CannotHere
 from harness.foundation.progress import SilentProgress
 
 ROUNDS = 5
@@ -50,8 +50,4 @@ def _spread(values: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except TidegaugeError as failure:
-        sys.stderr.write(f"{failure}\n")
-        sys.exit(failure.exit_code)
+    run_command(main)

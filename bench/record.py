@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -28,9 +27,9 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
+from bench.command import run_command
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.foundation.errors import TidegaugeError
 from harness.foundation.progress import SilentProgress
 from harness.foundation.security import Security
 from harness.history.schema import F, Kind, Recorder, Type, now
@@ -379,8 +378,4 @@ def _memory(console: Console, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except TidegaugeError as failure:
-        sys.stderr.write(f"{failure}\n")
-        sys.exit(failure.exit_code)
+    run_command(main)

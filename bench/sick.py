@@ -34,6 +34,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from bench.histories import processes_of
 from bench.history_load import Extras, Load
 from bench.history_plan import (
     EVENTS_OF_100,
@@ -50,11 +51,6 @@ from bench.history_plan import (
     START_NS,
     TEXTS,
     TOPIC,
-    TXN_FINAL,
-    TXN_MEMBER,
-    TXN_PARTITIONS,
-    TXN_PRODUCER,
-    TXN_RAW,
     TXN_TOPIC,
     Numbers,
     Plan,
@@ -183,22 +179,7 @@ class SickLoad(Load):
 
     def processes(self) -> dict[int, dict[str, Any]]:
         """What the manifest says of them."""
-        clients = range(self.plan.clients)
-        uncommitted, committed = {"isolation": "read_uncommitted"}, {"isolation": "read_committed"}
-        return {
-            0: {"role": "runner"},
-            NEMESIS_PROCESS: {"role": "nemesis"},
-            PROBE: {"role": "probe"},
-            **{FIRST_PRODUCER + n: {"role": "producer", "idempotent": True} for n in clients},
-            **{FIRST_CONSUMER + n: {"role": "consumer", **uncommitted} for n in clients},
-            **{FIRST_FINAL + n: {"role": "final", **uncommitted} for n in range(2)},
-            **{TXN_PRODUCER + n: {"role": "producer", "idempotent": True} for n in range(TXN_PARTITIONS)},
-            **{TXN_MEMBER + n: {"role": "consumer", "group": True, **committed} for n in range(2)},
-            TXN_FINAL: {"role": "final", **committed},
-            TXN_RAW: {"role": "raw", **uncommitted},
-            FIRST_TAP: {"role": "tap"},
-            SECOND_TAP: {"role": "tap"},
-        }
+        return {**processes_of(self.plan), SECOND_TAP: {"role": "tap"}}
 
     def topics(self) -> dict[int, str]:
         """By their numbers."""

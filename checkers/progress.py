@@ -30,9 +30,9 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, Bools, Groups, Ints, ints
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found
+from checkers.core.arrays import NEVER, Bools, GroupBy, Ints, ints
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.core.tables import topic_and_partition
@@ -97,7 +97,7 @@ def _longest(first: Ints, beyond: Ints, order: Ints, span_of: Callable[[Ints, In
     stretch = np.repeat(np.arange(len(count)), count)
     fault = order[np.arange(len(stretch)) - np.repeat(np.cumsum(count) - count - first, count)]
     span = np.maximum(span_of(stretch, fault), 0)
-    groups = Groups(stretch, np.arange(len(stretch)))
+    groups = GroupBy(stretch, np.arange(len(stretch)))
     longest = groups.max(span)
     chosen = groups.min(fault, where=span == longest[groups.number()])
     best, lasted = np.full(len(count), -1), np.zeros(len(count), np.int64)
@@ -105,7 +105,7 @@ def _longest(first: Ints, beyond: Ints, order: Ints, span_of: Callable[[Ints, In
     return best, lasted
 
 
-def waits(stretches: pl.DataFrame, run: RunContext) -> Outcome:
+def waits(stretches: pl.DataFrame, run: RunContext) -> FamilyResult:
     """What is wrong with stretches in which no send got through."""
     faults = Faults(run.line)
     since, until = ints(stretches, "since"), ints(stretches, "until")
@@ -114,7 +114,7 @@ def waits(stretches: pl.DataFrame, run: RunContext) -> Outcome:
     findings = Findings()
     for part in stretches.filter(pl.col("until") - pl.col("since") > shortest).iter_slices(CHUNK):
         findings.add(_judged(part, faults, run), run.limit)
-    return Outcome(findings, looked_at)
+    return FamilyResult(findings, looked_at)
 
 
 def _judged(stretches: pl.DataFrame, faults: Faults, run: RunContext) -> Findings:
@@ -134,7 +134,7 @@ def _judged(stretches: pl.DataFrame, faults: Faults, run: RunContext) -> Finding
         names = pl.Series([*faults.names, None], dtype=pl.String)[fault % (len(faults.names) + 1)]
         wrong = rows.with_columns(fault=names, tag=names.fill_null("no fault"), span_ns=pl.Series(span))
         findings.add(
-            found(
+            make_findings(
                 anomaly, wrong.filter(pl.col("span_ns") > run.limit_ns(limit)), run, time="since", until="until",
                 processes=(), tags=["tag"], severity="span_ns", facts=["lasted_ns", "fault", "span_ns"],
             ),
@@ -143,7 +143,7 @@ def _judged(stretches: pl.DataFrame, faults: Faults, run: RunContext) -> Finding
     return findings
 
 
-class Latency(Family):
+class SendLatency(Family):
     """How many sends got through, and how long that took."""
 
     name = "latency"
@@ -166,7 +166,7 @@ class Latency(Family):
             sends=pl.len().cast(pl.Int64), longest_ns=pl.col("took").max()
         )
 
-    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> pl.DataFrame:
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> pl.DataFrame:
         """Of all sends, in order."""
         whole = pl.concat(surveys or [self.survey(Piece({}, run), run)])
         counted = whole.group_by("segment", "bucket").agg(pl.col("sends").sum(), pl.col("longest_ns").max())
@@ -174,22 +174,22 @@ class Latency(Family):
 
     def conclude(
         self,
-        mine: pl.DataFrame,
+        gathered: pl.DataFrame,
         judged: Sequence[object],
         run: RunContext,
-        known: Known,
-    ) -> Outcome:
+        others: ByFamily,
+    ) -> FamilyResult:
         """Per segment: when, which faults, how many sends, and how long the acknowledged ones took, in milliseconds."""
         bounds = run.line.bounds_ns()[:SEGMENTS_AT_MOST]
         first, last = run.first_time_ns, run.last_time_ns
         edges = [min(first, *bounds), *bounds, max(last, *bounds)] if bounds else [first, last]
         windows = [(fault.name, window) for fault in run.line.faults if (window := run.line.window_ns(fault))]
         told = []
-        for part in mine.partition_by("segment", maintain_order=True):
+        for part in gathered.partition_by("segment", maintain_order=True):
             start, end = edges[int(part["segment"][0])], edges[int(part["segment"][0]) + 1]
             faults = [name for name, (began, ended) in windows if began <= start < end <= ended]
             told.append({"from_s": run.seconds(start), "to_s": run.seconds(end), "faults": faults, **_share(part)})
-        return Outcome(summary=told or None)
+        return FamilyResult(summary=told or None)
 
 
 def _share(counted: pl.DataFrame) -> dict[str, Any]:
@@ -215,4 +215,4 @@ def _percentile_ms(took: pl.DataFrame, share: float) -> float | None:
     return float(round(2 ** ((bucket + 0.5) / BUCKETS) / 1e6, 3))
 
 
-FAMILIES: tuple[Family, ...] = (Latency(),)
+FAMILIES: tuple[Family, ...] = (SendLatency(),)

@@ -59,7 +59,7 @@ def choose_leader(context: FaultContext, view: ClusterView) -> Victim | None:
 
 
 def leaders(view: ClusterView, out_of_service: Collection[int] = ()) -> list[Victim]:
-    """All such leaders, one for each partition that has one; neither they nor who could take over are out of service."""
+    """All such leaders, one for each partition that has one; they and who could take over are in service."""
     silent = {*view.silent, *out_of_service}
     return [
         Victim(seen.leader, topic, partition, seen, tuple(sorted(heirs)))
@@ -69,7 +69,7 @@ def leaders(view: ClusterView, out_of_service: Collection[int] = ()) -> list[Vic
 
 
 def leaves_a_majority(context: FaultContext, view: ClusterView, nodes: tuple[int, ...]) -> bool:
-    """Whether more than half of all nodes answer beside these and those out of service, as many as it takes to elect anybody."""
+    """Whether a majority of all nodes, enough to elect anybody, answers without these and those out of service."""
     left = set(view.answers) - set(nodes) - set(context.out_of_service())
     return 2 * len(left) > len(context.cluster.nodes)
 

@@ -47,7 +47,7 @@ def distinct(values: Ints) -> Ints:
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(values) else ordered
 
 
-class Groups:
+class GroupBy:
     """Rows put together by a key: one sort, and then any number of questions about each key.
 
     Answers have one entry for each different key, in rising order (`keys`).

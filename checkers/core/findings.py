@@ -16,7 +16,7 @@ from checkers.core.run import RunContext
 from harness.history.schema import ID_BITS
 
 WORST = 5  # of the findings that are kept of each anomaly and set of tags; the others are the first
-Row = dict[str, Any]
+FindingRow = dict[str, Any]
 Group = tuple[str, tuple[str, ...], bool]  # an anomaly, tags, and whether a process with a damaged history is involved
 Names = str | Sequence[str]
 
@@ -26,7 +26,7 @@ class Findings:
     """What was found so far; two of them can be put together."""
 
     counts: dict[Group, int] = field(default_factory=dict)
-    rows: dict[Group, list[Row]] = field(default_factory=dict)
+    rows: dict[Group, list[FindingRow]] = field(default_factory=dict)
 
     def add(self, others: Findings, limit: int) -> None:
         """Take in what somebody else found."""
@@ -39,7 +39,7 @@ class Findings:
         return sum(count for group, count in self.counts.items() if group[0] == anomaly)
 
 
-def together(parts: Iterable[Findings], limit: int) -> Findings:
+def merge_findings(parts: Iterable[Findings], limit: int) -> Findings:
     """All of them."""
     whole = Findings()
     for part in parts:
@@ -47,7 +47,7 @@ def together(parts: Iterable[Findings], limit: int) -> Findings:
     return whole
 
 
-def found(  # noqa: PLR0913 - a finding has that many parts
+def make_findings(  # noqa: PLR0913 - a finding has that many parts
     anomaly: str,
     frame: pl.DataFrame,
     run: RunContext,
@@ -124,7 +124,7 @@ def _row(  # noqa: PLR0913, PLR0917 - what a finding is made of
     lists: Mapping[str, Names | None],
     single: tuple[str | None, ...],
     facts: Sequence[str],
-) -> Row:
+) -> FindingRow:
     offset, time, until, severity = (None if name is None else each[name] for name in single)
     of = {name: _list(each, names) for name, names in lists.items() if names is not None}
     of.setdefault("processes", tuple(dict.fromkeys(event >> ID_BITS for event in of["events"])))
@@ -147,7 +147,7 @@ def _list(each: Mapping[str, Any], names: Names) -> tuple[int, ...]:
     return tuple(dict.fromkeys(value for value in found if value is not None))
 
 
-def _kept(rows: list[Row], limit: int) -> list[Row]:
+def _kept(rows: list[FindingRow], limit: int) -> list[FindingRow]:
     """The first and the worst."""
     different = list({repr(row): row for row in rows}.values())
     if len(different) <= limit:
@@ -157,7 +157,7 @@ def _kept(rows: list[Row], limit: int) -> list[Row]:
     return sorted([*first, *worst], key=_order)
 
 
-def _order(row: Row) -> tuple[Any, ...]:
+def _order(row: FindingRow) -> tuple[Any, ...]:
     """In time, then by place."""
     known = ("time", "topic", "partition", "offset")
     return (*((row[name] is not None, row[name] or 0) for name in known), row["values"], row["events"])

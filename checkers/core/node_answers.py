@@ -13,7 +13,7 @@ earliest offset, where it is the epoch of a record); null if none, or negative.
 An answer is *led*, only a leader can have given it, if it is to ListOffsets, to a probe, or to a Fetch of a version
 below 11 that named its leader epoch. Followers answer Fetch too, from version 11 on, with marks that lag by design.
 
-`era` is the life of a topic that the workload deleted (`checkers.deletions`), else 0.
+`era` is the life of a topic that the workload deleted (`checkers.core.deletions`), else 0.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class CheckResults:
 
 
 def as_finding(row: Mapping[str, Any], topics: Mapping[int, str]) -> Finding:
-    """From a row of `frame.FINDING`."""
+    """From a row of `checkers.core.findings`."""
     topic = row["topic"]
     return Finding(
         facts=row.get("facts", {}),

@@ -1,7 +1,7 @@
-"""Who leads what: each node asked on a connection of its own, so that an answer is that node's and nobody else's.
+"""The view of each node on who leads what: each is asked on a connection of its own.
 
-Nodes disagree while leadership moves, and one that is cut off tells an old story for ever. The best view of a partition
-is the one with the highest leader epoch among the nodes that answered.
+So an answer is that node's and nobody else's. Nodes disagree while leadership moves, and one that is cut off tells an
+old story for ever. The best view of a partition is the one with the highest leader epoch among the nodes that answered.
 
 A connection of our own speaks plain text only. A cluster that wants TLS or SASL is asked through kafka-python's admin
 client, which asks one node of its choosing: then the answers are under `ANY_NODE`.

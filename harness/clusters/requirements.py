@@ -1,4 +1,4 @@
-"""What the doctor looks for on this machine: what it is, what is missed without it, and how to see that it is there."""
+"""What clusters require of this machine, as the doctor checks it: what each is, and what is missed without it."""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ from typing import Annotated
 from pydantic import AfterValidator, WithJsonSchema
 
 from harness.clusters.base import Cluster
+from harness.clusters.flags import DEFAULT_KIND
 from harness.clusters.image_choice import Consent
-from harness.clusters.kinds import DEFAULT, KINDS, kind_named
+from harness.clusters.kinds import KINDS, kind_named
 from harness.clusters.kinds.base import ClusterKind
 from harness.foundation.config import Model
 from harness.foundation.errors import UsageError
@@ -30,7 +31,7 @@ Kind = Annotated[str, AfterValidator(_known), WithJsonSchema({"type": "string", 
 class ClusterSpec(Model):
     """Everything that decides what cluster comes up; holds no secrets, so it can be stored and passed on."""
 
-    kind: Kind = DEFAULT
+    kind: Kind = DEFAULT_KIND
     target: str = "kafka"
     version: str | None = None
     netns: bool = False

@@ -37,7 +37,7 @@ TXN_ENDS = {Type.OK: "committed", Type.FAIL: "aborted", Type.INFO: "nobody knows
 
 
 @dataclass(frozen=True)
-class Clock:
+class RunClock:
     """When something happened: since the history began, and by the wall clock if one moment of both is known."""
 
     first_ns: int
@@ -51,13 +51,13 @@ class Clock:
         day = time.gmtime(wall_ns // NS)
         return f"{time.strftime('%H:%M:%S', day)}.{wall_ns % NS // MS:03}"
 
-    def tell(self, since_ns: int) -> str:
+    def both(self, since_ns: int) -> str:
         """Both."""
         return f"{self.wall(since_ns)} ({since_ns / NS:.3f} s)".lstrip()
 
 
 @dataclass(frozen=True)
-class Told:
+class OperationLine:
     """An operation as the report tells it."""
 
     event: int
@@ -71,11 +71,11 @@ class Told:
     ended_ns: int
 
 
-def tell(row: Mapping[str, Any], processes: Mapping[str, Mapping[str, Any]]) -> Told:
+def operation_line(row: Mapping[str, Any], processes: Mapping[str, Mapping[str, Any]]) -> OperationLine:
     """One row of `series.json`."""
     actor, order = _actor(row, processes)
     label, sentence, sort = _SENTENCES[row["kind"]](row)
-    return Told(row["event"], actor, order, label, sentence, sort, row["rank"], row["from"], row["to"])
+    return OperationLine(row["event"], actor, order, label, sentence, sort, row["rank"], row["from"], row["to"])
 
 
 def lasted(since_ns: int) -> str:

@@ -17,7 +17,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, model_validator
 
-from harness.clusters.kinds import DEFAULT, KINDS
+from harness.clusters.flags import DEFAULT_KIND
+from harness.clusters.kinds import KINDS
 from harness.clusters.spec import ClusterSpec
 from harness.foundation.config import Model, parse, read_toml, suggestion
 from harness.foundation.durations import Duration
@@ -174,7 +175,7 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 def _fitting(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
     """Without the keys that the kind of cluster above does not know; the same kind gets all."""
-    below = low.get("kind", DEFAULT)
+    below = low.get("kind", DEFAULT_KIND)
     kind = high.get("kind", below)
     if kind == below or not isinstance(kind, str):  # what is no kind at all is refused later
         return low

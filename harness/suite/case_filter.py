@@ -1,4 +1,4 @@
-"""Which cases are run: -k takes a part of a name, or an expression of such parts with and, or, not and parentheses."""
+"""Which cases `-k` picks: by a part of a name, or an expression of such parts with and, or, not and parentheses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before anything starts: what each case needs of a cluster, whether this machine has it, and in what order they come.
+"""What each case needs of a cluster, whether this machine has it, and in which order cases run: before anything starts.
 
 A case that this machine, this kind of cluster or the product that was asked for cannot do is told as skipped, with the
 reason. One that could never be run anywhere is an error of the suite. Cases on one cluster come together, in the order

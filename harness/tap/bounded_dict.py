@@ -1,4 +1,4 @@
-"""A dictionary with an end: what clients can make grow must not grow without one."""
+"""A dictionary that forgets its oldest entries: what clients can make grow must not grow without end."""
 
 from __future__ import annotations
 

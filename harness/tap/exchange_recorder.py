@@ -1,4 +1,4 @@
-"""Seeing: exchanges become rows of the history.
+"""Records exchanges as rows of the history.
 
 An exchange is written when it is over, with what the client sent and what the client got. Its rows share one number
 (`op`). Nothing that passes can stop this: a message that is none is one row that says so. Rows are gathered and written

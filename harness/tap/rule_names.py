@@ -1,4 +1,4 @@
-"""The words of rules: Kafka's APIs, errors and fields by name, and rates as people write them.
+"""Names in rules: Kafka's APIs, errors and fields, and rates as people write them.
 
 Everything here turns what a scenario says into what goes over the wire, or raises a ValueError that says what to write.
 """

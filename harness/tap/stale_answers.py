@@ -1,4 +1,4 @@
-"""What nodes told once, to be told again: answers by the node and the bytes of the question."""
+"""First answers of nodes, given again later: by the node and the bytes of the request."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tests.integration.broken_clients import (
     make_consumer,
     make_producer,
 )
-from tests.integration.tapped import Tapped, tapped
+from tests.integration.tapped_cluster import Tapped, tapped
 from tests.support import PATIENCE_S, unique
 
 COUNT = 200  # messages of a partition, unless a bug needs fewer

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tests.sessions import session
+from tests.support.worker_sessions import session
 from workloads.base import MemberSettings, NodeAddress
 from workloads.clients.base import ClientError, TopicPartition
 from workloads.membership import Member, open_member

@@ -1,4 +1,7 @@
-"""Each broken broker visibly does its bug before real Kafka, with both clients, and nobody sees it without them."""
+"""Each broken broker visibly does its bug before real Kafka, with both clients, and nobody sees it without them.
+
+They need real Kafka: a broken broker is a correct one whose answers the taps change.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every kind of cluster that the harness starts, with real brokers and real clients."""
+"""Every kind of cluster that the harness starts, with real brokers and real clients.
+
+They start what they are about.
+"""
 
 from __future__ import annotations
 

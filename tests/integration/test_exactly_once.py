@@ -1,4 +1,7 @@
-"""Runs of `exactly-once` on real clusters: every input comes out once, whoever aborts, leaves, crashes or is killed."""
+"""Runs of `exactly-once` on real clusters: every input comes out once, whoever aborts, leaves, crashes or is killed.
+
+They need real brokers: what a transaction leaves after a kill is decided by the coordinator's log.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from harness.foundation.config import parse
 from harness.foundation.progress import SilentProgress
 from harness.history.schema import Kind, Type
 from harness.history.sealing import Sealed, open_history
-from tests.exactly_once import broken_promises, seen
-from tests.integration.tapped import tapped
-from tests.integration.worked import Run, left_open
+from tests.integration.run_without_faults import Run, left_open
+from tests.integration.tapped_cluster import tapped
 from tests.support import cli, eventually, unique
+from tests.support.exactly_once_histories import broken_promises, seen
 from workloads.base import CONSUMER
 from workloads.clients import make_member, make_transactional_producer
 from workloads.clients.base import ClientError, TopicPartition

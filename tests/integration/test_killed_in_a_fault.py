@@ -1,4 +1,7 @@
-"""SIGKILL of the harness in the middle of a fault: nothing of it or of the cluster stays, and nothing else goes."""
+"""SIGKILL of the harness in the middle of a fault: nothing of it or of the cluster stays, and nothing else goes.
+
+They need real clusters: what could outlive a SIGKILL is processes, mounts and firewall rules. Most run at night.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from harness.foundation.processes import TOKEN_VARIABLE
 from harness.foundation.progress import SilentProgress
 from nemesis import FAULTS
 from nemesis.base import refuse_unless_possible
-from tests.integration.stage import spec_of
+from tests.integration.fault_stage import spec_of
 from tests.support import cli, command, end, eventually, supervised_elsewhere, traces, unique
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]

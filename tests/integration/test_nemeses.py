@@ -1,4 +1,7 @@
-"""Every fault on every kind of cluster it is offered on: it bites, it goes, and the cluster is whole again."""
+"""Every fault on every kind of cluster it is offered on: it bites, it goes, and the cluster is whole again.
+
+They need real nodes: only they show whether a fault takes effect. All but the quick ones run at night.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from harness.foundation.errors import CannotHere
 from harness.foundation.progress import SilentProgress
 from nemesis import FAMILIES, FAULTS
 from nemesis.base import Fault, refuse_unless_possible
-from tests.integration.stage import Stage, spec_of, stage
+from tests.integration.fault_stage import Stage, spec_of, stage
 from tests.support import docker_or_skip
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]

@@ -1,4 +1,7 @@
-"""Whole runs under faults: what Kafka promises it keeps, and what it does not promise is seen."""
+"""Whole runs under faults: what Kafka promises it keeps, and what it does not promise is seen.
+
+They need real Kafka, whose promises they are about; they run at night.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from harness.foundation.progress import SilentProgress
 from harness.runs.scenario import to_toml
 from nemesis import FAMILIES
 from nemesis.base import refuse_unless_possible
-from tests.integration.stage import spec_of
-from tests.integration.worked import every_loss_is_seen
+from tests.integration.fault_stage import spec_of
+from tests.integration.run_without_faults import every_loss_is_seen
 from tests.support import cli, docker_or_skip
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.usefixtures("spark_of_its_own")]

@@ -1,4 +1,7 @@
-"""Other versions, other products, and clusters that run already."""
+"""Other versions, other products, and clusters that run already.
+
+They start the products that they are about.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from harness.foundation.security import Security, SecuritySpec, from_environment
 from harness.history.sources import segment_path
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.taps import Taps
-from tests.integration.tapped import exchanges
+from tests.integration.tapped_cluster import exchanges
 from tests.integration.traffic import EXPECTED, confluent_round_trip, kafka_python_round_trip
 from tests.support import cli, eventually, remains, up
 

@@ -1,4 +1,7 @@
-"""The same verdict wherever Spark runs: on a standalone cluster with two workers, and behind a Spark Connect server."""
+"""The same verdict wherever Spark runs: on a standalone cluster with two workers, and behind a Spark Connect server.
+
+They need Spark's own servers: what has to be shipped to them is seen nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ from harness.foundation import class_archive
 from harness.foundation.class_archive import Archive
 from harness.history.remote_runs import RemoteRun
 from harness.history.store import RESULTS_FILE, Run
-from harness.judging.checking import Asked, Checked, check_again
+from harness.judging.checking import Checked, CheckOptions, check_again
 from harness.spark.place import Place
-from tests.foreign import QUIET, take
-from tests.golden_histories import GOLDEN, SUFFIX, expected
-from tests.spark_servers import connect_server, standalone_cluster
+from tests.support.foreign_histories import QUIET, take
+from tests.support.golden_histories import GOLDEN, SUFFIX, expected
+from tests.support.spark_servers import connect_server, standalone_cluster
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
 NAMES = ("tears-transactions", "forgets-group-offsets", "watermark-frozen")  # cycles, groups, taps
@@ -73,7 +76,7 @@ def test_a_cluster_says_the_same(
     for name in NAMES:
         (runs[name].path / RESULTS_FILE).unlink()
     with server(tmp_path) as url:
-        checked = check_again(named, QUIET, Asked(Place(url)))
+        checked = check_again(named, QUIET, CheckOptions(Place(url)))
     assert {name: everything(each) for name, each in zip(NAMES, checked, strict=True)} == whole
     assert (runs[first].path / RESULTS_FILE).exists()
     assert not any((runs[name].path / RESULTS_FILE).exists() for name in others)

@@ -1,4 +1,7 @@
-"""What a history says of transactions against what the logs really hold."""
+"""What a history says of transactions against what the logs really hold.
+
+They need real brokers, whose logs are read afterwards.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ from harness.history.schema import F, Kind, Type
 from harness.history.sealing import open_history
 from harness.history.sources import segment_path
 from harness.tap.rules import Rule
-from tests.integration.tapped import process_of_taps
+from tests.integration.tapped_cluster import process_of_taps
 from tests.integration.transaction_steps import HELD, MESSAGES, POSITION, STEPS, Walk
-from tests.sessions import rows
 from tests.support import PATIENCE_S, REPOSITORY, eventually, unique
+from tests.support.worker_sessions import rows
 from workloads.base import FINAL, RAW, FinalTarget
 from workloads.final_read import final_read
 from workloads.topics import create_topics

@@ -1,6 +1,8 @@
 """Both workloads with both clients on real clusters, old and new, behind taps of which they know one.
 
 Everything acknowledged is read, all of it is recorded, and all of it passed the taps.
+
+They need real brokers of several versions: client libraries speak differently to each.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from harness.foundation.progress import SilentProgress
 from harness.foundation.protocol import Api
 from harness.history.schema import F, Kind, Status, Type
 from tests.integration.java_clients import Java
-from tests.integration.tapped import Tapped, create, exchanges, process_of_taps, tapped
+from tests.integration.run_without_faults import Run
+from tests.integration.tapped_cluster import Tapped, create, exchanges, process_of_taps, tapped
 from tests.integration.traffic import COUNT, EXPECTED, confluent_round_trip, kafka_python_round_trip
-from tests.integration.worked import Run
 from tests.support import PATIENCE_S, eventually
 from workloads.base import CONSUMER, PRODUCER
 from workloads.clients import make_consumer

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer
 
 from harness.history.schema import FIRST_WORKER
 from harness.history.sources import segment_path
-from tests.sessions import session
+from tests.support.worker_sessions import session
 from workloads.base import NodeAddress, TransactingSettings
 from workloads.clients import make_transactional_producer
 from workloads.clients.base import TopicPartition

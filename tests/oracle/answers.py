@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.history.schema import FaultStage, Kind, OffsetView, Type
-from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event
 from tests.oracle.eras import Eras
+from tests.support.histories import SECOND_NS, Rows
 
 FETCH, LIST_OFFSETS, METADATA = 1, 2, 3
 SETTLING_NS = 2 * SECOND_NS

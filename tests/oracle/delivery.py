@@ -9,11 +9,11 @@ from random import Random
 
 from checkers.core.results import Finding
 from harness.history.schema import F, FaultStage, Kind, OffsetView, Status, Type
-from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, compacted
 from tests.oracle.common import operations, reads_uncommitted, records
 from tests.oracle.eras import UNSURE, Eras
 from tests.oracle.model_log import make_up
+from tests.support.histories import SECOND_NS, Rows
 
 ANOMALIES = frozenset(
     {

@@ -10,10 +10,10 @@ from random import Random
 
 from checkers.core.results import Finding
 from harness.history.schema import F, Kind, OffsetView, Type
-from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, who
 from tests.oracle.common import op_of
 from tests.oracle.eras import UNSURE, Eras
+from tests.support.histories import SECOND_NS, Rows
 
 ANOMALIES = frozenset({"retry-duplicate", "retry-offset-changed", "retry-reorder", "retry-watermark-regression"})
 PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2

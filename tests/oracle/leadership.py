@@ -12,13 +12,13 @@ from typing import Any
 
 from checkers.core.results import Finding
 from harness.history.schema import F, Kind, Type
-from tests.histories import SECOND_NS, Rows, process_of
 from tests.oracle import Event, Told, who
 from tests.oracle.answers import Epochs, deposed, epochs
 from tests.oracle.common import op_of, operations, value_of
 from tests.oracle.eras import UNSURE, Eras
 from tests.oracle.metadata import Claim, claims
 from tests.oracle.model_metadata import METADATA, OWN, SETTLING_NS
+from tests.support.histories import SECOND_NS, Rows, process_of
 
 ANOMALIES = frozenset({"not-leader-loop", "impostor-leader", "split-brain"})
 PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2

@@ -10,11 +10,11 @@ from typing import Any
 
 from checkers.core.results import Finding
 from harness.history.schema import F, Kind, OffsetView, Status, Type
-from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, who
 from tests.oracle.answers import FETCH, LIST_OFFSETS, METADATA, SETTLING_NS, Answer, Epochs, answers, deposed, epochs
 from tests.oracle.common import operations, records, value_of
 from tests.oracle.eras import NEVER_NS, UNSURE, Eras
+from tests.support.histories import SECOND_NS, Rows
 
 FROZEN_NS = 5 * SECOND_NS
 ANOMALIES = frozenset(

@@ -10,12 +10,12 @@ from typing import Any
 
 from checkers.core.results import Finding
 from harness.history.schema import F, Kind, OffsetView, Type
-from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told
 from tests.oracle.answers import FETCH, LIST_OFFSETS, Lasted, faults
 from tests.oracle.common import operations, records
 from tests.oracle.eras import Eras
 from tests.oracle.model_load import make_up
+from tests.support.histories import SECOND_NS, Rows
 
 STALL_NS, STUCK_NS, GROUP_STALL_NS, LSO_STUCK_NS = (seconds * SECOND_NS for seconds in (5, 30, 40, 30))
 NO_PROGRESS_NS, RECOVERY_NS = 20 * SECOND_NS, 30 * SECOND_NS

@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 
 from harness.history.schema import ID_BITS, F, Kind, OffsetView, Status, Type
-from tests.histories import NOBODY, SECOND_NS, VALUES_OF_A_TOPIC, Rows, process_of
 from tests.oracle import COMPACTED, who
 from tests.oracle.common import op_of, value_of
+from tests.support.histories import NOBODY, SECOND_NS, VALUES_OF_A_TOPIC, Rows, process_of
 
 PARTITIONS = 2
 MAY_SEE_ABORTED = "uw"

@@ -11,7 +11,6 @@ from typing import Any
 
 from checkers.core.results import Finding
 from harness.history.schema import F, FaultStage, Kind, OffsetView, Type
-from tests.histories import SECOND_NS, Rows, op_of
 from tests.oracle import Told, who
 from tests.oracle.answers import (
     FETCH,
@@ -31,6 +30,7 @@ from tests.oracle.answers import (
     moves,
 )
 from tests.oracle.eras import UNSURE, Eras
+from tests.support.histories import SECOND_NS, Rows, op_of
 
 LSO_STUCK_NS = 30 * SECOND_NS
 FAULT_ROWS = 6  # they are of all histories that are checked together

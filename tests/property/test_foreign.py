@@ -25,7 +25,7 @@ from harness.history.exchange.jsonl_fast import LinesReader
 from harness.history.exchange.line_templates import PLACE, Grammar, without_numbers
 from harness.history.exchange.lines import Chunk
 from harness.history.schema import KINDS, Kind
-from tests.foreign import complete, give, invoke, jsonl, passages_are_equal, take
+from tests.support.foreign_histories import complete, give, invoke, jsonl, passages_are_equal, take
 
 KEYWORDS = [":send", ":poll", ":poll-ms", ":f", ":fail", ":txn", ":index", ":type", ":ok", ":sendx", ":nil", ":a/b"]
 SCALARS = [

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from harness.history.schema import F, Kind, OffsetView, Status, Type
-from tests.histories import Rows, value_of
-from tests.kernels import WHOLE, Size, check_rows, chosen, findings_of
+from tests.support.histories import Rows, value_of
+from tests.support.kernels import WHOLE, Size, check_rows, chosen, findings_of
 
 ANOMALIES = ("realtime-order", "not-linearizable")
 HISTORIES = 300

@@ -15,7 +15,7 @@ from harness.tap import codec
 from harness.tap.codec import CODECS, Garbled
 from harness.tap.frames import BadFrame, FrameBudget, FrameReader, framed
 from harness.tap.rules import Rule, bends
-from tests import tap_frames as frames
+from tests.support import tap_frames as frames
 
 AT_MOST = 1000
 BOMBS = (b"\x7f\xff\xff\xff", b"\x00\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f")  # claims of 2**31

@@ -23,7 +23,7 @@ from harness.tap.exchange_recorder import ExchangeRecorder
 from harness.tap.frames import REQUEST_AT_MOST, framed
 from harness.tap.proxy import Proxy, Tap
 from harness.tap.rules import Rule, bends
-from tests import tap_frames as frames
+from tests.support import tap_frames as frames
 
 PATIENCE_S = 60  # a guard against hangs
 HONEST, HOSTILE = 1, 2

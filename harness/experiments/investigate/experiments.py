@@ -145,10 +145,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         "client",
-        "does it happen with the other client library?",
+        "does it happen with another client library?",
         "the client library",
         _other_client,
-        "one client library meets it and the other does not: it may be the client's, or what only one of them asks for",
+        "one client library meets it and another does not: it may be the client's, or what only one of them asks for",
     ),
     # the last one: an idempotent producer may not give up for a long time
     Experiment(

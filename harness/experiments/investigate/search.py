@@ -26,7 +26,7 @@ from typing import Any, Literal
 from harness.experiments.investigate.experiments import BASELINE, PlannedExperiment, repetition
 from harness.foundation.errors import Interrupted, TidegaugeError
 from harness.report.comparison.inputs import Sample, sample_of
-from harness.report.comparison.statistics import ALPHA, Counted, Difference, rate_difference
+from harness.report.comparison.statistics import ALPHA, ArrivalCount, Difference, rate_difference
 from harness.runs.scenario import Scenario
 
 LOSS = "loss"
@@ -53,7 +53,7 @@ class RunSample:
     """What one run said."""
 
     sample: Sample
-    counted: Counted | None = None  # what loss is measured by
+    counted: ArrivalCount | None = None  # what loss is measured by
     causes: tuple[Mapping[str, Any], ...] = ()
     excluded: tuple[Mapping[str, Any], ...] = ()
     interrupted: bool = False
@@ -105,7 +105,7 @@ def ran_of(name: str, results: Mapping[str, Any], facts: Mapping[str, Any], took
     told = diagnosis if isinstance(diagnosis, dict) else {}
     sample, figures = sample_of(name, results, facts), results.get("figures") or {}
     sent, acknowledged = int(figures.get("sent") or 0), int(figures.get("acknowledged") or 0)
-    given_up = Counted(min(acknowledged + int(figures.get("aborted") or 0), sent), sent) if sent else None
+    given_up = ArrivalCount(min(acknowledged + int(figures.get("aborted") or 0), sent), sent) if sent else None
     return RunSample(
         sample,
         counted=sample.counted if sample.waited else given_up,

@@ -28,6 +28,7 @@ from harness.tap.codec import PartitionPart
 from harness.tap.exchange import CHANGED, NOTHING, Answer, Drop, Effect, Effects, Exchange, Hold
 
 NAMES_ITSELF_SINCE = 3  # version of ApiVersions
+GIVES_UP = frozenset({"kafka-python"})  # clients, by what they call themselves, that stop at most errors if idempotent
 
 
 @dataclass
@@ -95,9 +96,9 @@ class WatermarkIsNextOffset(FetchBend):
         return effects
 
     def _error(self, exchange: Exchange, batch: RecordBatch) -> int:
-        """One that costs a producer this batch; after most of them an idempotent kafka-python never sends again."""
-        is_picky = batch.producer_id >= 0 and self._software.get(exchange.connection) == "kafka-python"
-        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if is_picky else ErrorCode.INVALID_RECORD
+        """One that costs a producer this batch, and only this one."""
+        gives_up = batch.producer_id >= 0 and self._software.get(exchange.connection) in GIVES_UP
+        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if gives_up else ErrorCode.INVALID_RECORD
 
     def on_response(self, exchange: Exchange) -> Effects:
         """Readers that went past the end with us are not told so."""

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkers.core.timeline import Fault, Timeline, timeline
-from checkers.summaries.coverage import FAMILIES, LONGEST_SHORT_NS, Counted, Coverage, Span, segments, spans
+from checkers.summaries.coverage import FAMILIES, LONGEST_SHORT_NS, Coverage, CoverageCounts, Span, segments, spans
 from harness.history.schema import F, FaultStage, Kind, Type
-from tests.histories import Rows, write
-from tests.kernels import SIZES, WHOLE, Size, context, steps_of
 from tests.oracle import delivery, groups, idempotence, leadership
-from tests.places import Places
+from tests.support.histories import Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, context, steps_of
+from tests.support.stub_values import Places
 
 
 def row(time: int, name: str, fault: int | None = None, stage: int | None = None, detail: str = "") -> dict[str, Any]:
@@ -216,8 +216,8 @@ def test_who_went_on_with_other_numbers_is_known() -> None:
             )  # fmt: skip
     rows.add(Kind.EXCHANGE, "t1", time=9, invoked=9, type=1, api=22, client="tidegauge-producer-3", producer_id=9)
     for size in SIZES:
-        counted_ = steps_of(rows, [Places(), *FAMILIES], context(rows), size).known["coverage"]
-        assert isinstance(counted_, Counted)
+        counted_ = steps_of(rows, [Places(), *FAMILIES], context(rows), size).gathered["coverage"]
+        assert isinstance(counted_, CoverageCounts)
         assert counted_.renumbered == {4, 5}
 
 

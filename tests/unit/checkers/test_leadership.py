@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from checkers.coordinators import FAMILIES as COORDINATORS
-from checkers.core.family import Outcome
+from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
 from checkers.core.run import RunContext
 from checkers.core.timeline import Fault
@@ -17,11 +17,11 @@ from checkers.shared.epochs import FAMILIES as EPOCHS
 from checkers.summaries.coverage import FaultCoverage
 from harness.history.schema import F, Kind, Type
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Case, Rows, write
-from tests.kernels import SIZES, WHOLE, Size, check_rows, findings_of
+from tests.support.histories import SECOND_NS, Case, Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, check_rows, findings_of
 
 FAMILIES = [*EPOCHS, *METADATA, *COORDINATORS, *LEADERSHIP]
-Checked = tuple[list[Finding], dict[str, Outcome]]
+Checked = tuple[list[Finding], dict[str, FamilyResult]]
 
 # expected: anomaly, tags, nodes
 CASES = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,8 @@ from typer.testing import CliRunner
 from harness.clusters import kinds
 from harness.clusters.base import Capability, Cluster, Unavailable
 from harness.clusters.detached import Detached, log_lines
-from harness.clusters.kinds import DEFAULT, KINDS, kind_named, kinds_in
+from harness.clusters.flags import DEFAULT_KIND
+from harness.clusters.kinds import KINDS, kind_named, kinds_in
 from harness.clusters.kinds.base import OF_A_PRODUCT, ClusterKind, KindSettings
 from harness.clusters.requirements import Requirement, RequirementMissing
 from harness.clusters.spec import ClusterSpec, make_cluster
@@ -26,13 +26,11 @@ from harness.runs.planning import plan_of
 from harness.runs.scenario import load, merged
 from harness.suite.feasibility import planned
 from harness.suite.spec import load_suite
-from tests.paper_nodes import CAPABLE, Paper
+from tests.support.fake_cluster import CAPABLE, Paper
 
 if TYPE_CHECKING:
     from harness.clusters.image_choice import Consent
 
-REPOSITORY = Path(__file__).parents[3]
-PRODUCT = ("harness", "checkers", "nemesis", "workloads")
 SCENARIO = 'workload = "stream"\nnemesis = "kill"\ncluster = { kind = "paper", version = "4.1", netns = false }\n'
 MODULE = """
 from tests.unit.clusters.test_kinds import OnPaper
@@ -98,7 +96,7 @@ def scenario_file(tmp_path: Path) -> Path:
 
 def test_the_kinds_that_there_are() -> None:
     """The default comes first; each has its clusters' name, and takes settings that there are."""
-    assert list(KINDS) == [DEFAULT, "docker", "external"]
+    assert list(KINDS) == [DEFAULT_KIND, "docker", "external"]
     settings = set(ClusterSpec.model_fields) - {"kind"}
     assert set().union(*(kind.takes for kind in KINDS.values())) == settings
     for name, kind in KINDS.items():
@@ -228,43 +226,5 @@ def test_a_module_is_all_that_a_new_kind_takes(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, f"{kinds.__name__}.on_paper", None)  # as it was, afterwards
     del sys.modules[f"{kinds.__name__}.on_paper"]
     found = kinds_in(kinds.__path__)
-    assert list(found) == [DEFAULT, "docker", "external", "paper"]
+    assert list(found) == [DEFAULT_KIND, "docker", "external", "paper"]
     assert {name: found[name] for name in KINDS} == KINDS
-
-
-def compared(tree: ast.Module) -> list[int]:
-    """Lines in which the name of a kind is compared, is a key, or is one of a few literals."""
-    lines = []
-    for node in ast.walk(tree):
-        match node:
-            case ast.Compare():
-                parts = [node.left, *node.comparators]
-            case ast.Dict():
-                parts = [key for key in node.keys if key]
-            case ast.MatchValue():
-                parts = [node.value]
-            case ast.Subscript(value=ast.Name("Literal")):
-                parts = [node.slice]
-            case _:
-                continue
-        parts += [each for part in parts for each in getattr(part, "elts", ())]
-        names = {part.value for part in parts if isinstance(part, ast.Constant)}
-        lines += [node.lineno] if names & set(KINDS) else []
-    return lines
-
-
-def test_nobody_compares_names_of_kinds() -> None:
-    """What differs between kinds is asked of them."""
-    assert compared(ast.parse('if kind in ("docker",): pass\nKind = Literal["local"]\nOF = {"external": 1}')) == [
-        1,
-        2,
-        3,
-    ]
-    found = [
-        f"{path.relative_to(REPOSITORY)}:{line}"
-        for place in PRODUCT
-        for path in sorted((REPOSITORY / place).rglob("*.py"))
-        if any(f'"{name}"' in (text := path.read_text(encoding="utf-8")) for name in KINDS)
-        for line in compared(ast.parse(text))
-    ]
-    assert found == []

@@ -12,7 +12,7 @@ from harness.foundation.errors import Exit, TidegaugeError
 from harness.history.store import Run
 from harness.runs.runner import Recorded
 from harness.suite import command
-from tests.suites import STREAM, PaperPool, checked, suite_file
+from tests.support.scripted_suites import STREAM, PaperPool, checked, suite_file
 
 THREE = STREAM + "matrix = { nemesis = ['none', 'leader-move', 'isolate'] }"
 

@@ -20,11 +20,11 @@ from harness.history.schema import Recorder
 from harness.history.sources import segment_path
 from harness.history.store import RESULTS_FILE, RUN_FILE, SCENARIO_FILE, Run
 from harness.judging.checking import Checked
-from harness.report.making import REPORT_FILE
+from harness.report.making import REPORT_FILE, SERIES_FILE
 from harness.runs import scenario
 from harness.runs.scenario import Scenario
-from tests.reports import facts, results
-from tests.suites import PaperPool, checked
+from tests.support.hostile_run import facts, results, series
+from tests.support.scripted_suites import PaperPool, checked
 
 Command = Callable[..., tuple[int, str, str]]
 FEW = ("-w", "stream", "-n", "kill", "-n", "pause", "--seed", "7", "--set", "acks=all")
@@ -81,7 +81,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pool: Paper) -> Runs:
     """The runs that the command makes."""
     runs = Runs(tmp_path / "run")
     runs.directory.mkdir()
-    for name, data in ((RUN_FILE, facts()), (RESULTS_FILE, results())):
+    for name, data in ((RUN_FILE, facts()), (RESULTS_FILE, results()), (SERIES_FILE, series())):
         (runs.directory / name).write_text(json.dumps(data))
     Recorder(segment_path(runs.directory, 2), 2, {"role": "producer"}).close()
     monkeypatch.setattr(explore_runs, "run_scenario", runs.run)

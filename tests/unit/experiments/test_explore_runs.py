@@ -24,8 +24,8 @@ from harness.judging.checking import Checked
 from harness.report.making import REPORT_FILE, SERIES_FILE
 from harness.runs.scenario import Scenario
 from harness.spark.place import Place
-from tests.reports import facts, results, series
-from tests.suites import PaperPool, checked
+from tests.support.hostile_run import facts, results, series
+from tests.support.scripted_suites import PaperPool, checked
 
 LIMIT_S = 600.0
 Outcome = Callable[[StopAfter], Checked]

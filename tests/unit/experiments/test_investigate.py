@@ -31,8 +31,8 @@ from harness.experiments.investigate.search import (
     symptoms,
 )
 from harness.foundation.errors import ClusterError, Exit, Interrupted
-from harness.report.comparison.inputs import Sample, Seen
-from harness.report.comparison.statistics import Counted
+from harness.report.comparison.inputs import AnomalySample, Sample
+from harness.report.comparison.statistics import ArrivalCount
 from harness.runs import scenario as scenarios
 from harness.runs.scenario import Scenario
 
@@ -58,8 +58,8 @@ def planned(name: str, *settings: str) -> PlannedExperiment:
 def ran(arrived: int = 5000, *illegal: str, **more: Any) -> RunSample:
     """A run in which so many of 5,000 arrived."""
     names = ("shared-offset", "stall", *illegal)
-    seen = {name: Seen(looked_at=True, found=int(name in illegal), illegal=name in illegal) for name in names}
-    counted = Counted(arrived, 5000)
+    seen = {name: AnomalySample(looked_at=True, found=int(name in illegal), illegal=name in illegal) for name in names}
+    counted = ArrivalCount(arrived, 5000)
     return RunSample(Sample("s/t", counted, {}, seen), counted, took_s=10.0, **more)
 
 
@@ -184,7 +184,9 @@ def test_what_becomes_of_an_anomaly(after: tuple[bool, bool], expected: str) -> 
 
 def test_what_was_not_looked_for_is_not_gone() -> None:
     """Runs that cannot say anything about it do not count."""
-    blind = RunSample(Sample("x", Counted(1, 1), {}, {"stall": Seen(looked_at=False, found=0, illegal=False)}))
+    blind = RunSample(
+        Sample("x", ArrivalCount(1, 1), {}, {"stall": AnomalySample(looked_at=False, found=0, illegal=False)})
+    )
     assert effect("stall", [ran(5000, "stall")] * 2, [blind, blind]) == "undecided"
 
 

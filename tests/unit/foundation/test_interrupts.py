@@ -1,3 +1,5 @@
+"""Ctrl-C: the first ends the load, the second ends everything, and afterwards signals mean what they meant before."""
+
 import os
 import signal
 

@@ -1,3 +1,5 @@
+"""The view of a run: rates and a summary, as plain lines in a log and as a screen on a terminal."""
+
 import io
 
 import pytest

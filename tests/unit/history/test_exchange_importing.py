@@ -11,7 +11,7 @@ import pytest
 from harness.foundation.errors import UsageError
 from harness.history.exchange import external_sort, importing
 from harness.history.store import find, runs
-from tests.foreign import edn, give, jsonl, recorded, take
+from tests.support.foreign_histories import edn, give, jsonl, recorded, take
 
 PHASE = {"kind": "phase", "time": 1, "process": 0, "name": "load"}
 

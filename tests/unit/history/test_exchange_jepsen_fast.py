@@ -30,8 +30,8 @@ from harness.history.exchange.jsonl_fast import LinesReader
 from harness.history.exchange.line_templates import PLACE, Grammar, TemplateCache, filled, without_numbers
 from harness.history.exchange.lines import Chunk, Text, raw_of
 from harness.history.schema import Kind
-from tests.foreign import complete, edn, give, invoke, passages_are_equal, recorded, take
-from tests.foreign import jsonl as jsonl_file
+from tests.support.foreign_histories import complete, edn, give, invoke, passages_are_equal, recorded, take
+from tests.support.foreign_histories import jsonl as jsonl_file
 
 LARGEST = (1 << 63) - 1
 

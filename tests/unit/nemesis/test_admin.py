@@ -28,7 +28,7 @@ from nemesis.admin import (
     try_once,
     until_done,
 )
-from tests.paper_nodes import Answers, Paper, paper_answers, paper_cluster
+from tests.support.fake_cluster import Answers, Paper, paper_answers, paper_cluster
 
 
 @pytest.fixture

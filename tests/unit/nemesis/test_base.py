@@ -11,7 +11,7 @@ from harness.foundation.errors import ClusterError
 from nemesis import FAULTS
 from nemesis.base import Aim, Fault, FaultEvidence, RepeatingFault
 from nemesis.clocks import ClockSkew
-from tests.paper_nodes import Paper, context_on, stepped
+from tests.support.fake_cluster import Paper, context_on, stepped
 
 
 class Knocking(RepeatingFault):

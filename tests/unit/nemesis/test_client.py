@@ -31,8 +31,8 @@ from nemesis.client import (
     StaleMetadata,
     is_stopped,
 )
-from tests.sessions import worker_config
 from tests.support import eventually, unique
+from tests.support.worker_sessions import worker_config
 from workloads.base import CONSUMER, PROBE, PRODUCER
 from workloads.fleet import Fleet
 

@@ -18,8 +18,8 @@ from harness.clusters.wire import WireError
 from harness.foundation.errors import ClusterError
 from nemesis import admin, base, clocks
 from nemesis.clocks import ClockSkew, append
-from tests.paper_nodes import CAPABLE, WHOLE, Answers, Paper, context_on
 from tests.support import unique
+from tests.support.fake_cluster import CAPABLE, WHOLE, Answers, Paper, context_on
 
 NOW_S = 1_800_000_000.0
 TOPIC = "tidegauge-clock-tg"

@@ -19,7 +19,7 @@ from nemesis import disk as disks
 from nemesis.base import Fault
 from nemesis.disk import CutTail, DiskFail, DiskFull, DiskSlow, DiskWipe, Tail, batches, recovery_points
 from nemesis.process import Kill, start
-from tests.paper_nodes import CAPABLE, WHOLE, Paper, context_on, stepped
+from tests.support.fake_cluster import CAPABLE, WHOLE, Paper, context_on, stepped
 
 MOVED = PartitionView(2, 5, (1, 2, 3), (2, 3))
 

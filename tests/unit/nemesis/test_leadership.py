@@ -20,7 +20,7 @@ from nemesis import FAULTS, base, check_plans, fault_named, faults_on
 from nemesis.base import Fault, FaultContext, Victim, refuse_unless_possible
 from nemesis.leadership import ControllerKill, LeaderChurn, LeaderKill, LeaderMove, PreferredElection, UncleanElection
 from nemesis.schedule import FaultPlan, Slot
-from tests.paper_nodes import WHOLE, Answers, Paper, context_on, paper_answers, paper_cluster, stepped
+from tests.support.fake_cluster import WHOLE, Answers, Paper, context_on, paper_answers, paper_cluster, stepped
 
 T0 = "t", 0
 

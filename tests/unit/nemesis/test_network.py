@@ -15,7 +15,7 @@ from nemesis import base
 from nemesis.base import Fault, FaultEvidence
 from nemesis.network import FAULTS, Bandwidth, Jitter, Latency, OnTheWire, PacketLoss, Reset, SlowClose
 from nemesis.tap_rules import AtTheTap
-from tests.paper_network import PaperNetwork, context_on
+from tests.support.fake_network import PaperNetwork, context_on
 
 SHOWN = "qdisc tbf 8001: root refcnt 2 rate 512Kbit burst 16Kb lat 400ms\n"
 COUNTED = " Sent {} bytes 99 pkt (dropped 0, overlimits {} requeues 0)\n backlog 0b 0p requeues 0\n"

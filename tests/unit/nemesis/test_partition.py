@@ -27,8 +27,8 @@ from nemesis.partition import (
     ReplicationCut,
     Ring,
 )
-from tests.paper_network import PaperNetwork, Refused, Table, context_on
-from tests.paper_nodes import stepped
+from tests.support.fake_cluster import stepped
+from tests.support.fake_network import PaperNetwork, Refused, Table, context_on
 
 Make = Callable[..., PaperNetwork]
 SIZES = (3, 4, 5, 7)

@@ -10,7 +10,7 @@ from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis.base import Fault
 from nemesis.process import FAULTS, Kill, KillAll, OnNodes, Pause, PauseAll, RestartStorm, RollingRestart, Stop
-from tests.paper_nodes import Paper, context_on, paper_cluster, stepped
+from tests.support.fake_cluster import Paper, context_on, paper_cluster, stepped
 
 T0 = "t", 0
 ONE_NODE = [Kill, Stop, Pause]

@@ -12,7 +12,7 @@ from harness.clusters.cluster_view import PartitionView
 from harness.clusters.wire import Metadata, WireError
 from nemesis import base, rejoin
 from nemesis.rejoin import LateRejoin
-from tests.paper_nodes import CAPABLE, WHOLE, Paper, context_on
+from tests.support.fake_cluster import CAPABLE, WHOLE, Paper, context_on
 
 T0 = "t", 0
 ALONE = PartitionView(1, 4, (1, 2, 3), (1,))

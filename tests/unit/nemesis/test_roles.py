@@ -10,7 +10,7 @@ from harness.clusters.cluster_view import PartitionView
 from nemesis.base import FaultContext
 from nemesis.process import Kill
 from nemesis.roles import NODE_ROLES, ROLES, ChosenNodes, choose, leaders, leaves_a_majority
-from tests.paper_nodes import WHOLE, Answers, Paper, context_on, paper_answers, paper_cluster
+from tests.support.fake_cluster import WHOLE, Answers, Paper, context_on, paper_answers, paper_cluster
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from nemesis.base import Fault
 from nemesis.disk import batches
 from nemesis.network import Bandwidth
 from nemesis.sequences import FAULTS, CutKill, DoubleKill, LastStanding, PauseKill, StaleHeir
-from tests.paper_nodes import CAPABLE, WHOLE, Paper, context_on
+from tests.support.fake_cluster import CAPABLE, WHOLE, Paper, context_on
 
 T0 = "t", 0
 ALONE = PartitionView(1, 4, (1, 2, 3), (1,))

@@ -7,7 +7,7 @@ import pytest
 from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis.topics import FAULTS, AddPartitions, MinIsr, OnATopic, RecreateTopic, ShrinkReplicas
-from tests.paper_nodes import WHOLE, Answers, Paper, context_on, paper_answers, paper_cluster
+from tests.support.fake_cluster import WHOLE, Answers, Paper, context_on, paper_answers, paper_cluster
 
 T0 = "t", 0
 

@@ -6,7 +6,7 @@ import pytest
 
 from harness.foundation.errors import UsageError
 from harness.suite.case_filter import chosen, matcher
-from tests.suites import STREAM, suite
+from tests.support.scripted_suites import STREAM, suite
 
 TEXT = (
     STREAM

@@ -8,7 +8,7 @@ from harness.foundation.config import parse
 from harness.foundation.paths import PACKAGE
 from harness.judging.diagnosis.rules import NAMES
 from harness.suite.expectation import Expectation, RunFindings
-from tests.suites import checked
+from tests.support.scripted_suites import checked
 
 
 def expectation(**keys: Any) -> Expectation:

@@ -12,7 +12,7 @@ from harness.foundation.errors import CannotHere, UsageError
 from harness.suite.command import assumed
 from harness.suite.feasibility import planned
 from harness.suite.spec import find_suite, load_suite
-from tests.suites import STREAM, suite
+from tests.support.scripted_suites import STREAM, suite
 
 
 def same(spec: ClusterSpec) -> ClusterSpec:

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from harness.suite import pytest_plugin, pytest_session, spec
-from tests.suites import PLUGIN, STREAM, suite_file
 from tests.support import REPOSITORY
+from tests.support.scripted_suites import PLUGIN, STREAM, suite_file
 
 pytest_plugins = ["pytester"]
 LOADED = pytest_session.__name__  # once, here, and not by each of the tests
@@ -27,7 +27,7 @@ def pytest_sessionstart():
     pytest_session = pytest_plugin._harness()
     from harness.runs.runner import Recorded
     from harness.history.store import Run
-    from tests.suites import PaperPool, checked
+    from tests.support.scripted_suites import PaperKeeper, checked
 
     def record(scenario, *_):
         print("ran", scenario.title, scenario.seed)

@@ -11,11 +11,10 @@ import pytest
 from harness.clusters.base import Capability, Node, NodeState
 from harness.clusters.spec import ClusterSpec
 from harness.foundation.errors import ClusterError
-from harness.suite import health
-from harness.suite import resource_pool as pool
+from harness.suite import health, resource_pool
 from harness.suite.feasibility import PlannedCase
 from harness.suite.resource_pool import ResourcePool
-from tests.suites import STREAM, NoView, suite
+from tests.support.scripted_suites import STREAM, NoView, suite
 
 PARTITION = frozenset({Capability.PARTITION})
 DISK = frozenset({Capability.DISK})
@@ -63,8 +62,8 @@ class Made:
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """Clusters on paper, and no Spark."""
     found = Made()
-    monkeypatch.setattr(pool, "make_cluster", found.make)
-    monkeypatch.setattr(pool, "why_not_whole", lambda _: found.trouble)
+    monkeypatch.setattr(resource_pool, "make_cluster", found.make)
+    monkeypatch.setattr(resource_pool, "why_not_whole", lambda _: found.trouble)
     monkeypatch.setattr(ResourcePool, "session", lambda _: None)
     return found
 

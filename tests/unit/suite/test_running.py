@@ -28,7 +28,7 @@ from harness.suite.running import run_suite
 from harness.suite.spec import Suite
 from harness.suite.state import State
 from harness.suite.tries import left_behind
-from tests.suites import STREAM, Paper, PaperPool, Unchecked, as_planned, checked, suite
+from tests.support.scripted_suites import STREAM, Paper, PaperPool, Unchecked, as_planned, checked, suite
 
 THREE = "".join(STREAM.replace('"stream"', f'"{name}"', 1) for name in ("a", "b", "c"))
 DAMAGED = b'{"suite": "x", "title": "", "seed": 1, "flags": {}, "started_at": "", "cases": %s}'

@@ -1,3 +1,5 @@
+"""Headers of record batches, read many at once: equal to reading them one by one, whatever the bytes."""
+
 from __future__ import annotations
 
 import struct
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.tap.batch_headers import HEADERS, batch_headers, batch_positions, header_at, is_old_format
-from tests.exchanges import batch
+from tests.support.tap_exchanges import batch
 
 
 def test_headers_are_those_of_the_batches() -> None:

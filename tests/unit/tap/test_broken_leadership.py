@@ -11,8 +11,8 @@ from harness.tap import codec
 from harness.tap.broken import make_broken
 from harness.tap.codec import TopicNames
 from harness.tap.exchange import CHANGED, Delay, Exchange, Hold, TapContext
-from tests.tap_broker import NEWEST, NOT_LEADER, VERSIONS, Broker, batch_of
-from tests.tap_frames import message, request_frame, response_frame, topics
+from tests.support.tap_broker import NEWEST, NOT_LEADER, VERSIONS, Broker, batch_of
+from tests.support.tap_frames import message, request_frame, response_frame, topics
 
 every_version = pytest.mark.parametrize("versions", VERSIONS, ids=["old", "middle", "newest"])
 

@@ -16,8 +16,8 @@ from harness.foundation.protocol import Api
 from harness.history.schema import Recorder
 from harness.tap.connection import WAITING_REQUESTS_AT_MOST
 from harness.tap.exchange import CHANGED, Answer, Bend, Effects, Exchange
-from tests.tap_frames import bend
-from tests.tap_wire import (
+from tests.support.tap_frames import bend
+from tests.support.tap_wire import (
     BASE,
     INFO,
     LOOPBACK,

@@ -1,3 +1,5 @@
+"""What the tap records of Produce, Fetch, ListOffsets and Metadata, in all versions, answered or not."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,7 +15,7 @@ from harness.history.schema import COLUMNS, ID_BITS, KINDS, Kind, OffsetView, Re
 from harness.history.segments import read_segment
 from harness.tap.codec import CODECS
 from harness.tap.exchange_recorder import NOT_UNDERSTOOD, OWN_TOPICS, TOPICS_AT_MOST
-from tests.exchanges import (
+from tests.support.tap_exchanges import (
     BATCH,
     ENDED,
     INVOKED,

@@ -1,3 +1,5 @@
+"""What the tap records of transactions and groups, in all versions of their requests."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,7 +10,7 @@ import pytest
 from harness.foundation.protocol import Api
 from harness.history.schema import Type
 from harness.tap.codec import CODECS
-from tests.exchanges import ENDED, ORDERS_ID, PLACE, Wire, on_orders, without_id
+from tests.support.tap_exchanges import ENDED, ORDERS_ID, PLACE, Wire, on_orders, without_id
 
 WRITER = {"transactional_id": "pay", "producer_id": 77, "producer_epoch": 2}
 KEPT = {"producer_id": 77, "producer_epoch": 2}

@@ -10,9 +10,9 @@ from harness.tap.batch_headers import Records, batch_positions
 from harness.tap.bounded_dict import BoundedDict
 from harness.tap.exchange import CHANGED, Close, Delay, Drop, Duplicate, Effect, Exchange, Hold, Swap
 from harness.tap.resends import ResendCounter
-from tests import tap_frames as frames
-from tests.exchanges import batch
-from tests.tap_frames import bend
+from tests.support import tap_frames as frames
+from tests.support.tap_exchanges import batch
+from tests.support.tap_frames import bend
 
 PRODUCER = (77, 2, 10)
 

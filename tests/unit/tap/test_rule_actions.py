@@ -9,8 +9,8 @@ import pytest
 from harness.foundation.protocol import Api
 from harness.tap.codec import PartitionPart
 from harness.tap.exchange import CHANGED, UNNOTICED, Answer, Close, Delay, Drop, Duplicate, Effects, Hold, Swap
-from tests import tap_frames as frames
-from tests.tap_frames import Clock, acknowledged, bend, read, rule, sent
+from tests.support import tap_frames as frames
+from tests.support.tap_frames import Clock, acknowledged, bend, read, rule, sent
 
 NOT_LEADER = 6
 

@@ -11,9 +11,9 @@ from harness.foundation.protocol import Api
 from harness.tap import codec, stale_answers
 from harness.tap.exchange import Answer, Effects, Exchange
 from harness.tap.rule_bend import RuleBend
-from tests import tap_frames as frames
-from tests.tap_frames import bend
-from tests.tap_wire import LOOPBACK, NODE, OK, Client, Stage, answering, numbered, play, replied, send
+from tests.support import tap_frames as frames
+from tests.support.tap_frames import bend
+from tests.support.tap_wire import LOOPBACK, NODE, OK, Client, Stage, answering, numbered, play, replied, send
 
 VERSION = 9
 

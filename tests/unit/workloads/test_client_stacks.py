@@ -20,8 +20,8 @@ from harness.history.schema import F, Kind, Type
 from harness.judging.policies.case import RunFacts
 from harness.runs import provenance
 from harness.runs.scenario import json_schema, load
-from tests.client_in_memory import InMemory
-from tests.sessions import NOBODY, rows, worker_config
+from tests.support.client_in_memory import InMemory
+from tests.support.worker_sessions import NOBODY, rows, worker_config
 from workloads import WORKLOADS
 from workloads.base import CONSUMER, FINAL, PRODUCER, FinalTarget
 from workloads.clients import make_consumer, make_producer

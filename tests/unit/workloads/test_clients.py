@@ -15,8 +15,8 @@ from harness.foundation.config import parse
 from harness.foundation.error_codes import REFUSED_LOCALLY
 from harness.foundation.errors import UsageError
 from harness.foundation.security import Security
-from tests.sessions import NOBODY
 from tests.support import PATIENCE_S
+from tests.support.worker_sessions import NOBODY
 from workloads.clients import kafka_python, make_producer
 from workloads.clients.base import DeliveredMessages, Producer
 from workloads.clients.confluent import ConfluentConsumer, ConfluentProducer

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.history.schema import Kind
-from tests.sessions import FakeConsumer, FakeProducer, rows, session, settings_of
+from tests.support.worker_sessions import FakeConsumer, FakeProducer, rows, session, settings_of
 from workloads import compacted, consuming, producing
 from workloads.base import CONSUMER, PRODUCER
 from workloads.compacted import CLEANED_ALL_THE_TIME, Compacted, CompactedSettings

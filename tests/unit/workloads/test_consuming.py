@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.history.schema import F, Kind, Status, Type
-from tests.sessions import FakeConsumer, message, polled, rows, session, settings_of
+from tests.support.worker_sessions import FakeConsumer, message, polled, rows, session, settings_of
 from workloads import consuming
 from workloads.clients.base import BEGINNING, ClientError, PolledRecords
 from workloads.consuming import RecordingConsumer

@@ -15,8 +15,8 @@ import pytest
 from harness.foundation.config import parse
 from harness.foundation.errors import UsageError
 from harness.history.schema import F, Kind, Type
-from tests.broker_in_memory import EACH, IN, OUT, PARTITIONS, Broker, Instance, Library, source
-from tests.sessions import FakeConsumer, FakeProducer, rows, session, settings_of
+from tests.support.broker_in_memory import EACH, IN, OUT, PARTITIONS, Broker, Instance, Library, source
+from tests.support.worker_sessions import FakeConsumer, FakeProducer, rows, session, settings_of
 from workloads import consuming, membership, producing, transacting
 from workloads import exactly_once as module
 from workloads.base import CONSUMER, PRODUCER, Churn, Role

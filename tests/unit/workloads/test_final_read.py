@@ -10,7 +10,7 @@ import pytest
 
 from harness.history.schema import COLUMNS, Kind, Type
 from harness.history.segments import Segment
-from tests.sessions import FakeConsumer, message, polled, rows, session, settings_of, target
+from tests.support.worker_sessions import FakeConsumer, message, polled, rows, session, settings_of, target
 from workloads import final_read
 from workloads.base import FINAL, FinalTarget
 from workloads.clients.base import PolledRecords, TopicPartition

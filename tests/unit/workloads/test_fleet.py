@@ -17,8 +17,8 @@ import pytest
 
 from harness.foundation.processes import TOKEN_VARIABLE, marked
 from harness.history.schema import Kind
-from tests.sessions import NOBODY, rows, target, worker_config
 from tests.support import eventually, unique
+from tests.support.worker_sessions import NOBODY, rows, target, worker_config
 from workloads.base import PROBE, NodeAddress
 from workloads.fleet import Fleet, WorkerProcess
 

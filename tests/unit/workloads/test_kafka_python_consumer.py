@@ -14,8 +14,8 @@ from harness.foundation.error_codes import UNNUMBERED, code_of
 from harness.foundation.security import Security
 from harness.history.outcomes import is_classified, outcome
 from harness.history.schema import F, Type
-from tests.sessions import silent_broker
 from tests.support import eventually
+from tests.support.worker_sessions import silent_broker
 from workloads.clients import kafka_python
 from workloads.clients.base import BEGINNING, Consumer, PolledRecords
 from workloads.clients.kafka_python import NOT_CONNECTED, KafkaPythonConsumer

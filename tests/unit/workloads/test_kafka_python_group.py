@@ -16,7 +16,7 @@ from kafka.net.selector import NetworkSelector
 from harness.foundation.error_codes import UNNUMBERED, code_of
 from harness.history.outcomes import is_classified
 from harness.history.schema import F
-from tests.sessions import session, settings_of
+from tests.support.worker_sessions import session, settings_of
 from workloads.clients import kafka_python
 from workloads.clients.base import ClientError, PolledRecords, TopicPartition
 from workloads.clients.kafka_python import NOT_CONNECTED

@@ -13,7 +13,7 @@ from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
 from harness.foundation.security import Security
 from harness.history.schema import COLUMNS, Kind, Status, Type
-from tests.sessions import NOBODY, RUN, FakeConsumer, FakeProducer, rows, session, settings_of
+from tests.support.worker_sessions import NOBODY, RUN, FakeConsumer, FakeProducer, rows, session, settings_of
 from workloads import payload
 from workloads.clients import kafka_python, make_consumer, make_producer
 from workloads.clients.base import MARK, KeyedMessages, PolledRecords

@@ -10,7 +10,7 @@ import pytest
 
 from harness.foundation.config import parse
 from harness.foundation.errors import UsageError
-from tests.sessions import FakeConsumer, FakeProducer, message, polled, session, settings_of
+from tests.support.worker_sessions import FakeConsumer, FakeProducer, message, polled, session, settings_of
 from workloads import consuming, find_workload, large_batch, producing
 from workloads.base import CONSUMER, PRODUCER
 from workloads.clients.base import TopicPartition

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from harness.history.schema import F, Type, now
-from tests.group_histories import History, Row
-from tests.group_library import (
+from tests.support.group_histories import History, Row
+from tests.support.scripted_member import (
     NOT_COORDINATOR,
     ONE,
     TOO_LARGE,
@@ -24,7 +24,7 @@ from tests.group_library import (
     some,
     taken,
 )
-from tests.sessions import session, settings_of
+from tests.support.worker_sessions import session, settings_of
 from workloads import membership
 from workloads.clients.base import ClientError, PolledRecords, TopicPartition
 from workloads.clients.member import GroupListener

@@ -13,7 +13,7 @@ from harness.clusters.wire import WireError
 from harness.foundation.protocol import Api
 from harness.foundation.security import Security
 from harness.history.schema import COLUMNS, Kind, OffsetView, now
-from tests.sessions import rows, session, settings_of
+from tests.support.worker_sessions import rows, session, settings_of
 from workloads.base import PROBE
 from workloads.probe import NodeProbe, probe
 from workloads.session import WorkerSession

@@ -9,7 +9,7 @@ import pytest
 
 from harness.foundation.error_codes import REFUSED_LOCALLY
 from harness.history.schema import COLUMNS, F, Kind, Type
-from tests.sessions import FakeProducer, rows, session, settings_of
+from tests.support.worker_sessions import FakeProducer, rows, session, settings_of
 from workloads.clients.base import ClientError
 from workloads.producing import RecordingProducer, Sequences
 

@@ -20,8 +20,8 @@ from harness.foundation.error_codes import UNNUMBERED
 from harness.foundation.errors import UsageError
 from harness.foundation.security import Security
 from harness.history.schema import F, Kind, Type
-from tests.sessions import FakeConsumer, FakeProducer, rows, session, settings_of
 from tests.support import eventually
+from tests.support.worker_sessions import FakeConsumer, FakeProducer, rows, session, settings_of
 from workloads import consuming, producing, shifting_topics, topic_changes
 from workloads.base import CONSUMER, KEEPER, PRODUCER, TopicSpec
 from workloads.clients import confluent, kafka_python

@@ -13,7 +13,7 @@ from kafka.errors import KafkaTimeoutError
 from harness.foundation.config import parse
 from harness.foundation.errors import UsageError
 from harness.history.schema import F, Kind, Type
-from tests.sessions import FakeConsumer, FakeProducer, rows, session, settings_of
+from tests.support.worker_sessions import FakeConsumer, FakeProducer, rows, session, settings_of
 from workloads import consuming, producing, stream, topics
 from workloads.base import CONSUMER, PRODUCER, TopicSpec
 from workloads.consuming import RecordingConsumer

@@ -11,7 +11,7 @@ import pytest
 
 from harness.foundation.error_codes import REFUSED_LOCALLY
 from harness.history.schema import COLUMNS, F, Kind, Type
-from tests.sessions import FakeProducer, rows, session
+from tests.support.worker_sessions import FakeProducer, rows, session
 from workloads.base import TransactingSettings
 from workloads.clients.base import ClientError, DeliveredMessages, TopicPartition
 from workloads.clients.transactional import TransactionalProducer

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from harness.history.schema import COLUMNS, F, Kind, Type
-from tests.sessions import FakeConsumer, FakeProducer, message, polled, rows, session, settings_of
+from tests.support.worker_sessions import FakeConsumer, FakeProducer, message, polled, rows, session, settings_of
 from tests.unit.workloads.test_transacting import FakeTransactional
 from workloads import producing
 from workloads.base import CONSUMER, PRODUCER, Role
