@@ -28,6 +28,7 @@ from harness.history.store import Run
 from harness.runs import provenance
 from harness.runs.client_endpoints import client_endpoints, start_taps
 from harness.runs.load import Load
+from harness.runs.preparing import look_at, make_topics
 from harness.runs.scenario import Scenario
 from nemesis import FAULTS, faults_on
 from nemesis.conductor import Conductor, FaultOutcome
@@ -35,7 +36,7 @@ from nemesis.schedule import Slot
 from workloads import find_workload
 from workloads.base import FinalTarget, TopicSpec, Workload
 from workloads.fleet import Fleet
-from workloads.topics import create_topics, delete_topics
+from workloads.topics import delete_topics
 
 RECOVERY_TIMEOUT_S = 60.0
 FINAL_READERS = 2
@@ -60,7 +61,10 @@ class RunRecording:
     phases: list[dict[str, Any]] = field(default_factory=list)
     troubles: list[Reason] = field(default_factory=list)
     topics_removed: bool = False
-    prefix: str = field(default_factory=lambda: f"tg-{secrets.token_hex(4)}")
+    prefix: str = ""  # of topic names
+
+    def __post_init__(self) -> None:
+        self.prefix = self.prefix or self.scenario.settings.topic or f"tg-{secrets.token_hex(4)}"
 
     def make(self, undo: ExitStack, token: str) -> Exception | None:
         """All phases; a failure of ours in the middle, after which all that was recorded until then can be checked."""
@@ -82,7 +86,7 @@ class RunRecording:
                 self.cluster.start()
             undo.callback(self._remove_topics)
             about.join(MACHINE_TIMEOUT_S)
-            self._create_topics()
+            self._prepare()
             endpoints = client_endpoints(self.cluster, self.scenario, self.taps, self.view)
         fleet = Fleet({TOKEN_VARIABLE: token}, path / "logs")
         undo.callback(fleet.stop, 0)
@@ -143,15 +147,28 @@ class RunRecording:
     def _workload(self) -> Workload[Any]:
         return find_workload(self.scenario.workload)
 
+    @property
+    def _has_own_topics(self) -> bool:
+        """Whether its user has created them."""
+        return bool(self.scenario.settings.topic)
+
     def _first_topics(self) -> list[TopicSpec]:
         return self._workload.topics(self.scenario.settings)
 
-    def _create_topics(self) -> None:
+    def _prepare(self) -> None:
+        """Find out what there is to run on, and make the topics; what was given up is kept and told."""
         topics = self._first_topics()
+        self.view.step("asking the nodes what they can do")
+        found = look_at(self.cluster, self.plan)
+        self.plan = found.plan
         for topic in topics:
             self.recorder.topic(topic.number, topic.full_name(self.prefix))
         self.view.step(f"creating {len(topics)} topic{'s' if len(topics) != 1 else ''}")
-        create_topics(self.cluster.nodes, self.cluster.security, topics, self.prefix)
+        make_topics(self.cluster, topics, self.prefix, found, own=self._has_own_topics)
+        self.troubles += found.reasons
+        self.store.update(**found.as_json())
+        for sentence in found.sentences:
+            self.view.happened(sentence)
         compacted = [topic for topic in topics if topic.config.get("cleanup.policy") == "compact"]
         names = [topic.full_name(self.prefix) for topic in compacted]
         self.store.update(cluster=self.cluster.describe().as_json(), compacted=names)
@@ -267,6 +284,8 @@ class RunRecording:
 
     def _remove_topics(self) -> None:
         """From a cluster that stays, what we made there; our own goes as a whole."""
+        if self._has_own_topics:
+            return
         if (self.cluster.stays or self.cluster_is_shared) and not self.topics_removed:
             self.topics_removed = True
             try:
