@@ -22,6 +22,8 @@ from kafka.protocol.admin import (
     CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
 )
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
@@ -35,8 +37,10 @@ from workloads.base import TopicSpec
 
 CREATE_VERSION = 4  # the newest that is not flexible
 PARTITIONS_VERSION = 0
+DELETE_VERSION = 3  # the newest that is not flexible
 OFFSETS_VERSION = 1
-ASK_TIMEOUT_S = 6.0
+ASK_TIMEOUT_S = 5.0
+CREATE_TIMEOUT_S = 6.0  # a little more than the node is given
 REQUEST_TIMEOUT_MS = 5000
 TRANSIENT_S = 5.0  # for a product that is still getting ready
 AUTO_CREATION_S = 5.0
@@ -54,6 +58,7 @@ TRANSIENT = frozenset(
     )
 )
 THERE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
+GONE = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 class Addressed(Protocol):
@@ -194,7 +199,7 @@ def ask_creation(address: str, name: str, partitions: int, way: Request) -> tupl
         configs=[one.CreatableTopicConfig(name=key, value=value) for key, value in sorted(way.config.items())],
     )
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS, validate_only=False)
-    answer = _ask(address, lambda connection: connection.ask(request, CreateTopicsResponse, version))
+    answer = _ask(address, lambda it: it.ask(request, CreateTopicsResponse, version), CREATE_TIMEOUT_S)
     for each in answer.topics or ():
         text = " ".join((getattr(each, "error_message", None) or "").split())
         return int(each.error_code), text[:100]
@@ -211,6 +216,29 @@ def partitions_at(address: str, name: str, *, create: bool = False) -> int:
     except WireError:
         return 0
     return max((len(topic.partitions or ()) for topic in answer.topics or () if topic.name == name), default=0)
+
+
+def names_at(address: str) -> list[str]:
+    """All topics that one node lists; none when it does not answer."""
+    try:
+        answer = _ask(address, lambda it: it.ask(MetadataRequest(topics=None), MetadataResponse, METADATA_VERSION))
+    except WireError:
+        return []
+    return [topic.name for topic in answer.topics or () if topic.name and not topic.error_code]
+
+
+def refused_deletion(address: str, names: Sequence[str]) -> str:
+    """Why one node does not delete these topics; empty when they are gone."""
+    version = fitting(address, DeleteTopicsRequest.API_KEY, DELETE_VERSION)
+    if version is None:
+        return "DeleteTopics is not offered"
+    request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=REQUEST_TIMEOUT_MS)
+    try:
+        answer = _ask(address, lambda connection: connection.ask(request, DeleteTopicsResponse, version))
+    except WireError as error:
+        return one_line(error)
+    codes = [each.error_code for each in answer.responses or ()]
+    return next((name_of(code) for code in codes if code not in GONE), "" if codes else "no word on the topics")
 
 
 def holds_records(address: str, name: str, partitions: int) -> bool:
@@ -249,6 +277,6 @@ def fitting(address: str, api: int, wanted: int) -> int | None:
     return min(max(wanted, oldest), newest)
 
 
-def _ask(address: str, ask: Callable[[NodeConnection], Any]) -> Any:
-    with NodeConnection(address, ASK_TIMEOUT_S) as connection:
+def _ask(address: str, ask: Callable[[NodeConnection], Any], timeout_s: float = ASK_TIMEOUT_S) -> Any:
+    with NodeConnection(address, timeout_s) as connection:
         return ask(connection)

@@ -14,10 +14,18 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from harness.clusters import wire
 from harness.clusters.admin import Admin
+from harness.clusters.product_support import by_node
 from harness.foundation.errors import ClusterError, one_line
 from harness.foundation.security import Security
 from workloads.base import TopicSpec
-from workloads.topic_creation import Addressed, TopicMaker, holds_records, partitions_at
+from workloads.topic_creation import (
+    Addressed,
+    TopicMaker,
+    holds_records,
+    names_at,
+    partitions_at,
+    refused_deletion,
+)
 
 CREATE_TIMEOUT_S = 30.0
 CHANGE_TIMEOUT_S = 8.0  # of whoever has to end soon when it is told to
@@ -156,16 +164,30 @@ def _create_through_admin(
 
 def delete_topics(nodes: Sequence[Addressed], security: Security, prefix: str) -> None:
     """Remove every topic of a run from a cluster that stays."""
-    try:
-        admin = Admin(
-            bootstrap_servers=[node.address for node in nodes], client_id="tidegauge-topics", **security.kafka_python()
+    if security.protocol != "PLAINTEXT":
+        _delete_through_admin(nodes, security, prefix)
+        return
+    names = sorted({name for node in nodes for name in names_at(node.address) if name.startswith(f"{prefix}-")})
+    said: dict[int, str] = {}
+    for node in nodes if names else ():
+        said[node.id] = refused_deletion(node.address, names)
+        if not said[node.id]:
+            return
+    if names:
+        raise ClusterError(
+            f"the topics of the run could not be removed ({by_node(said.items())})",
+            f"delete the topics that begin with {prefix}-",
         )
-        try:
+
+
+def _delete_through_admin(nodes: Sequence[Addressed], security: Security, prefix: str) -> None:
+    try:
+        with Admin(
+            bootstrap_servers=[node.address for node in nodes], client_id="tidegauge-topics", **security.kafka_python()
+        ) as admin:
             names = [name for name in admin.list_topics() if name.startswith(f"{prefix}-")]
             if names:
                 admin.delete_topics(names)
-        finally:
-            admin.close()
     except KafkaError as error:
         raise ClusterError(
             f"the topics of the run could not be removed ({one_line(error)})",

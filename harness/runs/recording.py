@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.clusters.base import Cluster
 from harness.clusters.cluster_view import observe
-from harness.foundation.errors import TidegaugeError
+from harness.foundation.errors import TidegaugeError, one_line
 from harness.foundation.interrupts import StopRequest
 from harness.foundation.processes import TOKEN_VARIABLE
 from harness.foundation.reasons import LOAD_NOT_OVER, NOT_WHOLE, NOTED, Reason
@@ -127,7 +127,7 @@ class RunRecording:
         try:
             self._drive(conductor)
         except Exception as error:  # noqa: BLE001 - told, kept, and raised again after the verdict
-            self.view.happened(f"the run failed, and what was recorded is checked: {error}")
+            self.view.happened(f"the run failed, and what was recorded is checked: {one_line(error)}")
             self._heal(conductor)
             return error
         return None
@@ -252,7 +252,8 @@ class RunRecording:
             ]
             self.troubles += [Reason(NOTED, sentence) for sentence in said]
         if failure:
-            self.store.update(error=str(failure))
+            self.store.write_failure(failure)
+            self.store.update(error=one_line(failure))
         dead = fleet.dead()
         self.store.update(
             state="failed" if failure else "interrupted" if self.stop.asked else "recorded",
