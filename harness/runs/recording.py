@@ -23,7 +23,7 @@ from harness.foundation.reasons import LOAD_NOT_OVER, NOT_WHOLE, NOTED, Reason
 from harness.foundation.view import View
 from harness.history.schema import NEMESIS_PROCESS, RUNNER_PROCESS, FaultStage, Kind, Recorder
 from harness.history.sealing import seal
-from harness.history.sources import deleted_topics, last_acknowledged, segment_path, topics_of
+from harness.history.sources import read_unsealed, segment_path
 from harness.history.store import Run
 from harness.runs import versions as facts
 from harness.runs.endpoints import front_of, taps_before
@@ -203,11 +203,11 @@ class Recording:
     def _final_read(self, conductor: Conductor) -> None:
         """Fresh consumers read every partition from its start to its end, wherever that is in a topic begun again."""
         with self._phase("final", FINAL_LIMIT_S):
-            acknowledged = last_acknowledged(self.store.path)
-            names = _of_the_run(topics_of(self.store.path), self.prefix)
-            places = sorted(set(acknowledged) | self._partitions_at_the_end(names))
-            anew = _begun_again(conductor.outcomes) | deleted_topics(self.store.path)
-            known = {place: end for place, end in acknowledged.items() if not {None, names[place[0]]} & anew}
+            written = read_unsealed(self.store.path)
+            names = _of_the_run(written.topics, self.prefix)
+            places = sorted(set(written.acknowledged) | self._partitions_at_the_end(names))
+            anew = _begun_again(conductor.outcomes) | written.deleted
+            known = {place: end for place, end in written.acknowledged.items() if not {None, names[place[0]]} & anew}
             targets = [
                 FinalTarget(topic=topic, name=names[topic], partition=p, last_acked=known.get((topic, p), -1))
                 for topic, p in places
