@@ -163,9 +163,8 @@ class Bench:
     def check(self, run: Run) -> Result:
         """What was wrong with what taps have seen."""
         with viewed_on(self._console) as view:
-            checked = check_run(
-                run, self.keeper.session(), view, lambda each, sealed: report_checked(each, sealed, view)
-            )
+            checked, sealed = check_run(run, self.keeper.session(), view)
+            report_checked(checked, sealed, view)
         return Result(checked)
 
     def _prepare(self, spec: ClusterSpec) -> ClusterSpec:
