@@ -41,8 +41,6 @@ from checkers.core.partition_log import Keys, Log
 from checkers.core.piece import Piece
 from harness.history.schema import Status, Type
 
-PLACE = ("topic", "partition", "era")
-
 
 @dataclass(frozen=True)
 class Points:
