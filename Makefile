@@ -32,7 +32,7 @@ Tidegauge finds out whether a Kafka-protocol broker keeps its promises while thi
                   make detection ARGS=--again        check the stored runs anew
   make lock     pin the dependencies and Kafka's archives anew
                   make lock ARGS=--upgrade           take newer versions of the dependencies
-  make schema   write docs/scenario.schema.json and docs/results.schema.json anew
+  make schema   rewrite what is made from the code: the JSON schemas, docs/anomalies.md, the tree in docs/design.md
   make clean    remove .venv
 
 The first one makes .venv (a minute or two, 620 MB to download, 1.1 GB on disk); after that it is there at once.
@@ -92,6 +92,7 @@ schema:
 	@.venv/bin/python -m harness.runs.scenario_schema
 	@.venv/bin/python -m harness.report.schema
 	@.venv/bin/python -m harness.report.catalogue
+	@.venv/bin/python -m tests.support.design_tree
 
 lock:
 	@$(BOOTSTRAP)

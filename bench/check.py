@@ -31,10 +31,11 @@ import psutil
 from rich.console import Console
 
 from bench import sick
-from bench.check_report import ALL, COLD, CORE, DUCK, HEALTHY, Asked, Measured, Results, page, plot, table
+from bench.check_report import ALL, COLD, CORE, DUCK, HEALTHY, CheckCase, CheckMeasurement, Results, page, plot, table
+from bench.command import run_command
 from bench.duck import QUESTIONS, Duck
 from bench.histories import generate
-from checkers.core.check import Setting, check
+from checkers.core.check import CheckSettings, check
 from checkers.core.results import CheckResults
 from harness.foundation.errors import Exit, TidegaugeError, UsageError
 from harness.foundation.paths import PACKAGE
@@ -53,8 +54,8 @@ COLD_FACTS = {"state": "finished", "seed": 1, "title": "bench", "scenario": {"se
 LOOK_S = 0.05
 WIDTH = 180  # of a table that goes to a file
 WARM_UP = (100_000, 2_000_000)  # one task, and many
-CORE_QUESTIONS = Setting(only=(*QUESTIONS, "int-nonmonotonic-poll"))
-EVERYTHING = Setting()
+CORE_QUESTIONS = CheckSettings(only=(*QUESTIONS, "int-nonmonotonic-poll"))
+EVERYTHING = CheckSettings()
 _UNITS = {"k": 1_000, "M": 1_000_000}
 
 
@@ -121,17 +122,17 @@ def _peak_kb(pid: int) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)
 
 
-def measured(meter: Meter, what: Asked, ask: Callable[[], object]) -> Measured:
+def measured(meter: Meter, what: CheckCase, ask: Callable[[], object]) -> CheckMeasurement:
     """One question of one history."""
     meter.forget_peaks()
     cpu_s, began_s = meter.cpu_s(), time.monotonic()
     ask()
     wall_s, cpu_s = time.monotonic() - began_s, meter.cpu_s() - cpu_s
     jvm_mb, python_mb = meter.peaks_mb() if what.is_ours else (0, 0)
-    return Measured(what, wall_s, cpu_s, jvm_mb, python_mb)
+    return CheckMeasurement(what, wall_s, cpu_s, jvm_mb, python_mb)
 
 
-def asked(session: Session, sealed: Sealed, setting: Setting) -> CheckResults:
+def asked(session: Session, sealed: Sealed, setting: CheckSettings) -> CheckResults:
     """A check that has to come to its end."""
     results = check(session.get(), sealed, setting)
     if results.failures:
@@ -139,7 +140,7 @@ def asked(session: Session, sealed: Sealed, setting: Setting) -> CheckResults:
     return results
 
 
-def asked_of_healthy(session: Session, sealed: Sealed, setting: Setting) -> None:
+def asked_of_healthy(session: Session, sealed: Sealed, setting: CheckSettings) -> None:
     """A check that has to find nothing."""
     if found := asked(session, sealed, setting).found:
         said = "; ".join(f"{anomaly.found} × {anomaly.name}" for anomaly in found)
@@ -156,7 +157,7 @@ class Bench:
     shapes: Sequence[str]
     console: Console
 
-    def rows(self) -> Iterator[Measured]:
+    def rows(self) -> Iterator[CheckMeasurement]:
         """Healthy histories, sick ones, and a cold check; one history at a time."""
         with _place() as place, Session.start(place / "spark") as session:
             self._warm_up(session, place)
@@ -182,7 +183,7 @@ class Bench:
             return [OF_SENDS_AND_POLLS]
         return [events for events in self.sizes if events <= SICK_SIZES[-1]] or SICK_SIZES
 
-    def _healthy(self, session: Session, events: int, width: int) -> Iterator[Measured]:
+    def _healthy(self, session: Session, events: int, width: int) -> Iterator[CheckMeasurement]:
         with _place() as run:
             generate(run, events, width, plants=0)
             sealed = open_history(run)
@@ -191,31 +192,31 @@ class Bench:
                 DUCK: Duck(sealed, run / "duck").ask,
                 ALL: partial(asked_of_healthy, session, sealed, EVERYTHING),
             }
-            yield from self._measured({Asked(events, HEALTHY, width, what): ask for what, ask in ways.items()})
+            yield from self._measured({CheckCase(events, HEALTHY, width, what): ask for what, ask in ways.items()})
 
-    def _sick(self, session: Session, name: str, events: int) -> Iterator[Measured]:
+    def _sick(self, session: Session, name: str, events: int) -> Iterator[CheckMeasurement]:
         shape = sick.SHAPES[name]
         with _place() as run:
             sealed = open_history(sick.generate(run, name, events))
-            setting = Setting(acks=shape.acks, foreign=shape.foreign)
-            yield from self._measured({Asked(events, name, 0, ALL): partial(asked, session, sealed, setting)})
+            setting = CheckSettings(acks=shape.acks, foreign=shape.foreign)
+            yield from self._measured({CheckCase(events, name, 0, ALL): partial(asked, session, sealed, setting)})
 
-    def _measured(self, ways: dict[Asked, Callable[[], object]]) -> Iterator[Measured]:
+    def _measured(self, ways: dict[CheckCase, Callable[[], object]]) -> Iterator[CheckMeasurement]:
         """Each in turn, so that a busy minute of the machine hits all of them alike."""
         meter = Meter()
         for what in list(ways) * self.rounds:
             yield from self._tried(what, partial(measured, meter, what, ways[what]))
 
-    def _cold(self) -> Iterator[Measured]:
+    def _cold(self) -> Iterator[CheckMeasurement]:
         """The command, three times."""
         with _place() as run:
             generate(run, COLD_EVENTS, min(self.partitions), plants=0)
             (run / RUN_FILE).write_text(json.dumps(COLD_FACTS), encoding="utf-8")
-            what = Asked(COLD_EVENTS, HEALTHY, min(self.partitions), COLD)
+            what = CheckCase(COLD_EVENTS, HEALTHY, min(self.partitions), COLD)
             for _ in range(COLD_ROUNDS):
                 yield from self._tried(what, partial(commanded, what, run))
 
-    def _tried(self, what: Asked, measure: Callable[[], Measured]) -> Iterator[Measured]:
+    def _tried(self, what: CheckCase, measure: Callable[[], CheckMeasurement]) -> Iterator[CheckMeasurement]:
         """What was measured before a failure is not lost."""
         self.console.print(f"{what.events:,} events, {what.history}: {what.what}", highlight=False)
         try:
@@ -224,7 +225,7 @@ class Bench:
             self.console.print(str(failure), style="red", highlight=False, markup=False)
 
 
-def commanded(what: Asked, run: Path) -> Measured:
+def commanded(what: CheckCase, run: Path) -> CheckMeasurement:
     """`tidegauge check` in a process of its own: what that and all below it were seen to have spent."""
     command = [sys.executable, "-m", "harness", "check", str(run), "--store", str(run.parent / "store")]
     spent: dict[psutil.Process, float] = {}
@@ -240,7 +241,7 @@ def commanded(what: Asked, run: Path) -> Measured:
     if process.returncode not in {Exit.VALID, Exit.UNKNOWN}:
         lines = said.read_text(encoding="utf-8").splitlines()
         raise TidegaugeError(f"tidegauge check ended with {process.returncode}", "mend it", tuple(lines[-5:]))
-    return Measured(what, wall_s, sum(spent.values()))
+    return CheckMeasurement(what, wall_s, sum(spent.values()))
 
 
 @contextmanager
@@ -293,8 +294,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except TidegaugeError as failure:
-        sys.stderr.write(f"{failure}\n")
-        sys.exit(failure.exit_code)
+    run_command(main)

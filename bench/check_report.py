@@ -27,7 +27,7 @@ JVM_MB, PYTHON_MB = 4_096, 1_024
 
 
 @dataclass(frozen=True, order=True)
-class Asked:
+class CheckCase:
     """What was asked of which history."""
 
     events: int
@@ -47,10 +47,10 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Measured:
+class CheckMeasurement:
     """One question of one history."""
 
-    asked: Asked
+    asked: CheckCase
     wall_s: float
     cpu_s: float
     jvm_mb: int = 0  # at its peak
@@ -58,7 +58,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Target:
+class TimeTarget:
     """What is to be reached, and whether it was."""
 
     text: str
@@ -71,15 +71,15 @@ class Target:
 class Results:
     """What was measured: of several rounds the one with the least CPU time."""
 
-    def __init__(self, rows: Sequence[Measured]) -> None:
-        best: dict[Asked, Measured] = {}
+    def __init__(self, rows: Sequence[CheckMeasurement]) -> None:
+        best: dict[CheckCase, CheckMeasurement] = {}
         for row in rows:
             if row.asked not in best or row.cpu_s < best[row.asked].cpu_s:
                 best[row.asked] = row
         self._best = best
 
     @property
-    def rows(self) -> list[Measured]:
+    def rows(self) -> list[CheckMeasurement]:
         """Healthy histories, then sick ones, each in the order of sizes."""
         order = list(dict.fromkeys(asked.shape for asked in self._best))
         order.sort(key=lambda shape: shape != HEALTHY)
@@ -91,7 +91,7 @@ class Results:
             )
         ]
 
-    def growth(self, row: Measured) -> float | None:
+    def growth(self, row: CheckMeasurement) -> float | None:
         """The exponent of the CPU time, of healthy histories from a million events on."""
         asked = row.asked
         alike = [each for each in self._best.values() if each.asked == _at(asked, each.asked.events)]
@@ -101,16 +101,16 @@ class Results:
             return None
         return math.log(row.cpu_s / first.cpu_s) / math.log(asked.events / from_events)
 
-    def against(self, row: Measured) -> tuple[float, str] | None:
+    def against(self, row: CheckMeasurement) -> tuple[float, str] | None:
         """How many times as much as what it is measured against."""
         asked = row.asked
         if asked.shape != HEALTHY:
-            other = Asked(asked.events, HEALTHY, self._widths[0], ALL) if self._widths else None
+            other = CheckCase(asked.events, HEALTHY, self._widths[0], ALL) if self._widths else None
             told = HEALTHY
         elif asked.what == CORE:
-            other, told = Asked(asked.events, HEALTHY, asked.partitions, DUCK), "DuckDB"
+            other, told = CheckCase(asked.events, HEALTHY, asked.partitions, DUCK), "DuckDB"
         elif asked.what == ALL and self._widths[0] == asked.partitions < self._widths[-1]:
-            other, told = Asked(asked.events, HEALTHY, self._widths[-1], ALL), "wide"
+            other, told = CheckCase(asked.events, HEALTHY, self._widths[-1], ALL), "wide"
         else:
             return None
         found = self._best.get(other) if other else None
@@ -120,29 +120,29 @@ class Results:
     def _widths(self) -> list[int]:
         return sorted({asked.partitions for asked in self._best if asked.shape == HEALTHY and asked.what != COLD})
 
-    def targets(self, row: Measured) -> Iterator[Target]:
+    def targets(self, row: CheckMeasurement) -> Iterator[TimeTarget]:
         """Those of this row."""
         asked, against, growth = row.asked, self.against(row), self.growth(row)
         if asked.shape == HEALTHY and asked.what == ALL and asked.events in CPU_S:
-            yield Target(f"≤ {CPU_S[asked.events]} s", row.cpu_s <= CPU_S[asked.events])
+            yield TimeTarget(f"≤ {CPU_S[asked.events]} s", row.cpu_s <= CPU_S[asked.events])
         if against:
             times, told = against
             most = {"DuckDB": OF_DUCK, HEALTHY: OF_HEALTHY, "wide": OF_WIDE}[told]
             if told != "DuckDB" or asked.events >= DUCK_FROM:
-                yield Target(f"≤ {most:g} × {told}", times <= most)
+                yield TimeTarget(f"≤ {most:g} × {told}", times <= most)
         if asked.shape != HEALTHY and growth is not None:
-            yield Target(f"≤ n^{SICK_GROWTH:g}", growth <= SICK_GROWTH)
+            yield TimeTarget(f"≤ n^{SICK_GROWTH:g}", growth <= SICK_GROWTH)
         if row.jvm_mb:
-            yield Target(f"JVM ≤ {JVM_MB >> 10} GB", row.jvm_mb <= JVM_MB)
+            yield TimeTarget(f"JVM ≤ {JVM_MB >> 10} GB", row.jvm_mb <= JVM_MB)
         if row.python_mb:
-            yield Target(f"Python ≤ {PYTHON_MB >> 10} GB", row.python_mb <= PYTHON_MB)
+            yield TimeTarget(f"Python ≤ {PYTHON_MB >> 10} GB", row.python_mb <= PYTHON_MB)
 
 
-def _at(asked: Asked, events: int) -> Asked:
-    return Asked(events, asked.shape, asked.partitions, asked.what)
+def _at(asked: CheckCase, events: int) -> CheckCase:
+    return CheckCase(events, asked.shape, asked.partitions, asked.what)
 
 
-def cells(results: Results, row: Measured) -> tuple[str, ...]:
+def cells(results: Results, row: CheckMeasurement) -> tuple[str, ...]:
     """A line of the table."""
     asked, growth, against = row.asked, results.growth(row), results.against(row)
     return (
@@ -163,7 +163,7 @@ def _seconds(number: float) -> str:
     return f"{number:.1f}" if number >= 1 else f"{number:.2f}"
 
 
-def _told(targets: Sequence[Target]) -> str:
+def _told(targets: Sequence[TimeTarget]) -> str:
     """What was missed is named; if nothing was, those that are not of memory are."""
     missed = [str(target) for target in targets if not target.met]
     return ", ".join(missed) or ", ".join(str(target) for target in targets if " GB" not in target.text)

@@ -25,14 +25,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.detection_matrix import MATRIX, SPINNING, STARVED, Case
-from bench.detection_report import Row, page, row_of
+from bench.detection_matrix import MATRIX, SPINNING, STARVED, DetectionCase
+from bench.detection_report import DetectionRow, page, row_of
 from harness.foundation.errors import TidegaugeError, UsageError
 from harness.foundation.paths import PACKAGE
 from harness.foundation.view import PlainView
-from harness.history import store as stored
 from harness.history.sealing import HISTORY
 from harness.history.store import Run, store_dir
+from harness.history.store import find as find_run
 from harness.judging.checking import check_again
 from harness.runs.scenario import to_toml
 
@@ -40,16 +40,16 @@ LIMIT_S = 600.0  # of one run, with its check
 PAGE = PACKAGE.parent / "docs" / "detection.md"
 
 
-def newest(store: Path, case: Case) -> Run | None:
+def newest(store: Path, case: DetectionCase) -> Run | None:
     """The newest run of a case that left a history."""
     try:
-        run = stored.find(store, case.name)
+        run = find_run(store, case.name)
     except UsageError:
         return None
     return run if (run.path / HISTORY).exists() else None
 
 
-def record(case: Case, store: Path, directory: Path) -> str:
+def record(case: DetectionCase, store: Path, directory: Path) -> str:
     """Run it with the harness's own command: a line about how that went."""
     file = directory / f"{case.name}.toml"
     file.write_text(to_toml(case.as_file()), encoding="utf-8")
@@ -64,14 +64,14 @@ def record(case: Case, store: Path, directory: Path) -> str:
     return f"{case.name}: {row_of(case, newest(store, case)).verdict} after {time.monotonic() - began_s:.0f} s"
 
 
-def record_all(cases: Iterable[Case], store: Path, jobs: int, console: Console) -> None:
+def record_all(cases: Iterable[DetectionCase], store: Path, jobs: int, console: Console) -> None:
     """So many at a time."""
     with tempfile.TemporaryDirectory(prefix="tidegauge-detection-") as place, ThreadPoolExecutor(jobs) as pool:
         for said in pool.map(lambda case: record(case, store, Path(place)), cases):
             console.print(said, highlight=False, markup=False)
 
 
-def chosen(matrix: Sequence[Case], patterns: Sequence[str]) -> list[Case]:
+def chosen(matrix: Sequence[DetectionCase], patterns: Sequence[str]) -> list[DetectionCase]:
     """The cases whose names match one of the patterns; all without any."""
     cases = [case for case in matrix if not patterns or any(fnmatch.fnmatch(case.name, each) for each in patterns)]
     if not cases:
@@ -92,12 +92,12 @@ def spinning(count: int) -> Iterator[None]:
             each.wait()
 
 
-def rows_of(store: Path, cases: Iterable[Case]) -> list[Row]:
+def rows_of(store: Path, cases: Iterable[DetectionCase]) -> list[DetectionRow]:
     """What came of the newest run of each."""
     return [row_of(case, newest(store, case)) for case in cases]
 
 
-def tell(rows: Sequence[Row], console: Console) -> None:
+def tell(rows: Sequence[DetectionRow], console: Console) -> None:
     """What went otherwise than it had to, and a last line."""
     for row in rows:
         if not row.fine:

@@ -24,7 +24,7 @@ IDEMPOTENT: dict[str, Any] = STREAM | {"idempotence": True}
 
 
 @dataclass(frozen=True)
-class Case:
+class DetectionCase:
     """One run of the matrix."""
 
     name: str
@@ -71,11 +71,11 @@ class Bug:
     time_s: int = 12
     variant: str = ""
 
-    def cases(self) -> Iterator[Case]:
+    def cases(self) -> Iterator[DetectionCase]:
         """With each client."""
         title = "-".join(filter(None, ("broken", self.broken.replace(":", "-"), self.variant)))
         for client in CLIENTS:
-            yield Case(
+            yield DetectionCase(
                 f"{title}-{SHORT[client]}",
                 client,
                 self.workload,
@@ -203,11 +203,13 @@ BUGS = (
 )
 
 
-def clean(workload: str, client: str, nemesis: str = "", time_s: int = 12, title: str = "", **settings: Any) -> Case:
+def clean(
+    workload: str, client: str, nemesis: str = "", time_s: int = 12, title: str = "", **settings: Any
+) -> DetectionCase:
     """A run before correct brokers."""
     usual = STREAM if workload == "stream" else MODEST | RATES.get(workload, {})
     name = f"clean-{title or '+'.join(filter(None, (workload, nemesis.replace(':', '-'))))}-{SHORT[client]}"
-    return Case(name, client, workload, usual | settings, time_s, nemesis=nemesis)
+    return DetectionCase(name, client, workload, usual | settings, time_s, nemesis=nemesis)
 
 
 RATES: dict[str, dict[str, Any]] = {
@@ -290,14 +292,14 @@ CLEAN = (
     *(clean("stream", CONFLUENT, fault, 26) for fault in ON_STREAM),
     *(clean("stream", CONFLUENT, fault, 45) for fault in SEQUENCES),
 )
-MATRIX: tuple[Case, ...] = (*(case for bug in BUGS for case in bug.cases()), *CLEAN)
+MATRIX: tuple[DetectionCase, ...] = (*(case for bug in BUGS for case in bug.cases()), *CLEAN)
 
 
-def starved(workload: str, client: str, *faults: str) -> Case:
+def starved(workload: str, client: str, *faults: str) -> DetectionCase:
     """A run of correct brokers while eight other processes keep the machine busy."""
     settings = STREAM if workload == "stream" else MODEST | RATES.get(workload, {})
     name = "-".join(("starved", "+".join((workload, *faults)).replace(":", "-"), SHORT[client]))
-    return Case(name, client, workload, settings, 14 + 20 * len(faults), nemesis=", ".join(faults))
+    return DetectionCase(name, client, workload, settings, 14 + 20 * len(faults), nemesis=", ".join(faults))
 
 
 SPINNING = 8

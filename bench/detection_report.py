@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.detection_matrix import SPINNING, Case
+from bench.detection_matrix import SPINNING, DetectionCase
 from harness.history.store import Run
-from harness.runs import versions as facts
+from harness.runs import provenance
 
 COMMAND = "make detection"
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundAnomaly:
     """An anomaly that was seen in a run: how often, and what the policy says of it."""
 
     anomaly: str
@@ -30,14 +30,14 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Row:
+class DetectionRow:
     """A run of the matrix and what was found in it."""
 
-    case: Case
+    case: DetectionCase
     run: Path | None
     verdict: str = "not run"
     events: int = 0
-    found: tuple[Found, ...] = ()
+    found: tuple[FoundAnomaly, ...] = ()
     reasons: tuple[str, ...] = ()
 
     @property
@@ -46,7 +46,7 @@ class Row:
         return bool(self.case.broken) and not {each.anomaly for each in self.found} & set(self.case.meant)
 
     @property
-    def unexplained(self) -> tuple[Found, ...]:
+    def unexplained(self) -> tuple[FoundAnomaly, ...]:
         """What a broken broker is not meant for, and what correct ones are wrongly found guilty of."""
         explained = {*self.case.meant, *self.case.follows}
         guilty = (each for each in self.found if each.status in {"illegal", "possibly the client"})
@@ -60,12 +60,12 @@ class Row:
         return self.run is not None and not self.missed and not self.unexplained
 
 
-def row_of(case: Case, run: Run | None) -> Row:
+def row_of(case: DetectionCase, run: Run | None) -> DetectionRow:
     """From the results in the store."""
     results = run.results if run else None
     if run is None or results is None:
-        return Row(case, None, "not checked" if run else "not run")
-    return Row(
+        return DetectionRow(case, None, "not checked" if run else "not run")
+    return DetectionRow(
         case,
         run.path,
         results["verdict"],
@@ -75,13 +75,13 @@ def row_of(case: Case, run: Run | None) -> Row:
     )
 
 
-def found_in(results: dict[str, Any]) -> tuple[Found, ...]:
+def found_in(results: dict[str, Any]) -> tuple[FoundAnomaly, ...]:
     """What a results.json has seen, the most serious first."""
-    found = [Found(each["anomaly"], each["found"], each["mark"]["status"]) for each in results["seen"]]
+    found = [FoundAnomaly(each["anomaly"], each["found"], each["mark"]["status"]) for each in results["seen"]]
     return tuple(sorted(found, key=lambda each: (each.status != "illegal", each.anomaly)))
 
 
-def page(rows: Sequence[Row], starved: Sequence[Row] = ()) -> str:
+def page(rows: Sequence[DetectionRow], starved: Sequence[DetectionRow] = ()) -> str:
     """docs/detection.md."""
     broken = [row for row in rows if row.case.broken]
     sound = [row for row in rows if not row.case.broken]
@@ -89,7 +89,7 @@ def page(rows: Sequence[Row], starved: Sequence[Row] = ()) -> str:
     return "\n".join([*(line for part in parts for line in part), ""])
 
 
-def _head(rows: Sequence[Row], broken: Sequence[Row], sound: Sequence[Row]) -> Iterable[str]:
+def _head(rows: Sequence[DetectionRow], broken: Sequence[DetectionRow], sound: Sequence[DetectionRow]) -> Iterable[str]:
     events = sum(row.events for row in rows)
     yield from (
         "# Detection",
@@ -106,7 +106,7 @@ def _head(rows: Sequence[Row], broken: Sequence[Row], sound: Sequence[Row]) -> I
     )
 
 
-def _broken(rows: Sequence[Row]) -> Iterable[str]:
+def _broken(rows: Sequence[DetectionRow]) -> Iterable[str]:
     yield from (
         "",
         "## Broken brokers",
@@ -129,7 +129,7 @@ def _broken(rows: Sequence[Row]) -> Iterable[str]:
         )
 
 
-def _sound(rows: Sequence[Row]) -> Iterable[str]:
+def _sound(rows: Sequence[DetectionRow]) -> Iterable[str]:
     yield from (
         "",
         "## Correct brokers",
@@ -140,7 +140,7 @@ def _sound(rows: Sequence[Row]) -> Iterable[str]:
     )
 
 
-def _starved(rows: Sequence[Row]) -> Iterable[str]:
+def _starved(rows: Sequence[DetectionRow]) -> Iterable[str]:
     """The same where the machine was busy with other things."""
     if rows:
         clean = f"{sum(row.fine for row in rows)} of {len(rows)} runs"
@@ -155,7 +155,7 @@ def _starved(rows: Sequence[Row]) -> Iterable[str]:
         )
 
 
-def _of_sound(rows: Sequence[Row]) -> Iterable[str]:
+def _of_sound(rows: Sequence[DetectionRow]) -> Iterable[str]:
     yield from ("| workload | client | faults | events | verdict | found |", "| --- | --- | --- | ---: | --- | --- |")
     for row in rows:
         why = f" ({row.reasons[0]})" if row.verdict == "unknown" and row.reasons else ""
@@ -169,7 +169,7 @@ def _of_sound(rows: Sequence[Row]) -> Iterable[str]:
         )
 
 
-def _told(found: Iterable[Found]) -> str:
+def _told(found: Iterable[FoundAnomaly]) -> str:
     """Each anomaly with its count; those that are not illegal with their mark."""
     return ", ".join(
         f"{each.anomaly} ×{each.count:,}" + ("" if each.status == "illegal" else f" ({each.status})") for each in found
@@ -180,8 +180,8 @@ def _line(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _versions(rows: Sequence[Row]) -> Iterable[str]:
-    ours = facts.versions()
+def _versions(rows: Sequence[DetectionRow]) -> Iterable[str]:
+    ours = provenance.versions()
     brokers = sorted({name for row in rows if row.run and (name := _product(Run(row.run).facts))})
     kept = ("tidegauge", "python", "kafka-python", "confluent-kafka", "librdkafka", "pyspark")
     told = ", ".join([*brokers, *(f"{name} {ours[name]}" for name in kept)])

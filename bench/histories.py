@@ -72,7 +72,7 @@ def generate(directory: Path, events: int, partitions: int, *, seed: int = 1, pl
     streams[Kind.PROBE].append(load.probes())
     streams[Kind.EXCHANGE] += [load.produces(), load.fetches()]
     about = {
-        "processes": {str(number): told for number, told in _processes(plan).items()},
+        "processes": {str(number): told for number, told in processes_of(plan).items()},
         "topics": {str(TOPIC): "load", str(TXN_TOPIC): "transfers"},
         "damage": [],
         "damaged_processes": [],
@@ -83,7 +83,8 @@ def generate(directory: Path, events: int, partitions: int, *, seed: int = 1, pl
     return Made(directory, sum(file["rows"] for file in listed), **plan.told(planted))
 
 
-def _processes(plan: Plan) -> dict[int, dict[str, Any]]:
+def processes_of(plan: Plan) -> dict[int, dict[str, Any]]:
+    """What the manifest says of the processes of a plan."""
     uncommitted, committed = {"isolation": "read_uncommitted"}, {"isolation": "read_committed"}
     return {
         0: {"role": "runner"},

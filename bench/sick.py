@@ -34,6 +34,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from bench.histories import processes_of
 from bench.history_load import Extras, Load
 from bench.history_plan import (
     EVENTS_OF_100,
@@ -50,11 +51,6 @@ from bench.history_plan import (
     START_NS,
     TEXTS,
     TOPIC,
-    TXN_FINAL,
-    TXN_MEMBER,
-    TXN_PARTITIONS,
-    TXN_PRODUCER,
-    TXN_RAW,
     TXN_TOPIC,
     Numbers,
     Plan,
@@ -72,9 +68,9 @@ from harness.history.schema import (
     F,
     FaultStage,
     Kind,
+    OffsetView,
     Status,
     Type,
-    View,
 )
 from harness.history.sealing import write_history
 from harness.history.sources import Rows
@@ -183,22 +179,7 @@ class SickLoad(Load):
 
     def processes(self) -> dict[int, dict[str, Any]]:
         """What the manifest says of them."""
-        clients = range(self.plan.clients)
-        uncommitted, committed = {"isolation": "read_uncommitted"}, {"isolation": "read_committed"}
-        return {
-            0: {"role": "runner"},
-            NEMESIS_PROCESS: {"role": "nemesis"},
-            PROBE: {"role": "probe"},
-            **{FIRST_PRODUCER + n: {"role": "producer", "idempotent": True} for n in clients},
-            **{FIRST_CONSUMER + n: {"role": "consumer", **uncommitted} for n in clients},
-            **{FIRST_FINAL + n: {"role": "final", **uncommitted} for n in range(2)},
-            **{TXN_PRODUCER + n: {"role": "producer", "idempotent": True} for n in range(TXN_PARTITIONS)},
-            **{TXN_MEMBER + n: {"role": "consumer", "group": True, **committed} for n in range(2)},
-            TXN_FINAL: {"role": "final", **committed},
-            TXN_RAW: {"role": "raw", **uncommitted},
-            FIRST_TAP: {"role": "tap"},
-            SECOND_TAP: {"role": "tap"},
-        }
+        return {**processes_of(self.plan), SECOND_TAP: {"role": "tap"}}
 
     def topics(self) -> dict[int, str]:
         """By their numbers."""
@@ -286,7 +267,7 @@ class Refusals(SickLoad):
         of_batch = {name: refusal[name] for name in ("sequence", "crc", "count")}
         of_batch |= {"acks": -1, "producer_id": plan.producer(partitions), "producer_epoch": 0}
         _where(rows, refused & sends, leader_epoch=_null("leader_epoch"), **of_batch)
-        _where(rows, refused & ~sends, asked=offset, view=View.LATEST, count=0)
+        _where(rows, refused & ~sends, asked=offset, view=OffsetView.LATEST, count=0)
 
 
 class AllInfo(SickLoad):
@@ -393,7 +374,10 @@ class FallingWatermarks(SickLoad):
             api = np.array([Api.FETCH, Api.LIST_OFFSETS, Api.METADATA, Api.LIST_OFFSETS])[numbers % 4]
             invoked, mark = START_NS + numbers * pace, self.extra - numbers
             leader, epoch = plan.leader(partitions, invoked)
-            start, view = np.maximum(0, mark - 100), np.where(numbers % 4 == 1, View.LATEST, View.LATEST_COMMITTED)
+            start, view = (
+                np.maximum(0, mark - 100),
+                np.where(numbers % 4 == 1, OffsetView.LATEST, OffsetView.LATEST_COMMITTED),
+            )
             yield make_rows(
                 Kind.PROBE, len(numbers), process=PROBE, counter=numbers, invoked=invoked,
                 time=invoked + min(MS, pace // 2), api=api, node=leader, topic=TOPIC, partition=partitions,
@@ -510,7 +494,7 @@ class Resends(SickLoad):
                 Kind.EXCHANGE, len(numbers), counter=numbers, op=(SECOND_TAP << ID_BITS) + numbers, invoked=invoked,
                 time=invoked + pace // 2, api=np.where(sends, Api.PRODUCE, Api.FETCH), api_version=10,
                 client=TEXT["stranger"], producer_id=1_000 + partitions, producer_epoch=0, **_only(sends, acks=-1),
-                **_only(~sends, asked=base, view=View.LATEST, high_watermark=mark, last_stable_offset=mark),
+                **_only(~sends, asked=base, view=OffsetView.LATEST, high_watermark=mark, last_stable_offset=mark),
                 **_only(~sends, leader_epoch=epoch), **common,
             )  # fmt: skip
 

@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Self
 
 import polars as pl
 
-from checkers.core.family import Family, Known, Outcome
+from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from harness.history.schema import Kind, Type
@@ -58,7 +58,7 @@ _READ_AT_ONCE = 1 << 26  # characters of a file
 
 
 @dataclass(frozen=True)
-class Logs:
+class BrokerLogFiles:
     """Where the logs of a run are and how to read them."""
 
     files: Mapping[int, str] = field(default_factory=dict)  # a path by node
@@ -72,7 +72,7 @@ class Logs:
 
 
 @dataclass(frozen=True)
-class Said:
+class LogSigns:
     """What lines say; those of several sources can be put together."""
 
     counts: pl.DataFrame  # by node and name
@@ -108,16 +108,18 @@ class BrokerLogs(Family):
         """Whether there are any."""
         return bool(run.logs) or run.has(Kind.BROKER)
 
-    def survey(self, piece: Piece, run: RunContext) -> tuple[Said, pl.DataFrame]:
+    def survey(self, piece: Piece, run: RunContext) -> tuple[LogSigns, pl.DataFrame]:
         """Of lines that were imported, and of what was acknowledged; files are read later."""
         acked = piece.sends.filter(pl.col("type") == Type.OK, pl.col("offset") >= 0)
-        return Said.of(piece["broker"]), acked.group_by(PLACE).agg(acked=pl.col("offset").max())
+        return LogSigns.of(piece["broker"]), acked.group_by(PLACE).agg(acked=pl.col("offset").max())
 
-    def gather(self, surveys: Sequence[tuple[Said, pl.DataFrame]], run: RunContext, known: Known) -> dict[str, Any]:
+    def gather(
+        self, surveys: Sequence[tuple[LogSigns, pl.DataFrame]], run: RunContext, others: ByFamily
+    ) -> dict[str, Any]:
         """What results.json tells."""
         parts = [*surveys, self.survey(Piece({}, run), run)]
-        of_files = [Said.of(lines) for lines in lines_of(run.logs, run.topics)] if run.logs else []
-        said = Said.together([*(part for part, _ in parts), *of_files])
+        of_files = [LogSigns.of(lines) for lines in lines_of(run.logs, run.topics)] if run.logs else []
+        said = LogSigns.together([*(part for part, _ in parts), *of_files])
         acked = pl.concat([most for _, most in parts]).group_by(PLACE).agg(pl.col("acked").max())
         still = stood_still(said.places, acked, run.limit_ns("stall_s")).head(run.limit)
         return {
@@ -127,12 +129,14 @@ class BrokerLogs(Family):
             ],
         }
 
-    def conclude(self, mine: dict[str, Any], judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: dict[str, Any], judged: Sequence[object], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """No findings."""
-        return Outcome(summary=mine)
+        return FamilyResult(summary=gathered)
 
 
-def lines_of(logs: Logs, topics: Mapping[int, str]) -> Iterator[pl.DataFrame]:
+def lines_of(logs: BrokerLogFiles, topics: Mapping[int, str]) -> Iterator[pl.DataFrame]:
     """Lines of files that mean something, as tables."""
     numbers = pl.DataFrame(
         [(name, number) for number, name in topics.items()],
@@ -166,7 +170,7 @@ def _matched(text: pl.Series, name: str, pattern: str) -> pl.DataFrame:
     )
 
 
-def _times(lines: pl.Series, logs: Logs) -> pl.Series:
+def _times(lines: pl.Series, logs: BrokerLogFiles) -> pl.Series:
     """The times of lines as events have them; without a date, of the day on which the run began or the next."""
     here = timezone(timedelta(seconds=logs.utc_offset_s))
     began = datetime.fromtimestamp(logs.wall_ns // _SECOND_NS, here).isoformat()

@@ -33,8 +33,8 @@ from typing import ClassVar
 import polars as pl
 
 from checkers.core.arrays import NEVER
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import Family, FamilyResult, PiecewiseFamily
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from harness.foundation.protocol import Api
@@ -49,20 +49,7 @@ _OF_AN_OFFSET = pl.col("offset") >= 0
 _TOLD = pl.col("offset").is_not_null() & pl.col("invoked").is_not_null()
 
 
-class ByPlace(Family):
-    """A family that judges each piece by itself, when it is surveyed."""
-
-    def gather(self, surveys: Sequence[Outcome], run: RunContext, known: Known) -> Outcome:
-        """Of all places."""
-        looked_at = {name: sum(each.looked_at.get(name, 0) for each in surveys) for name in self.anomalies}
-        return Outcome(together((each.findings for each in surveys), run.limit), looked_at)
-
-    def conclude(self, mine: Outcome, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
-        """It is there."""
-        return mine
-
-
-class CommittedOffsets(ByPlace):
+class CommittedOffsets(PiecewiseFamily):
     """Answers of groups against the commits before them."""
 
     name = "committed offsets"
@@ -79,7 +66,7 @@ class CommittedOffsets(ByPlace):
         """Whether anybody asked a group for its offsets."""
         return run.does(F.COMMITTED) or run.asks(Api.OFFSET_FETCH)
 
-    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Both anomalies."""
         done = operations(piece.ops, run, F.COMMIT, F.COMMITTED)
         seen = _exchanges(piece.exchanges, run)
@@ -87,8 +74,8 @@ class CommittedOffsets(ByPlace):
         vanished = answers.filter(pl.col("shown") < 0)
         shown = answers.filter(pl.col("shown") >= 0)
         below = _unexplained(shown.filter(pl.col("committed") > pl.col("shown")), done, seen)
-        findings = together((_found(VANISHED, vanished, run), _found(REGRESSION, below, run)), run.limit)
-        return Outcome(findings, {REGRESSION: len(shown), VANISHED: len(vanished) + len(shown)})
+        findings = merge_findings((_found(VANISHED, vanished, run), _found(REGRESSION, below, run)), run.limit)
+        return FamilyResult(findings, {REGRESSION: len(shown), VANISHED: len(vanished) + len(shown)})
 
 
 def operations(ops: pl.DataFrame, run: RunContext, *functions: F) -> pl.DataFrame:
@@ -176,7 +163,7 @@ def _found(anomaly: str, wrong: pl.DataFrame, run: RunContext) -> Findings:
     ).with_columns(
         tag=pl.when("in_txn").then(pl.lit("transaction")), shown=pl.max_horizontal("shown", -1), shown_ns=pl.col("time")
     )  # fmt: skip
-    return found(
+    return make_findings(
         anomaly, one, run, offset="committed", time="committed_ns", until="shown_ns", events=("commit", "event"),
         tags=("tag",), severity="severity",
         facts=("group", "committed", "shown", "committed_ns", "shown_ns", "times"),

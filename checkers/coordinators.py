@@ -20,13 +20,13 @@ import numpy as np
 import polars as pl
 
 from checkers.core.arrays import ints
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings
 from checkers.core.node_answers import SETTLING_NS
-from checkers.core.other_nodes import Before, Ranked, taken
+from checkers.core.other_nodes import MomentIndex, RunningBest, taken
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from checkers.metadata import coded, in_order, number_of
+from checkers.shared.metadata_claims import coded, in_order, number_of
 from harness.foundation.protocol import Api
 from harness.history.schema import Type
 
@@ -62,18 +62,20 @@ class Coordinators(Family):
         of_nodes = rows.select(*span, thing=leader, said=at.extract(WHEREABOUTS, 2))
         return merged_claims([of_things, of_nodes])
 
-    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> pl.DataFrame:
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> pl.DataFrame:
         """Of all clients."""
         return merged_claims(surveys) if surveys else pl.DataFrame()
 
-    def conclude(self, mine: pl.DataFrame, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: pl.DataFrame, judged: Sequence[object], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """A finding per thing."""
-        if mine.is_empty():
-            return Outcome()
-        texts = {name: mine.select(name).unique().sort(name) for name in ("thing", "said")}
-        made = in_order(coded(mine, texts), ("thing", "first"), ("node", "said"))
+        if gathered.is_empty():
+            return FamilyResult()
+        texts = {name: gathered.select(name).unique().sort(name) for name in ("thing", "said")}
+        made = in_order(coded(gathered, texts), ("thing", "first"), ("node", "said"))
         made = made.with_columns(alone=pl.len().over("thing", "node") == 1)
-        return Outcome(_mismatches(made, texts, run), {"coordinator-mismatch": len(texts["thing"])})
+        return FamilyResult(_mismatches(made, texts, run), {"coordinator-mismatch": len(texts["thing"])})
 
 
 def merged_claims(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -100,7 +102,7 @@ def _mismatches(made: pl.DataFrame, texts: Mapping[str, pl.DataFrame], run: RunC
     of_texts = {"thing": "thing", "said": "said", "other_said": "said"}
     frame = frame.with_columns(texts[of][of].gather(frame[name]).alias(name) for name, of in of_texts.items())
     facts = ("thing", "node", "said", "since_ns", "until_ns")
-    return found(
+    return make_findings(
         "coordinator-mismatch",
         frame,
         run,
@@ -121,9 +123,9 @@ def contradicted(made: pl.DataFrame) -> pl.DataFrame:
     was still said more than S after the other was said first. Of all these the one that was said last tells it.
     """
     lane, first, last = number_of(made, ["thing"]), ints(made, "first"), ints(made, "last")
-    upto = Before(lane, first).last(lane, np.minimum(last - SETTLING_NS, first + 1))
+    upto = MomentIndex(lane, first).last(lane, np.minimum(last - SETTLING_NS, first + 1))
     keys = ints(made, "node"), ints(made, "said")
-    ranked = Ranked(lane, np.argsort(last, kind="stable"))
+    ranked = RunningBest(lane, np.argsort(last, kind="stable"))
     latest = taken(last, ranked.best_of_strangers(upto, keys, keys))
     until = np.maximum(first, np.minimum(last, latest))
     return made.with_columns(until=pl.Series(until)).filter(pl.Series(latest > first + SETTLING_NS))

@@ -34,9 +34,9 @@ G2-realtime
 wr is what a correct broker promises: whoever reads committed records reads them after their transaction was decided,
 and before its own is. Kafka isolates no writes, and a poll need not return all that is there: ww and rw promise less.
 
-Each piece tells its writes, which of them were read, and how far each transaction read (`Steps`): what is settled
-there, or, of pieces by value, what is loose, or all (`checkers.shared.fates`). All of that is put in order in one
-place, where the components are found (`checkers.shared.graph`). More than STEPS of them, or a search of more than
+Each piece says what was written, which of it was read, and how far each transaction read (`TransactionSteps`): what is
+settled there, or, of pieces by value, what is loose, or all (`checkers.shared.fates`). All of that is put in order in
+one place, where the components are found (`checkers.shared.graph`). More than STEPS of them, or a search of more than
 SECONDS, are too much, and said.
 """
 
@@ -51,13 +51,13 @@ import numpy as np
 import polars as pl
 
 from checkers.core.arrays import NONE, Bools, Ints, ints, is_in
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from checkers.core.tables import place_of
 from checkers.shared.fates import READS, Fates
-from checkers.shared.graph import RW, TIME, WR, WW, Found, Graph, Step, search, with_time
+from checkers.shared.graph import RW, TIME, WR, WW, CycleStep, FoundCycles, Graph, search, with_time
 from harness.history.schema import ID_BITS, F, Kind, Status, Type
 
 STEPS = 10_000_000
@@ -87,7 +87,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Transactions(Columns):
+class TransactionTable(Columns):
     """All of them, in the order of their operations."""
 
     op: Ints
@@ -136,7 +136,7 @@ class Ends(Columns):
 
 
 @dataclass(frozen=True)
-class Steps:
+class TransactionSteps:
     """What transactions did; of too many only how many there are."""
 
     count: int
@@ -145,7 +145,7 @@ class Steps:
     ends: Ends
 
     @classmethod
-    def together(cls, parts: Sequence[Steps]) -> Steps:
+    def together(cls, parts: Sequence[TransactionSteps]) -> TransactionSteps:
         """Of values that have nothing to do with each other."""
         return cls(
             sum(part.count for part in parts),
@@ -175,14 +175,14 @@ class Edges(Columns):
 # ------------------------------------------------------------------------------------------- what transactions did
 
 
-def steps_of(fates: Fates, piece: Piece) -> Steps:
+def steps_of(fates: Fates, piece: Piece) -> TransactionSteps:
     """Of values of a piece."""
     writes, read = _writes(fates), _polled(fates)
     reads, ends = _reads(writes, read), _how_far(read)
     count = len(writes) + len(reads) + len(ends)
     if count > _most(piece):
-        return Steps(count, Writes.together([]), Reads.together([]), Ends.together([]))
-    return Steps(count, writes, reads, ends)
+        return TransactionSteps(count, Writes.together([]), Reads.together([]), Ends.together([]))
+    return TransactionSteps(count, writes, reads, ends)
 
 
 def _most(piece: Piece) -> int:
@@ -234,7 +234,7 @@ def _how_far(read: pl.DataFrame) -> Ends:
 # ------------------------------------------------------------------------------------------- what depends on what
 
 
-def _nodes(transactions: Transactions, steps: Steps) -> tuple[Transactions, Steps]:
+def _nodes(transactions: TransactionTable, steps: TransactionSteps) -> tuple[TransactionTable, TransactionSteps]:
     """Transactions that took place, and what was written, as far as it took place."""
     writes = steps.writes
     unknown = transactions.only(transactions.type == Type.INFO)
@@ -244,10 +244,10 @@ def _nodes(transactions: Transactions, steps: Steps) -> tuple[Transactions, Step
     took_place = (transactions.type == Type.OK) | (
         (transactions.type == Type.INFO) & np.isin(transactions.op, happened)
     )
-    return transactions.only(took_place), Steps(steps.count, writes.only(counted), steps.reads, steps.ends)
+    return transactions.only(took_place), TransactionSteps(steps.count, writes.only(counted), steps.reads, steps.ends)
 
 
-def dependencies(steps: Steps, nodes: Transactions) -> Edges:
+def dependencies(steps: TransactionSteps, nodes: TransactionTable) -> Edges:
     """Edges between different transactions that took place; of each kind in the order of the writes."""
     order = np.lexsort((steps.writes.value, steps.writes.offset, steps.writes.place))
     writes = steps.writes.only(order)
@@ -266,7 +266,7 @@ def _ww(writes: Writes, writer: Ints) -> Edges:
     return _edges(WW, writer[next_one - 1], writer[next_one], writes, next_one)
 
 
-def _wr(writes: Writes, writer: Ints, reads: Reads, nodes: Transactions) -> Edges:
+def _wr(writes: Writes, writer: Ints, reads: Reads, nodes: TransactionTable) -> Edges:
     by_value = np.argsort(writes.value, kind="stable")
     values = writes.value[by_value]
     if not len(values):
@@ -278,7 +278,7 @@ def _wr(writes: Writes, writer: Ints, reads: Reads, nodes: Transactions) -> Edge
     return _edges(WR, writer[write[order]], reader[order], writes, write[order])
 
 
-def _rw(writes: Writes, writer: Ints, ends: Ends, nodes: Transactions) -> Edges:
+def _rw(writes: Writes, writer: Ints, ends: Ends, nodes: TransactionTable) -> Edges:
     if not len(writes) or not len(ends):
         return Edges.together([])
     last = _last(ends)
@@ -306,11 +306,11 @@ def _last(ends: Ends) -> Ends:
 # ------------------------------------------------------------------------------------------- findings
 
 
-def _findings(each: Found, edges: Edges, nodes: Transactions, run: RunContext) -> Findings:
+def _findings(each: FoundCycles, edges: Edges, nodes: TransactionTable, run: RunContext) -> Findings:
     """The cycles that are told of a class, and how many there are."""
     table = pl.DataFrame([_row(cycle, edges, nodes, run) for cycle in each.cycles], schema=_ROW, orient="row")
     tagged = table.with_columns(tag=pl.lit(each.tag or None, pl.String))
-    findings = found(
+    findings = make_findings(
         each.anomaly, tagged, run, offset="offset", values="values", processes="processes", time="time",
         until="until", events="events", tags="tag", severity="severity", facts=_FACTS,
     )  # fmt: skip
@@ -331,7 +331,7 @@ _ROW: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def _row(cycle: Sequence[Step], edges: Edges, nodes: Transactions, run: RunContext) -> dict[str, Any]:
+def _row(cycle: Sequence[CycleStep], edges: Edges, nodes: TransactionTable, run: RunContext) -> dict[str, Any]:
     """A cycle, edge by edge; its transactions are numbered from 1 on."""
     numbers = {node: number for number, node in enumerate(dict.fromkeys(step.source for step in cycle), 1)}
     dependent = [step.edge for step in cycle if step.edge >= 0]
@@ -363,20 +363,22 @@ def _place(edges: Edges, edge: int) -> tuple[int, int, int]:
     return place >> 32, place & 0xFFFFFFFF, int(edges.offset[edge])
 
 
-def outcome(transactions: Transactions, steps: Steps, run: RunContext) -> Outcome:
+def outcome(transactions: TransactionTable, steps: TransactionSteps, run: RunContext) -> FamilyResult:
     """What cycles there are."""
     if steps.count > STEPS or not steps.whole:
-        return Outcome(cut=f"cycles of transactions were not looked for: {steps.count:,} dependencies are too many")
+        return FamilyResult(
+            cut=f"cycles of transactions were not looked for: {steps.count:,} dependencies are too many"
+        )
     nodes, steps = _nodes(transactions, steps)
     edges = dependencies(steps, nodes)
     looked_at = dict.fromkeys(Cycles.anomalies, len(nodes))
     if not len(edges):
-        return Outcome(looked_at=looked_at)
+        return FamilyResult(looked_at=looked_at)
     graph = Graph(len(nodes), len(nodes), edges.kind.astype(np.int8), edges.source, edges.destination)
     timed = with_time(graph, nodes.invoked, nodes.ended, nodes.type == Type.OK)
     classes, late = search(timed, run.limit, time.monotonic() + SECONDS)
-    return Outcome(
-        together([_findings(each, edges, nodes, run) for each in classes.values()], run.limit),
+    return FamilyResult(
+        merge_findings([_findings(each, edges, nodes, run) for each in classes.values()], run.limit),
         looked_at,
         {"transactions": len(nodes), "dependencies": {KINDS[kind]: int((edges.kind == kind).sum())
                                                       for kind in (WW, WR, RW)}},
@@ -388,11 +390,11 @@ def outcome(transactions: Transactions, steps: Steps, run: RunContext) -> Outcom
 
 
 @dataclass(frozen=True)
-class Survey:
+class CycleSurvey:
     """Of a piece, or of all of them."""
 
     ends: pl.DataFrame  # of transactions
-    settled: Steps | None
+    settled: TransactionSteps | None
 
 
 class Cycles(Family):
@@ -416,30 +418,38 @@ class Cycles(Family):
         """Whether there are any."""
         return run.does(F.TXN)
 
-    def survey(self, piece: Piece, run: RunContext) -> Survey:
+    def survey(self, piece: Piece, run: RunContext) -> CycleSurvey:
         """How transactions ended, and what is settled of what they wrote and read."""
         known = (pl.col("f") == F.TXN) & pl.col("op").is_not_null() & pl.col("invoked").is_not_null()
         ends = piece.ops.filter(known).select("op", "invoked", "time", "type", "event")
-        return Survey(ends, steps_of(piece.split.settled, piece) if run.many else None)
+        return CycleSurvey(ends, steps_of(piece.split.settled, piece) if run.many else None)
 
-    def gather(self, surveys: Sequence[Survey], run: RunContext, known: Known) -> Survey:
+    def gather(self, surveys: Sequence[CycleSurvey], run: RunContext, others: ByFamily) -> CycleSurvey:
         """Of all pieces; what they say of steps only if it holds."""
-        parts = [each.settled for each in surveys if each.settled is not None and known["fates"].settled_count]
-        return Survey(pl.concat([each.ends for each in surveys]), Steps.together(parts) if parts else None)
+        parts = [each.settled for each in surveys if each.settled is not None and others["fates"].settled_count]
+        return CycleSurvey(
+            pl.concat([each.ends for each in surveys]), TransactionSteps.together(parts) if parts else None
+        )
 
-    def judge(self, piece: Piece, mine: Survey, run: RunContext, known: Known) -> Steps:
+    def judge(self, piece: Piece, gathered: CycleSurvey, run: RunContext, others: ByFamily) -> TransactionSteps:
         """What is loose, or all there is."""
         return steps_of(piece.fates, piece)
 
-    def resume(self, mine: Survey, judged: Sequence[Steps], run: RunContext, known: Known) -> Outcome:
+    def resume(
+        self, gathered: CycleSurvey, judged: Sequence[TransactionSteps], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """What came of it: it is all that is kept, for steps are many, and travel."""
-        ends = mine.ends.sort("op")
-        transactions = Transactions(*(ints(ends, name) for name in ("op", "invoked", "time", "type", "event")))
-        return outcome(transactions, Steps.together([*judged, *([mine.settled] if mine.settled else [])]), run)
+        ends = gathered.ends.sort("op")
+        transactions = TransactionTable(*(ints(ends, name) for name in ("op", "invoked", "time", "type", "event")))
+        return outcome(
+            transactions, TransactionSteps.together([*judged, *([gathered.settled] if gathered.settled else [])]), run
+        )
 
-    def conclude(self, mine: Outcome, judged: Sequence[Steps], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: FamilyResult, judged: Sequence[TransactionSteps], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """As it came of it."""
-        return mine
+        return gathered
 
 
 FAMILIES: tuple[Family, ...] = (Cycles(),)

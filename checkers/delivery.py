@@ -38,13 +38,13 @@ A finding of an acknowledgement is at its offset and at the end of its send. Any
 the value was read in its partition, or acknowledged, and at the moment at which it was first read, or its send ended.
 
 A record that is corrupt or foreign shows how far a reader got, and is a read of no value. A value that was sent or
-seen before the last deletion of its topic by the workload (`checkers.deletions`) may be gone: what is found of it is
-tagged `deleted topic`; but what failed was never there, and of a duplicate that is said unless two of its offsets are
-certainly of one life of the topic. How far readers of such a topic got is told by final and raw readers alone.
+seen before the last deletion of its topic by the workload (`checkers.core.deletions`) may be gone: what is found of it
+is tagged `deleted topic`; but what failed was never there, and of a duplicate that is said unless two of its offsets
+are certainly of one life of the topic. How far readers of such a topic got is told by final and raw readers alone.
 
 What became of each value is judged by value (`checkers.shared.fates`), given what its partition as a whole shows
-(`checkers.places`). Of values that are settled where they lie, only counts are needed. As many lost-tails are looked
-for as were acknowledged with an offset in partitions of which a final read ended `ok`.
+(`checkers.core.partitions`). Of values that are settled where they lie, only counts are needed. As many lost-tails are
+looked for as were acknowledged with an offset in partitions of which a final read ended `ok`.
 
 With acks=0 nothing is acknowledged, and rules about acknowledgements do not apply.
 """
@@ -61,8 +61,8 @@ import polars as pl
 
 from checkers.core.arrays import NEVER, NONE, Bools, is_in
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.partitions import PLACE, Places
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
@@ -94,7 +94,7 @@ COUNTS = (
 
 
 @dataclass(frozen=True)
-class Surveyed:
+class DeliverySurvey:
     """What a piece says of its partitions, and of the values that are settled there."""
 
     places: Places
@@ -102,10 +102,10 @@ class Surveyed:
 
 
 @dataclass(frozen=True)
-class Delivered:
+class GatheredDelivery:
     """What is known of partitions and their values: `places` is there for everybody."""
 
-    shown: pl.DataFrame  # what each partition shows (`checkers.places`)
+    shown: pl.DataFrame  # what each partition shows (`checkers.core.partitions`)
     readers: pl.DataFrame
     counts: pl.DataFrame  # of values, by the partition that they belong to
 
@@ -123,7 +123,7 @@ class Delivered:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedValues:
     """What is wrong with the values of a piece, and how many there are."""
 
     findings: Findings
@@ -178,20 +178,22 @@ def _summed(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(parts).group_by(PLACE).agg(pl.col(COUNTS).cast(pl.Int64).sum())
 
 
-def judged(fates: Fates, mine: Delivered, run: RunContext, renumbered: Collection[int]) -> Judged:
+def judged(fates: Fates, gathered: GatheredDelivery, run: RunContext, renumbered: Collection[int]) -> JudgedValues:
     """All rules."""
     unread = (fates.type == Type.OK) & ~fates.read & ~is_in(fates.topic, run.compacted)
     offsetless = (fates.type == Type.OK) & (fates.acknowledged < 0)
-    untrue = _acknowledgements(fates.only(offsetless), mine, run)
+    untrue = _acknowledgements(fates.only(offsetless), gathered, run)
     lasting = untrue.filter(~by(run.compacted, "topic") & ENDED)
     parts = [
-        *_unread(_acknowledgements(fates.only(unread), mine, run), mine, run),
-        found("false-ack", untrue, run, **_ACKNOWLEDGEMENT, tags=("no_offset", "gone"), facts=("acknowledged",)),
+        *_unread(_acknowledgements(fates.only(unread), gathered, run), gathered, run),
+        make_findings(
+            "false-ack", untrue, run, **_ACKNOWLEDGEMENT, tags=("no_offset", "gone"), facts=("acknowledged",)
+        ),
         _phantoms(fates.only(fates.type == 0), run),
         _aborted_reads(fates.only((fates.type == Type.FAIL) & fates.read), run),
         _duplicates(fates.only((fates.low < fates.high) & (fates.low != NEVER)), run, renumbered),
     ]
-    return Judged(together(parts, run.limit), counted(fates), len(lasting))
+    return JudgedValues(merge_findings(parts, run.limit), counted(fates), len(lasting))
 
 
 ENDED = pl.col("completed") <= pl.col("final_invoked")  # by a read begun after the acknowledgement
@@ -203,11 +205,11 @@ _ACKNOWLEDGEMENT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _acknowledgements(fates: Fates, mine: Delivered, run: RunContext) -> pl.DataFrame:
+def _acknowledgements(fates: Fates, gathered: GatheredDelivery, run: RunContext) -> pl.DataFrame:
     """Values that were acknowledged, with what their partitions show, and tags."""
     rows = _placed(fates.frame("value", *PLACE, "acknowledged", "completed", "txn", "send_event"))
     rows = rows.with_columns(gone=np.minimum(fates.invoked, fates.seen) < run.deletions.until(fates.topic))
-    return rows.join(mine.shown, on=PLACE, how="left", maintain_order="left").with_columns(
+    return rows.join(gathered.shown, on=PLACE, how="left", maintain_order="left").with_columns(
         gone=_tag(pl.col("gone"), GONE),
         no_offset=_tag(~USABLE, "no offset"),
         reached=_of_kind("any_reached", "committed_reached"),
@@ -240,21 +242,21 @@ def _settled(run: RunContext) -> pl.Expr:
     return (completed > over) & (completed < pl.col("led_until")) & led_on
 
 
-def _unread(rows: pl.DataFrame, mine: Delivered, run: RunContext) -> Iterator[Findings]:
+def _unread(rows: pl.DataFrame, gathered: GatheredDelivery, run: RunContext) -> Iterator[Findings]:
     """What is lost, and what is stuck."""
     offset, reached = pl.col("acknowledged"), pl.col("reached")
     passed = rows.filter(USABLE & (offset <= reached))
     ahead = rows.filter(USABLE & (reached.is_null() | (offset > reached)))
     unseen = ahead.filter(STUCK & (offset < pl.col("known_end")))
     send = _ACKNOWLEDGEMENT | {"tags": ("no_offset", "gone", "settled")}
-    yield found(
+    yield make_findings(
         "lost-write", passed, run,
         **send | {"events": ("send_event", "reached_event")}, facts=("acknowledged", "reached", "final_end"),
     )  # fmt: skip
-    yield found("lost-write", rows.filter(~USABLE & ENDED), run, **send, facts=("acknowledged", "final_end"))
-    yield found("lost-tail", ahead.filter(ENDED), run, **send, facts=("acknowledged", "final_end"))
-    yield found(
-        "unseen", _with_standing(unseen, mine.readers), run, **send, facts=("acknowledged", "known_end", *STANDING)
+    yield make_findings("lost-write", rows.filter(~USABLE & ENDED), run, **send, facts=("acknowledged", "final_end"))
+    yield make_findings("lost-tail", ahead.filter(ENDED), run, **send, facts=("acknowledged", "final_end"))
+    yield make_findings(
+        "unseen", _with_standing(unseen, gathered.readers), run, **send, facts=("acknowledged", "known_end", *STANDING)
     )
 
 
@@ -278,7 +280,7 @@ def _with_standing(rows: pl.DataFrame, readers: pl.DataFrame) -> pl.DataFrame:
 def _phantoms(fates: Fates, run: RunContext) -> Findings:
     rows = _placed(fates.frame("value", *PLACE, "low", "seen", "read_event"))
     producer = pl.lit(None, pl.Int64) if run.foreign else _process_of("value")
-    return found(
+    return make_findings(
         "phantom", rows.with_columns(producer=producer, reader=_process_of("read_event")), run, offset="low",
         values=("value",), processes=("producer", "reader"), time="seen", events=("read_event",), facts=("producer",),
     )  # fmt: skip
@@ -286,7 +288,7 @@ def _phantoms(fates: Fates, run: RunContext) -> Findings:
 
 def _aborted_reads(fates: Fates, run: RunContext) -> Findings:
     rows = _placed(fates.frame("value", *PLACE, "low", "seen", "txn", "send_event", "read_event"))
-    return found(
+    return make_findings(
         "aborted-read", rows.with_columns(in_transaction=pl.col("txn").is_not_null()), run, offset="low",
         values=("value",), time="seen", events=("send_event", "read_event"), facts=("in_transaction",),
     )  # fmt: skip
@@ -301,7 +303,7 @@ def _duplicates(fates: Fates, run: RunContext, renumbered: Collection[int]) -> F
         anew=_tag(by(renumbered, "producer"), "numbered anew"),
         apart=_tag(pl.col("apart"), GONE),
     )
-    return found(
+    return make_findings(
         "duplicate", told, run, offset="low", values=("value",), time="seen", events=("low_event", "high_event"),
         tags=("sender", "anew", "apart"), facts=("low", "high"),
     )  # fmt: skip
@@ -323,7 +325,7 @@ def _process_of(identifier: str) -> pl.Expr:
 
 
 class Delivery(Family):
-    """`known["values"]` is `Delivered`."""
+    """`others["values"]` is `GatheredDelivery`."""
 
     name = "values"
     after = ("coverage",)
@@ -342,29 +344,33 @@ class Delivery(Family):
     }  # fmt: skip
     by_value = True
 
-    def survey(self, piece: Piece, run: RunContext) -> Surveyed:
+    def survey(self, piece: Piece, run: RunContext) -> DeliverySurvey:
         """What partitions show, and in a large history how many values are settled."""
-        return Surveyed(Places.of(piece, run), settled(piece.split) if run.many else _NOTHING)
+        return DeliverySurvey(Places.of(piece, run), settled(piece.split) if run.many else _NOTHING)
 
-    def gather(self, surveys: Sequence[Surveyed], run: RunContext, known: Known) -> Delivered:
+    def gather(self, surveys: Sequence[DeliverySurvey], run: RunContext, others: ByFamily) -> GatheredDelivery:
         """All partitions; of values those that are settled, unless all of them will be judged."""
         shown = Places.together([each.places for each in surveys], run)
-        settled_count = run.many and known["fates"].settled_count
+        settled_count = run.many and others["fates"].settled_count
         counts = _summed([_NOTHING, *(each.settled for each in surveys if settled_count)])
-        return Delivered(shown.table(run), shown.readers, counts)
+        return GatheredDelivery(shown.table(run), shown.readers, counts)
 
-    def judge(self, piece: Piece, mine: Delivered, run: RunContext, known: Known) -> Judged:
+    def judge(self, piece: Piece, gathered: GatheredDelivery, run: RunContext, others: ByFamily) -> JudgedValues:
         """All values of a piece that has whole values."""
-        return judged(piece.fates, mine, run, getattr(known.get("coverage"), "renumbered", frozenset()))
+        return judged(piece.fates, gathered, run, getattr(others.get("coverage"), "renumbered", frozenset()))
 
-    def resume(self, mine: Delivered, judged: Sequence[Judged], run: RunContext, known: Known) -> Delivered:
+    def resume(
+        self, gathered: GatheredDelivery, judged: Sequence[JudgedValues], run: RunContext, others: ByFamily
+    ) -> GatheredDelivery:
         """With the counts of what was judged."""
-        return replace(mine, counts=_summed([mine.counts, *(each.counts for each in judged)]))
+        return replace(gathered, counts=_summed([gathered.counts, *(each.counts for each in judged)]))
 
-    def conclude(self, mine: Delivered, judged: Sequence[Judged], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: GatheredDelivery, judged: Sequence[JudgedValues], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """The findings, and how many values were looked at."""
-        findings = together([each.findings for each in judged], run.limit)
-        return Outcome(findings, _looked_at(mine.places, run, sum(each.offsetless for each in judged)))
+        findings = merge_findings([each.findings for each in judged], run.limit)
+        return FamilyResult(findings, _looked_at(gathered.places, run, sum(each.offsetless for each in judged)))
 
 
 _NOTHING = pl.DataFrame(schema={**dict.fromkeys(PLACE, pl.Int32), **dict.fromkeys(COUNTS, pl.Int64)})

@@ -49,11 +49,11 @@ from typing import ClassVar, Self
 import numpy as np
 import polars as pl
 
-from checkers.commits import GROUP, ByPlace, operations
+from checkers.commits import GROUP, operations
 from checkers.core.arrays import Bools, Ints, ints, is_in
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found
-from checkers.core.partition_log import Keys
+from checkers.core.family import ByFamily, Family, FamilyResult, PiecewiseFamily
+from checkers.core.findings import Findings, make_findings
+from checkers.core.partition_log import OffsetKeys
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
 from harness.history.schema import F, Kind, Type
@@ -77,7 +77,7 @@ def _readable(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class Positions:
+class GroupPositions:
     """What was committed and handed by the second."""
 
     members: pl.DataFrame
@@ -109,30 +109,32 @@ class CommittedReads(Family):
         """Whether groups commit."""
         return run.does(F.COMMIT) and run.does(F.SUBSCRIBE)
 
-    def survey(self, piece: Piece, run: RunContext) -> Positions:
+    def survey(self, piece: Piece, run: RunContext) -> GroupPositions:
         """By the second."""
         marked = piece.sends.filter(pl.col("txn").is_not_null())["topic"].drop_nulls().unique().to_list()
-        return Positions(
+        return GroupPositions(
             _members(piece), _highest_commits(piece, run), _highest_handed(piece, run),
             marked if run.does(F.TXN) else [],
         )  # fmt: skip
 
-    def gather(self, surveys: Sequence[Positions], run: RunContext, known: Known) -> pl.DataFrame:
+    def gather(self, surveys: Sequence[GroupPositions], run: RunContext, others: ByFamily) -> pl.DataFrame:
         """Commits, and the highest offset that the group had been handed by then."""
-        return _with_handed(Positions.together(surveys or [self.survey(Piece({}, run), run)]))
+        return _with_handed(GroupPositions.together(surveys or [self.survey(Piece({}, run), run)]))
 
-    def conclude(self, mine: pl.DataFrame, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: pl.DataFrame, judged: Sequence[object], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """A finding per group and place."""
-        beyond = mine.filter(pl.col("committed") > pl.col("handed") + 1)
+        beyond = gathered.filter(pl.col("committed") > pl.col("handed") + 1)
         first = beyond.sort("time", "event").group_by(GROUP, maintain_order=True)
         one = first.agg(
             pl.all().first(), seconds=pl.len(), severity=(pl.col("committed") - pl.col("handed")).max()
         )  # fmt: skip
-        findings = found(
+        findings = make_findings(
             BEYOND, one, run, offset="committed", time="time", events=("event",), severity="severity",
             facts=("group", "committed", "handed", "seconds"),
         )  # fmt: skip
-        return Outcome(findings, {BEYOND: len(mine)})
+        return FamilyResult(findings, {BEYOND: len(gathered)})
 
 
 def _second() -> pl.Expr:
@@ -152,7 +154,7 @@ def _highest_handed(piece: Piece, run: RunContext) -> pl.DataFrame:
     return rows.group_by("process", *PLACE, "second").agg(pl.col("offset").max())
 
 
-def _with_handed(positions: Positions) -> pl.DataFrame:
+def _with_handed(positions: GroupPositions) -> pl.DataFrame:
     """Commits before which the group had been handed something."""
     commits = positions.commits.filter(~pl.col("topic").is_in(positions.marked))
     places = commits.select(GROUP).unique()
@@ -164,7 +166,7 @@ def _with_handed(positions: Positions) -> pl.DataFrame:
     return joined.filter(pl.col("handed").is_not_null())
 
 
-class Owners(ByPlace):
+class Owners(PiecewiseFamily):
     """Partitions that two members of a group had at once."""
 
     name = "owners"
@@ -178,10 +180,10 @@ class Owners(ByPlace):
         """Whether groups assign partitions."""
         return run.does(F.ASSIGN) and run.does(F.SUBSCRIBE)
 
-    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """All of a group and place is in one piece."""
         moved = _assignments(piece.ops, run).filter(pl.col("member_before") != pl.col("member"))
-        return Outcome(_owned_twice(moved, run), {TWICE: len(moved)})
+        return FamilyResult(_owned_twice(moved, run), {TWICE: len(moved)})
 
 
 def _assignments(ops: pl.DataFrame, run: RunContext) -> pl.DataFrame:
@@ -214,7 +216,7 @@ def _owned_twice(moved: pl.DataFrame, run: RunContext) -> Findings:
         tag=pl.when(unknown).then(pl.lit("generation unknown")).otherwise(pl.lit("one generation")),
         overlap_ns=pl.col("then_invoked_before") - pl.col("time"),
     )
-    return found(
+    return make_findings(
         TWICE, twice, run, time="time_before", until="time", events=("event_before", "then_event_before", "event"),
         tags=("tag",), severity="overlap_ns",
         facts=("group", "member_before", "generation_before", "member", "generation", "overlap_ns"),
@@ -222,7 +224,7 @@ def _owned_twice(moved: pl.DataFrame, run: RunContext) -> Findings:
 
 
 @dataclass(frozen=True)
-class Ranks:
+class OffsetRanks:
     """Acknowledged offsets of a piece in order, of which some are wanted, and where each record lies among them.
 
     `reads` has, beside its own columns, how many acknowledged and how many wanted offsets lie `below` its offset, and
@@ -236,7 +238,7 @@ class Ranks:
     @classmethod
     def of(cls, sends: pl.DataFrame, reads: pl.DataFrame, run: RunContext) -> Self:
         """Of acknowledged sends, and records."""
-        keys = Keys.of([sends, reads], run.stretch)
+        keys = OffsetKeys.of([sends, reads], run.stretch)
         sent, at = keys.at(sends), keys.at(reads)
         acked = _distinct(sent)
         below = np.searchsorted(acked, at)
@@ -283,7 +285,7 @@ def _plain(acked: Ints, sent: Ints, sends: pl.DataFrame) -> Bools:
     return plain
 
 
-def _lanes(keys: Keys, acked: Ints, count: Ints, stretch: int) -> pl.DataFrame:
+def _lanes(keys: OffsetKeys, acked: Ints, count: Ints, stretch: int) -> pl.DataFrame:
     lane = keys.lane(acked)
     begin = np.flatnonzero(np.diff(lane, prepend=-1) != 0)
     end = np.append(begin[1:], len(lane))[: len(begin)]
@@ -296,7 +298,7 @@ def _lanes(keys: Keys, acked: Ints, count: Ints, stretch: int) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class Handed:
+class HandedSurvey:
     """What processes were handed of stretches, by the numbers of acknowledged and of wanted offsets in these."""
 
     members: pl.DataFrame
@@ -314,7 +316,7 @@ class Handed:
 
 
 @dataclass(frozen=True)
-class Passed:
+class PassedGroups:
     """The stretches in which groups were passed by wanted offsets, and what has to be known to judge them."""
 
     suspects: pl.DataFrame  # group and stretch: `enter` and `leave` of its wanted offsets, the offset handed `before`
@@ -340,35 +342,35 @@ class SkippedByGroups(Family):
         """Whether groups read."""
         return run.does(F.SUBSCRIBE) and run.has(Kind.RECORD)
 
-    def survey(self, piece: Piece, run: RunContext) -> Handed:
+    def survey(self, piece: Piece, run: RunContext) -> HandedSurvey:
         """Runs of every process, for nobody knows yet which groups it belongs to."""
-        ranks = Ranks.of(_acknowledged(piece, run), _handed(piece, run), run)
+        ranks = OffsetRanks.of(_acknowledged(piece, run), _handed(piece, run), run)
         few = pl.len().over("process", *STRETCH) <= RUNS_AT_MOST
         is_open = (pl.col("f") == F.POLL) & (pl.col("type") == Type.INFO) & pl.col("count").is_null()
         killed = piece.ops.filter(is_open)["process"].unique().to_list()
         lanes = ranks.lanes.select(*STRETCH, "acked", "wanted")
-        return Handed(_members(piece), killed, lanes, _reach(ranks), ranks.runs().filter(few))
+        return HandedSurvey(_members(piece), killed, lanes, _reach(ranks), ranks.runs().filter(few))
 
-    def gather(self, surveys: Sequence[Handed], run: RunContext, known: Known) -> Passed:
+    def gather(self, surveys: Sequence[HandedSurvey], run: RunContext, others: ByFamily) -> PassedGroups:
         """Where groups were passed by anything."""
-        whole = Handed.together(surveys or [self.survey(Piece({}, run), run)])
+        whole = HandedSurvey.together(surveys or [self.survey(Piece({}, run), run)])
         needed = _needed(whole)
         taken = _taken(whole.runs.join(whole.members, on="process"))
         counted = needed.join(taken, on=[*GROUP, "stretch"], how="left")
         lost = pl.col("leave") - pl.col("enter") > pl.col("taken").fill_null(0)
         suspects = counted.filter(lost).select(*GROUP, "stretch", "enter", "leave", "before").with_row_index("suspect")
-        return Passed(suspects, _hands(whole), whole.members, int(needed["acked"].sum()))
+        return PassedGroups(suspects, _hands(whole), whole.members, int(needed["acked"].sum()))
 
-    def look_again(self, mine: Passed, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: PassedGroups, run: RunContext, others: ByFamily) -> bool:
         """For what was lost, and for whose fault it may be."""
-        return len(mine.suspects) > 0
+        return len(gathered.suspects) > 0
 
-    def judge(self, piece: Piece, mine: Passed, run: RunContext, known: Known) -> pl.DataFrame:
+    def judge(self, piece: Piece, gathered: PassedGroups, run: RunContext, others: ByFamily) -> pl.DataFrame:
         """Per group, place and tag how much was lost, and the first of it with its send."""
-        chosen = mine.suspects.select(STRETCH).unique()
+        chosen = gathered.suspects.select(STRETCH).unique()
         sends = _acknowledged(piece, run).join(chosen, on=STRETCH, how="semi")
-        ranks = Ranks.of(sends, _handed(piece, run).join(chosen, on=STRETCH, how="semi"), run)
-        gaps = _gaps(ranks, mine).join(mine.hands.with_columns(in_hand=True), on=[*GROUP, "offset"], how="left")
+        ranks = OffsetRanks.of(sends, _handed(piece, run).join(chosen, on=STRETCH, how="semi"), run)
+        gaps = _gaps(ranks, gathered).join(gathered.hands.with_columns(in_hand=True), on=[*GROUP, "offset"], how="left")
         rank, lost = ints(gaps, "upto_wanted"), ints(gaps, "lost")
         told = gaps.with_columns(
             pl.col("in_hand").fill_null(value=False),
@@ -378,20 +380,22 @@ class SkippedByGroups(Family):
         by_tag = told.group_by(*GROUP, "in_hand").agg(pl.col("lost").sum(), pl.col("first").min(), pl.col("last").max())
         return _with_send(by_tag, sends)
 
-    def conclude(self, mine: Passed, judged: Sequence[pl.DataFrame], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: PassedGroups, judged: Sequence[pl.DataFrame], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """A finding per group, place and tag."""
-        looked_at = {LOSS: mine.looked_at}
+        looked_at = {LOSS: gathered.looked_at}
         if not judged:
-            return Outcome(looked_at=looked_at)
+            return FamilyResult(looked_at=looked_at)
         first = pl.concat(judged).sort("first").group_by(*GROUP, "in_hand", maintain_order=True)
         one = first.agg(
             pl.exclude("lost", "last").first(), pl.col("lost").sum(), pl.col("last").max()
         ).with_columns(tag=pl.when("in_hand").then(pl.lit("open poll")))  # fmt: skip
-        findings = found(
+        findings = make_findings(
             LOSS, one, run, offset="first", values=("value",), time="time", events=("event",), tags=("tag",),
             severity="lost", facts=("group", "lost", "first", "last"),
         )  # fmt: skip
-        return Outcome(findings, looked_at)
+        return FamilyResult(findings, looked_at)
 
 
 def _acknowledged(piece: Piece, run: RunContext) -> pl.DataFrame:
@@ -406,7 +410,7 @@ def _placed(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
     return _readable(rows.filter(pl.col("offset") >= 0), run).with_columns(stretch=pl.col("offset") // run.stretch)
 
 
-def _reach(ranks: Ranks) -> pl.DataFrame:
+def _reach(ranks: OffsetRanks) -> pl.DataFrame:
     """Per process and stretch: how far it was handed anything, by offsets and by their numbers, and what last."""
     of = ("process", *STRETCH)
     ends = ranks.reads.group_by(of).agg(
@@ -425,7 +429,7 @@ def _reach(ranks: Ranks) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _needed(whole: Handed) -> pl.DataFrame:
+def _needed(whole: HandedSurvey) -> pl.DataFrame:
     """Per group and stretch between the ends of what it was handed: the numbers of the wanted offsets between them."""
     by_stretch = (*GROUP, "stretch")
     reach = whole.reach.join(whole.members, on="process").group_by(by_stretch).agg(
@@ -458,23 +462,23 @@ def _taken(runs: pl.DataFrame) -> pl.DataFrame:
     return counted.group_by(by_stretch).agg(pl.col("taken").sum())
 
 
-def _hands(whole: Handed) -> pl.DataFrame:
+def _hands(whole: HandedSurvey) -> pl.DataFrame:
     """The last records of processes that were killed in a poll, by the groups that they belonged to."""
     killed = whole.reach.filter(pl.col("process").is_in(whole.killed)).sort("time", "event")
     last = killed.group_by("process", *PLACE, maintain_order=True).agg(pl.col("last").last().alias("offset"))
     return last.join(whole.members, on="process").select(*GROUP, "offset").unique()
 
 
-def _gaps(ranks: Ranks, mine: Passed) -> pl.DataFrame:
+def _gaps(ranks: OffsetRanks, gathered: PassedGroups) -> pl.DataFrame:
     """Between which offsets that a group was handed there are wanted ones, how many, and the number of the first."""
     begins = ranks.lanes.select(*STRETCH, begin="begin_wanted")
-    suspects = mine.suspects.join(begins, on=STRETCH).with_columns(pl.col("enter", "leave") + pl.col("begin"))
+    suspects = gathered.suspects.join(begins, on=STRETCH).with_columns(pl.col("enter", "leave") + pl.col("begin"))
     columns = ("suspect", *GROUP, "offset", "below_wanted", "upto_wanted", "leave")
     begin = suspects.select(
         "suspect", *GROUP, pl.col("before").fill_null(-1).alias("offset"), pl.col("enter").alias("below_wanted"),
         pl.col("enter").alias("upto_wanted"), "leave",
     )  # fmt: skip
-    own = ranks.reads.join(mine.members, on="process").join(suspects, on=[*GROUP, "stretch"]).select(columns)
+    own = ranks.reads.join(gathered.members, on="process").join(suspects, on=[*GROUP, "stretch"]).select(columns)
     points = pl.concat([begin.select(columns), own]).sort("suspect", "offset")
     is_last = pl.col("suspect").ne_missing(pl.col("suspect").shift(-1))
     following = pl.when(is_last).then("leave").otherwise(pl.col("below_wanted").shift(-1))

@@ -1,7 +1,7 @@
 """Retries and idempotence, as the taps saw them: what became of each batch that a producer had numbered.
 
 A *batch* is told by its partition, life, producer id, producer epoch and base sequence, all of them >= 0. A life is an
-era of `checkers.deletions`; what may belong to two lives is one life by itself, and what is found there is tagged
+era of `checkers.core.deletions`; what may belong to two lives is one life by itself, and what is found there is tagged
 `deleted topic`. Rows without topic or partition are left out.
 
 A *sending* is a row of a Produce exchange (api 0), whatever its type; it is *acknowledged* if its error is 0 and its
@@ -31,16 +31,15 @@ retry-watermark-regression
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, Lanes, ints, nullable
+from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, Lanes, ints, nullable
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import Family, FamilyResult, PiecewiseFamily
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import EXCHANGES, FETCH, LIST_OFFSETS, PROBES, PRODUCE
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
@@ -73,34 +72,13 @@ def _packed(*columns: Ints) -> Ints:
         low, high = int(column.min()), int(column.max())
         span, moved = high - low + 1, column - low
         if width * span > MOST_KEYS:
-            packed, moved = Groups(packed).number(), Groups(moved).number()
+            packed, moved = GroupBy(packed).number(), GroupBy(moved).number()
             width, span = int(packed.max()) + 1, int(moved.max()) + 1
         packed, width = packed * span + moved, width * span
     return packed
 
 
-@dataclass(frozen=True)
-class Found:
-    """What a piece has, and how much of it was looked at."""
-
-    findings: Findings
-    looked_at: Mapping[str, int]
-
-
-class _OfPartitions(Family):
-    """What passed the taps of a partition is in one piece: each can be judged by itself."""
-
-    def gather(self, surveys: Sequence[Found], run: RunContext, known: Known) -> Found:
-        """Of all pieces."""
-        looked_at = {name: sum(each.looked_at[name] for each in surveys) for name in self.anomalies}
-        return Found(together([each.findings for each in surveys], run.limit), looked_at)
-
-    def conclude(self, mine: Found, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
-        """The same."""
-        return Outcome(mine.findings, dict(mine.looked_at))
-
-
-class Batches(_OfPartitions):
+class NumberedBatches(PiecewiseFamily):
     """Where numbered batches were acknowledged and read."""
 
     name = "batches"
@@ -115,18 +93,18 @@ class Batches(_OfPartitions):
         """What passed a tap."""
         return run.asks(PRODUCE, FETCH)
 
-    def survey(self, piece: Piece, run: RunContext) -> Found:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """All batches of the partitions in it."""
         rows = piece.exchanges.filter(_PLACED & _NUMBERED & (_ACKNOWLEDGED | _COPY))
         if rows.is_empty():
-            return Found(Findings(), dict.fromkeys(self.anomalies, 0))
+            return FamilyResult(Findings(), dict.fromkeys(self.anomalies, 0))
         batches = _Batches(rows)
         looked_at = {
             _DUPLICATE: len(batches.groups),
             _OFFSET_CHANGED: int((batches.low_ack != NEVER).sum()),
             _REORDER: int((batches.place_before != NONE).sum()),
         }
-        return Found(_of_batches(batches, run), looked_at)
+        return FamilyResult(_of_batches(batches, run), looked_at)
 
 
 class _Batches:
@@ -136,7 +114,7 @@ class _Batches:
         self.rows = rows
         producer, sequence = _packed(*(ints(rows, name) for name in _PRODUCER)), ints(rows, "sequence")
         key = _packed(producer, sequence)
-        self.groups = groups = Groups(key, np.argsort(key))
+        self.groups = groups = GroupBy(key, np.argsort(key))
         self.offset, self.copy = ints(rows, "offset"), ints(rows, "api") == FETCH
         self.low_copy, self.high_copy = groups.min(self.offset, self.copy), groups.max(self.offset, self.copy)
         self.low_ack, self.high_ack = groups.min(self.offset, ~self.copy), groups.max(self.offset, ~self.copy)
@@ -192,7 +170,7 @@ def _of_batches(batches: _Batches, run: RunContext) -> Findings:
         return Findings()
     rows = batches.chosen(wrong)
     told = [_duplicates(rows, run), _offset_changes(rows, run), _reorders(rows, run)]
-    return together(told, run.limit)
+    return merge_findings(told, run.limit)
 
 
 _NUMBERS = ("producer_id", "producer_epoch", "sequence")
@@ -212,7 +190,7 @@ def _duplicates(rows: pl.DataFrame, run: RunContext) -> Findings:
         )
         .with_columns(apart=pl.col("high_offset") - pl.col("low_offset"))
     )
-    return found(
+    return make_findings(
         _DUPLICATE, wrong, run, offset="low_offset", processes=(), time="time", until="until", events=["first", "last"],
         tags=["how", "deleted"], severity="apart", facts=[*_NUMBERS, "low_offset", "high_offset"],
     )  # fmt: skip
@@ -223,7 +201,7 @@ def _offset_changes(rows: pl.DataFrame, run: RunContext) -> Findings:
     wrong = rows.filter(pl.col("acknowledged_twice") & pl.col("one_crc")).with_columns(
         low_offset=pl.col("low_ack"), high_offset=pl.col("high_ack"), apart=pl.col("high_ack") - pl.col("low_ack")
     )
-    return found(
+    return make_findings(
         _OFFSET_CHANGED, wrong, run, offset="low_offset", processes=(), time="time", until="until",
         events=["low_ack_event", "high_ack_event"], tags=["deleted"], severity="apart",
         facts=[*_NUMBERS, "low_offset", "high_offset", "acks"],
@@ -238,13 +216,13 @@ def _reorders(rows: pl.DataFrame, run: RunContext) -> Findings:
         first=pl.coalesce("low_copy_event", "low_ack_event"),
         apart=pl.col("place_before") - pl.col("place"),
     )
-    return found(
+    return make_findings(
         _REORDER, wrong, run, offset="place", processes=(), time="time", until="until", events=["first"],
         tags=["how", "deleted"], severity="apart", facts=[*_NUMBERS, "sequence_before", "place_before"],
     )  # fmt: skip
 
 
-class Resends(_OfPartitions):
+class Resends(PiecewiseFamily):
     """Batches that were sent again, and the marks before and after that."""
 
     name = "resends and watermarks"
@@ -258,23 +236,23 @@ class Resends(_OfPartitions):
         """Batches that passed a tap."""
         return run.asks(PRODUCE)
 
-    def survey(self, piece: Piece, run: RunContext) -> Found:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """All that were sent again, in the partitions of it."""
         resent = _resent(piece.exchanges)
         if resent.is_empty():
-            return Found(Findings(), {_REGRESSION: 0})
+            return FamilyResult(Findings(), {_REGRESSION: 0})
         compared = _compared(resent, piece.answers).drop_nulls(["before", "after"])
         fell = compared.filter(pl.col("after") < pl.col("before")).with_columns(
             apart=pl.col("before") - pl.col("after"),
             deleted=_DELETED,
             of=pl.when(pl.col("api") == FETCH).then(pl.lit("watermark")).otherwise(pl.lit("end offset")),
         )
-        findings = found(
+        findings = make_findings(
             _REGRESSION, fell, run, offset="after", processes=(), nodes=["node"], time="resent_ns", until="handled_ns",
             events=["batch", "event"], tags=["of", "deleted"], severity="apart",
             facts=["node", "before", "after", "resent_ns", "handled_ns"],
         )  # fmt: skip
-        return Found(findings, {_REGRESSION: len(compared)})
+        return FamilyResult(findings, {_REGRESSION: len(compared)})
 
 
 def _resent(exchanges: pl.DataFrame) -> pl.DataFrame:
@@ -292,10 +270,10 @@ def _resent(exchanges: pl.DataFrame) -> pl.DataFrame:
 def _sent_again(sendings: pl.DataFrame, columns: Sequence[Ints]) -> pl.DataFrame:
     """Of sendings, told apart by some columns, batches with several exchanges."""
     if sendings.is_empty():
-        columns, groups = [], Groups(np.zeros(0, np.int64))
+        columns, groups = [], GroupBy(np.zeros(0, np.int64))
     else:
         key = _packed(*columns)
-        groups = Groups(key, np.argsort(key))
+        groups = GroupBy(key, np.argsort(key))
     op, node = ints(sendings, "op"), ints(sendings, "node")
     asked, times = op != NONE, {name: ints(sendings, name) for name in ("invoked", "time", "event")}
     again = groups.min(op, asked) < groups.max(op, asked)
@@ -360,4 +338,4 @@ def highest_over(first: Ints, last: Ints, value: Ints, count: int) -> Ints:
     return highest
 
 
-FAMILIES: tuple[Family, ...] = (Batches(), Resends())
+FAMILIES: tuple[Family, ...] = (NumberedBatches(), Resends())

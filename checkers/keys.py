@@ -3,7 +3,7 @@
 The *last write* of a key is the acknowledged send with the highest offset in the key's partition; of several that were
 acknowledged at that offset one that the final readers did not return, and of these the highest value. Values and
 tombstones are alike: brokers keep a tombstone for longer than a run lasts. What was sent before the end of the last
-deletion of its topic (`checkers.deletions`) may be gone, and is no last write.
+deletion of its topic (`checkers.core.deletions`) may be gone, and is no last write.
 
 lost-write   the last write of a key, when a final read of its partition, begun at or after the acknowledgement, ended
              at the end, and final readers returned neither its value nor a record at a higher offset, of that key and
@@ -31,8 +31,8 @@ from typing import ClassVar
 import polars as pl
 
 from checkers.core.arrays import ints
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings
 from checkers.core.partitions import PLACE
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
@@ -44,7 +44,7 @@ KEY = [*PLACE, "key"]
 
 
 @dataclass(frozen=True)
-class Surveyed:
+class KeySurvey:
     """Of a piece, or of all of them."""
 
     finals: pl.DataFrame  # topic, partition: of final reads that ended ok, `final_invoked` and `final_end`
@@ -54,7 +54,7 @@ class Surveyed:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedKeys:
     """What a piece knows of keys with open writes."""
 
     tops: pl.DataFrame  # topic, partition, key, top
@@ -97,7 +97,7 @@ def last(rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     return rows.join(known, on=KEY).filter(pl.col("offset") == pl.col("top")).drop("top")
 
 
-class Keys(Family):
+class KeyedWrites(Family):
     """The last write of each key."""
 
     name = "keys"
@@ -115,49 +115,53 @@ class Keys(Family):
         """Only compacted topics."""
         return bool(run.compacted)
 
-    def survey(self, piece: Piece, run: RunContext) -> Surveyed:
+    def survey(self, piece: Piece, run: RunContext) -> KeySurvey:
         """Open writes and tops of a piece."""
         written, read = writes(piece.sends, run), returned(piece.records, run)
         known = tops(written, read)
         unread = written.join(read, on=[*KEY, "value"], how="anti")
-        return Surveyed(
+        return KeySurvey(
             finals(piece.ops),
             last(unread, known),
             known if len(known) <= TOPS_AT_MOST else known.clear(),
             written.group_by(PLACE).agg(written=pl.len()),
         )
 
-    def gather(self, surveys: Sequence[Surveyed], run: RunContext, known: Known) -> Surveyed:
+    def gather(self, surveys: Sequence[KeySurvey], run: RunContext, others: ByFamily) -> KeySurvey:
         """Of all pieces; of open writes those that may be last ones, in partitions that were read to their end."""
         parts = [self.survey(Piece({}, run), run), *surveys]
         rows = pl.concat([part.open for part in parts])
         known_tops = _highest([*(part.tops for part in parts), rows.select(*KEY, top="offset")])
         read_to_end = pl.concat([part.finals for part in parts])
-        return Surveyed(
+        return KeySurvey(
             read_to_end,
             last(rows, known_tops).join(read_to_end, on=PLACE, how="semi"),
             known_tops.clear(),
             pl.concat([part.written for part in parts]),
         )
 
-    def look_again(self, mine: Surveyed, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: KeySurvey, run: RunContext, others: ByFamily) -> bool:
         """Whether any last write may be lost."""
-        return not mine.open.is_empty()
+        return not gathered.open.is_empty()
 
-    def judge(self, piece: Piece, mine: Surveyed, run: RunContext, known: Known) -> Judged:
+    def judge(self, piece: Piece, gathered: KeySurvey, run: RunContext, others: ByFamily) -> JudgedKeys:
         """Whatever there is of the keys of open writes."""
         written, read = (
-            rows.join(mine.open, on=KEY, how="semi")
+            rows.join(gathered.open, on=KEY, how="semi")
             for rows in (writes(piece.sends, run), returned(piece.records, run))
         )
-        return Judged(
-            tops(written, read), read.join(mine.open, on=[*KEY, "value"], how="semi").select(*KEY, "value"), _last(read)
+        return JudgedKeys(
+            tops(written, read),
+            read.join(gathered.open, on=[*KEY, "value"], how="semi").select(*KEY, "value"),
+            _last(read),
         )
 
-    def conclude(self, mine: Surveyed, judged: Sequence[Judged], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: KeySurvey, judged: Sequence[JudgedKeys], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """What is lost."""
-        written = mine.written.join(mine.finals, on=PLACE, how="semi")["written"].sum()
-        return Outcome(_lost(mine, judged, run) if judged else Findings(), {"lost-write": int(written)})
+        written = gathered.written.join(gathered.finals, on=PLACE, how="semi")["written"].sum()
+        return FamilyResult(_lost(gathered, judged, run) if judged else Findings(), {"lost-write": int(written)})
 
 
 def _last(read: pl.DataFrame) -> pl.DataFrame:
@@ -166,14 +170,14 @@ def _last(read: pl.DataFrame) -> pl.DataFrame:
     return there.group_by(*KEY, "offset").agg(pl.col("event").min())
 
 
-def _lost(mine: Surveyed, judged: Sequence[Judged], run: RunContext) -> Findings:
+def _lost(gathered: KeySurvey, judged: Sequence[JudgedKeys], run: RunContext) -> Findings:
     """Of several writes at one offset only one can be there: another one is the last write, the highest of them."""
-    open_ = last(mine.open, _highest([each.tops for each in judged]))
+    open_ = last(gathered.open, _highest([each.tops for each in judged]))
     unread = open_.join(pl.concat([each.returned for each in judged]), on=[*KEY, "value"], how="anti")
-    lost = unread.filter(pl.col("value") == pl.col("value").max().over(KEY)).join(mine.finals, on=PLACE)
+    lost = unread.filter(pl.col("value") == pl.col("value").max().over(KEY)).join(gathered.finals, on=PLACE)
     seen = _last(pl.concat([each.found for each in judged])).rename({"offset": "found", "event": "read_event"})
     rows = lost.filter(pl.col("time") <= pl.col("final_invoked")).join(seen, on=KEY, how="left")
-    return found(
+    return make_findings(
         "lost-write",
         rows.with_columns(written="offset", tag=pl.lit(LAST_OF_ITS_KEY)),
         run,
@@ -186,4 +190,4 @@ def _lost(mine: Surveyed, judged: Sequence[Judged], run: RunContext) -> Findings
     )
 
 
-FAMILIES: tuple[Family, ...] = (Keys(),)
+FAMILIES: tuple[Family, ...] = (KeyedWrites(),)

@@ -2,7 +2,8 @@
 
 S is SETTLING_NS of `checkers.metadata`, which also says what a claim is, with its `first` and its node, leader and
 epoch; `begun` is the lowest `invoked` of a claim. Claims and all that follows belong to one life of a topic (an era of
-`checkers.deletions`); what may belong to two lives is left out. Rows without a node, topic or partition are left out.
+`checkers.core.deletions`); what may belong to two lives is left out. Rows without a node, topic or partition are left
+out.
 
 not-leader-loop   exchanges of type ok of one client (by its client id; not null, and not `tidegauge`, which asks every
                   node on purpose), one partition and one of the requests Produce, Fetch, ListOffsets. A *refusal* has
@@ -12,7 +13,9 @@ not-leader-loop   exchanges of type ok of one client (by its client id; not null
                   node refused twice in it with a refresh between: an exchange of api 3, type ok, of that client, with a
                   row for that partition, that was invoked after the first refusal of that node in the run had ended
                   (strictly), and that ended before another refusal of that node was invoked (strictly). `brief` if the
-                  last `time` of the run <= the first + S. What it cost: sends of the process in the client id
+                  last `time` of the run <= the first + S; `moved` if the leader may have changed meanwhile: a higher
+                  epoch than all that Metadata had shown by the first - S, but for its lowest, may have begun by the
+                  last + S (`since`, `checkers.core.node_answers`). What it cost: sends of the process in the client id
                   (tidegauge-ROLE-PROCESS) to that topic and partition (or none) that did not end ok, and that ended
                   between the first `time` of the run and the last + S
 impostor-leader   an *act* is an answer with error 0, to a probe (api 1 or 2), or in an exchange of type ok of another
@@ -41,21 +44,20 @@ import polars as pl
 
 from checkers.core.arrays import NEVER, Ints, Lanes, ints
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult, PiecewiseFamily
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import FETCH, LIST_OFFSETS, METADATA, PRODUCE, SETTLING_NS, Epochs
-from checkers.core.other_nodes import Before, Ranked, taken
+from checkers.core.other_nodes import MomentIndex, RunningBest, taken
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
-from checkers.metadata import (
+from checkers.shared.metadata_claims import (
     OF_EXCHANGES,
     OF_OTHERS,
     OF_PROBES,
     PLACE,
     PLACED,
-    Higher,
-    Lines,
-    OfPartitions,
+    ClaimColumns,
+    HigherClaims,
     answers,
     claims,
     number_of,
@@ -74,7 +76,7 @@ _OF_A_PLACE = pl.col("node").is_not_null() & PLACED & (pl.col("era") != UNSURE)
 _REFUSED = pl.col("error").is_in(NOT_LEADING)
 
 
-class Loops(OfPartitions):
+class Loops(PiecewiseFamily):
     """Refusals, of each client and partition; what they cost is known when the sends have been looked at."""
 
     name = "refusals"
@@ -82,7 +84,22 @@ class Loops(OfPartitions):
         "not-leader-loop": "a client is refused again and again, also after a refresh"
     }
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
-        "exchanges": ("event", "time", "invoked", "op", "type", "client", "node", "api", "topic", "partition", "error"),
+        "exchanges": (
+            "event",
+            "time",
+            "invoked",
+            "op",
+            "type",
+            "client",
+            "node",
+            "api",
+            "topic",
+            "partition",
+            "error",
+            "leader",
+            "leader_epoch",
+        ),
+        "probes": ("time", "invoked", "node", "api", "topic", "partition", "error", "leader", "leader_epoch"),
         "sends": ("process", "type", "topic", "partition", "offset", "value", "time"),
     }
 
@@ -90,33 +107,35 @@ class Loops(OfPartitions):
         """Requests, and refreshes between them."""
         return run.asks(METADATA) and run.asks(*OF_LOGS)
 
-    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
         passed = (pl.col("type") == Type.OK) & pl.col("client").is_not_null() & OF_OTHERS
         rows = piece.exchanges.filter(passed & _OF_A_PLACE)
         refused = rows.filter(pl.col("api").is_in(OF_LOGS) & _REFUSED)
         often = refused.group_by(_ASKED).len().filter(pl.col("len") >= LOOP).drop("len").with_row_index("asker")
         if often.is_empty():
-            return Outcome()
+            return FamilyResult()
         runs = runs_of(refused.join(often, on=_ASKED), rows, often)
         loops = runs.filter((pl.col("refusals") >= LOOP) & pl.col("again")).join(often, on="asker")
-        return Outcome(_loops(loops, run), {"not-leader-loop": len(runs)})
+        return FamilyResult(_loops(loops, Epochs(piece.epochs), run), {"not-leader-loop": len(runs)})
 
-    def look_again(self, mine: Outcome, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: FamilyResult, run: RunContext, others: ByFamily) -> bool:
         """If it may have cost anything."""
-        return any(row["processes"] for row in _kept(mine))
+        return any(row["processes"] for row in _kept(gathered))
 
-    def judge(self, piece: Piece, mine: Outcome, run: RunContext, known: Known) -> Ints:
+    def judge(self, piece: Piece, gathered: FamilyResult, run: RunContext, others: ByFamily) -> Ints:
         """How many sends each loop that is kept cost."""
-        return given_up(_kept(mine), piece.sends)
+        return given_up(_kept(gathered), piece.sends)
 
-    def conclude(self, mine: Outcome, judged: Sequence[Any], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: FamilyResult, judged: Sequence[Any], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """With what they cost."""
-        rows = _kept(mine)
+        rows = _kept(gathered)
         cost = np.sum([np.zeros(len(rows), np.int64), *judged], axis=0)
         for row, sends in zip(rows, cost.tolist(), strict=True):
             row["facts"]["given_up"] = sends
-        return mine
+        return gathered
 
 
 def runs_of(refused: pl.DataFrame, rows: pl.DataFrame, often: pl.DataFrame) -> pl.DataFrame:
@@ -155,20 +174,23 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select("asker", "time", "invoked").sort("asker", "time")
 
 
-def _before(rows: pl.DataFrame) -> Before:
-    return Before(ints(rows, "asker"), ints(rows, "time"))
+def _before(rows: pl.DataFrame) -> MomentIndex:
+    return MomentIndex(ints(rows, "asker"), ints(rows, "time"))
 
 
-def _loops(loops: pl.DataFrame, run: RunContext) -> Findings:
+def _loops(loops: pl.DataFrame, epochs: Epochs, run: RunContext) -> Findings:
     worker = pl.col("client").str.extract(WORKER, 1).cast(pl.Int64, strict=False)
     brief = pl.col("last") <= pl.col("first") + SETTLING_NS
     frame = loops.with_columns(
         worker=pl.when(worker <= MOST_PROCESSES).then(worker),
         brief=pl.when(brief).then(pl.lit("brief")),
+        moved=pl.when(epochs.may_rise(loops, pl.col("first") - SETTLING_NS, pl.col("last") + SETTLING_NS)).then(
+            pl.lit("moved")
+        ),
         first_ns="first",
         last_ns="last",
     )
-    return found(
+    return make_findings(
         "not-leader-loop",
         frame,
         run,
@@ -177,14 +199,14 @@ def _loops(loops: pl.DataFrame, run: RunContext) -> Findings:
         time="first_ns",
         until="last_ns",
         events=("event",),
-        tags=("brief",),
+        tags=("brief", "moved"),
         severity="refusals",
         facts=("client", "refusals", "api", "first_ns", "last_ns"),
     )
 
 
-def _kept(mine: Outcome) -> list[dict[str, Any]]:
-    return [row for rows in mine.findings.rows.values() for row in rows]
+def _kept(gathered: FamilyResult) -> list[dict[str, Any]]:
+    return [row for rows in gathered.findings.rows.values() for row in rows]
 
 
 def given_up(loops: Sequence[Mapping[str, Any]], sends: pl.DataFrame) -> Ints:
@@ -209,11 +231,11 @@ def _between(asked: pl.DataFrame, failed: pl.DataFrame) -> Ints:
     lanes = asked.select(keys).unique().with_row_index("lane")
     mine = failed.join(lanes, on=keys, nulls_equal=True).sort("lane", "time")
     of_asked = ints(asked.join(lanes, on=keys, nulls_equal=True, how="left", maintain_order="left"), "lane")
-    ended = Before(ints(mine, "lane"), ints(mine, "time"))
+    ended = MomentIndex(ints(mine, "lane"), ints(mine, "time"))
     return ended.count(of_asked, ints(asked, "over") + 1) - ended.count(of_asked, ints(asked, "first"))
 
 
-class Acts(OfPartitions):
+class Acts(PiecewiseFamily):
     """What nodes do as only leaders do, beside who the others say leads."""
 
     name = "leaders at work"
@@ -230,12 +252,12 @@ class Acts(OfPartitions):
         """Requests that leaders answer."""
         return run.probes_by(FETCH, LIST_OFFSETS) or run.asks(*OF_LOGS)
 
-    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
         made = acts(piece)
         if made.is_empty():
-            return Outcome()
-        told = Lines(claims(answers(piece)), PLACE)
+            return FamilyResult()
+        told = ClaimColumns(claims(answers(piece)), PLACE)
         judged = with_epochs(made, told, Epochs(piece.epochs))
         of_epochs = judged.filter(pl.col("epoch").is_not_null())
         appended = appends(judged)
@@ -244,7 +266,7 @@ class Acts(OfPartitions):
             "impostor-leader": of_epochs.select(*PLACE, "epoch", "node").n_unique() if len(of_epochs) else 0,
             "split-brain": len(appended),
         }
-        return Outcome(together(findings, run.limit), looked_at)
+        return FamilyResult(merge_findings(findings, run.limit), looked_at)
 
 
 def acts(piece: Piece) -> pl.DataFrame:
@@ -279,17 +301,17 @@ def acts(piece: Piece) -> pl.DataFrame:
     )
 
 
-def with_epochs(made: pl.DataFrame, told: Lines, epochs: Epochs) -> pl.DataFrame:
+def with_epochs(made: pl.DataFrame, told: ClaimColumns, epochs: Epochs) -> pl.DataFrame:
     """Acts, each with its epoch, null if it is not known, and whether it is an impostor's, and who leads then."""
     places = told.frame.select(PLACE).unique(maintain_order=True).with_row_index("lane")
     lane = ints(made.join(places, on=PLACE, how="left", maintain_order="left"), "lane", -1)
     node, ended = ints(made, "node"), ints(made, "ended")
     first, last, epoch, leader = (told.column(name) for name in ("first", "last", "epoch", "leader"))
-    heard = Before(told.lane, first).last(lane, ints(made, "began") - SETTLING_NS)
+    heard = MomentIndex(told.lane, first).last(lane, ints(made, "began") - SETTLING_NS)
 
     def best(by: Ints) -> Ints:
         """Of what other nodes had claimed, the highest epoch; of those with it the highest by this."""
-        return Ranked(told.lane, np.lexsort((by, epoch))).best_of_others(heard, told.column("node"), node)
+        return RunningBest(told.lane, np.lexsort((by, epoch))).best_of_others(heard, told.column("node"), node)
 
     newest = best(last)
     upheld = taken(last, newest) > ended
@@ -305,11 +327,11 @@ def with_epochs(made: pl.DataFrame, told: Lines, epochs: Epochs) -> pl.DataFrame
     )
 
 
-def _soonest_of_higher(told: Lines) -> Ints:
+def _soonest_of_higher(told: ClaimColumns) -> Ints:
     """Of each claim when one of a higher epoch was asked for first."""
-    higher = Higher(told, told.lane)
+    higher = HigherClaims(told, told.lane)
     begun = told.column("begun")[higher.order]
-    soonest = Ranked(higher.lane, np.argsort(-begun, kind="stable")).best(higher.upto)
+    soonest = RunningBest(higher.lane, np.argsort(-begun, kind="stable")).best(higher.upto)
     found_at = np.empty(len(begun), np.int64)
     found_at[higher.order] = np.where(soonest >= 0, taken(begun, soonest), NEVER)
     return found_at
@@ -330,7 +352,7 @@ def _impostors(caught: pl.DataFrame, told: pl.DataFrame, run: RunContext) -> Fin
     frame = by_epoch.join(named, on=[*PLACE, "node"], how="left").with_columns(
         deposed=pl.when(pl.col("led") < pl.col("epoch")).then(pl.lit("deposed"))
     )
-    return found(
+    return make_findings(
         "impostor-leader",
         frame,
         run,
@@ -378,7 +400,7 @@ def _split(appended: pl.DataFrame, run: RunContext) -> Findings:
         )
         .with_columns(tag=pl.when(pl.col("epoch").is_null()).then(pl.lit("overlapping")).otherwise(pl.lit("one epoch")))
     )
-    return found(
+    return make_findings(
         "split-brain",
         frame,
         run,
@@ -397,8 +419,8 @@ def overlapping(sides: pl.DataFrame) -> pl.DataFrame:
     ordered = sides.sort(*_TOGETHER, "first", "node")
     lane, first, last = number_of(ordered, _TOGETHER), ints(ordered, "first"), ints(ordered, "last")
     node = ints(ordered, "node")
-    upto = Before(lane, first).last(lane, last)
-    longest = Ranked(lane, np.argsort(last, kind="stable")).best_of_others(upto, node, node)
+    upto = MomentIndex(lane, first).last(lane, last)
+    longest = RunningBest(lane, np.argsort(last, kind="stable")).best_of_others(upto, node, node)
     return ordered.filter(pl.Series(taken(last, longest) > first))
 
 

@@ -32,7 +32,7 @@ not-linearizable   x contradicts an operation of lower order, or itself:
     (`checkers.shared.by_offset`)
 
 Each x is one finding of each line at most, together with the operation of lower order that was invoked last. Eras that
-are UNSURE (`checkers.deletions`) are left out.
+are UNSURE (`checkers.core.deletions`) are left out.
 
 What the rows of the log say by themselves is asked here as well (`checkers.shared.offsets`), and what nodes showed of
 them (`checkers.shared.visibility`): all of it is one sort of what happened at offsets.
@@ -44,55 +44,42 @@ and some end() has none; `violated`, also if one offset has two values. Partitio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, nullable
-from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
-from checkers.core.node_answers import EXCHANGES, PROBES, Epochs
+from checkers.core.arrays import Bools, Ints
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings, merge_findings
+from checkers.core.node_answers import EXCHANGES, PROBES
 from checkers.core.piece import Piece
-from checkers.core.run import ONE_STRETCH, RunContext
+from checkers.core.run import RunContext
 from checkers.shared import offsets, visibility
 from checkers.shared.by_offset import (
     ENDED,
-    FINAL,
     LATE,
     OLD_ENDED,
-    OWN_LED,
     SENT,
-    Carried,
-    Points,
     Proofs,
-    moments,
-    points_of,
-    sorted_marks,
 )
-from checkers.shared.fates import late as late_of
-from checkers.shared.reader_steps import key_of
-from harness.history.schema import Type
+from checkers.shared.offset_lanes import (
+    LANE,
+    PLACE,
+    GatheredLanes,
+    chosen_offsets,
+    lanes_of,
+    last_answers,
+    late_sends,
+    lower_moments,
+    no_tables,
+    suspicious_lanes,
+    with_lower_stretches,
+)
 
 LISTED = 50  # partitions that the summary names
-PLACE = ("topic", "partition")
-LANE = (*PLACE, "era", "stretch")
 VERDICTS = ("violated", "monotonic only", "linearizable", "linearizable but for end(), which nobody asked for")
 REALTIME, NOT_LINEARIZABLE = "realtime-order", "not-linearizable"
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """What pieces said of their lanes, put together."""
-
-    lanes: pl.DataFrame
-    standstills: pl.DataFrame
-    tops: pl.DataFrame  # the last answers of each stretch, by what they are
-    sent: pl.DataFrame  # the last sends of each stretch
-    finals: pl.DataFrame
 
 
 class Linearizability(Family):
@@ -116,282 +103,58 @@ class Linearizability(Family):
 
     def survey(self, piece: Piece, run: RunContext) -> dict[str, pl.DataFrame]:
         """A row for each lane: maxima, and whether anything in it contradicts something else in it."""
-        points = points_of(piece)
-        return {"lanes": _lanes(points, run), "standstills": visibility.standstills(piece), **_tops(piece, run)}
+        offset_times = piece.offset_times
+        return {
+            "lanes": lanes_of(offset_times, run),
+            "standstills": visibility.standstills(piece),
+            **last_answers(piece, run),
+        }
 
-    def gather(self, surveys: Sequence[dict[str, pl.DataFrame]], run: RunContext, known: Known) -> Gathered:
+    def gather(self, surveys: Sequence[dict[str, pl.DataFrame]], run: RunContext, others: ByFamily) -> GatheredLanes:
         """With what the stretches below a lane have, and whether that contradicts what it has."""
-        parts = {name: pl.concat([each[name] for each in surveys]) for name in surveys[0]} if surveys else _nothing()
-        return Gathered(
-            lanes=_with_what_is_below(parts["lanes"].sort(LANE), parts["standstills"]),
+        parts = {name: pl.concat([each[name] for each in surveys]) for name in surveys[0]} if surveys else no_tables()
+        return GatheredLanes(
+            lanes=with_lower_stretches(parts["lanes"].sort(LANE), parts["standstills"]),
             standstills=parts["standstills"],
             tops=parts["tops"],
             sent=parts["sent"],
             finals=parts["finals"],
         )
 
-    def look_again(self, mine: Gathered, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: GatheredLanes, run: RunContext, others: ByFamily) -> bool:
         """If anything contradicts anything."""
-        return bool(_suspicious(mine, known).any())
+        return bool(suspicious_lanes(gathered, others).any())
 
-    def judge(self, piece: Piece, mine: Gathered, run: RunContext, known: Known) -> dict[str, Any]:
+    def judge(self, piece: Piece, gathered: GatheredLanes, run: RunContext, others: ByFamily) -> dict[str, Any]:
         """What is wrong with the lanes in which something may be."""
-        chosen = _chosen(piece, mine, known)
+        chosen = chosen_offsets(piece, gathered, others)
         if not chosen.any():
             return {"findings": Findings(), "violated": _violated([]), "visibility": visibility.nothing()}
-        late = _late_of(piece, known)
-        proofs = Proofs(piece, known["epochs"], late, _carried(piece, mine, known), chosen)
+        late = late_sends(piece, others)
+        proofs = Proofs(piece, others["epochs"], late, lower_moments(piece, gathered, others), chosen)
         wrong = _contradictions(proofs)
         parts = [offsets.judge(piece, proofs, run), *(_told(proofs, sort, run) for sort in wrong.items())]
         violated = np.concatenate([wrong["realtime"][0], wrong["append"][0], offsets.inconsistent(proofs)])
         ends = np.concatenate([wrong["behind"][0], wrong["ended_wrongly"][0]])
         return {
-            "findings": together(parts, run.limit),
+            "findings": merge_findings(parts, run.limit),
             "violated": _violated([(proofs, violated, 0), (proofs, ends, 1)]),
-            "visibility": visibility.judge(proofs, known["epochs"], mine.standstills, run),
+            "visibility": visibility.judge(proofs, others["epochs"], gathered.standstills, run),
         }
 
-    def conclude(self, mine: Gathered, judged: Sequence[dict[str, Any]], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: GatheredLanes, judged: Sequence[dict[str, Any]], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """All pieces together."""
         parts = [each["findings"] for each in judged]
         parts.append(visibility.conclude([each["visibility"] for each in judged], run))
-        return Outcome(
-            together(parts, run.limit),
-            _looked_at(mine.lanes),
-            _summary(mine.lanes, pl.concat([each["violated"] for each in judged]) if judged else _violated([]), run),
+        return FamilyResult(
+            merge_findings(parts, run.limit),
+            _looked_at(gathered.lanes),
+            _summary(
+                gathered.lanes, pl.concat([each["violated"] for each in judged]) if judged else _violated([]), run
+            ),
         )
-
-
-def _lanes(points: Points, run: RunContext) -> pl.DataFrame:
-    lanes, log = points.lanes, points.log
-    starts = lanes.starts
-    if not len(points):
-        return _nothing()["lanes"]
-    sure = log.keys.parts(points.at)["era"] != UNSURE
-    acked, logged = points.acks > 0, (points.acked != NEVER) | (points.read != NEVER)
-    led_upto, done = lanes.upto(points.led), points.done
-    sent_upto, sent_below = lanes.upto(points.sent), lanes.below(points.sent)
-    ended_upto = lanes.upto(points.ended)
-    wrong = sure & (
-        (done < sent_upto) | (done < ended_upto)
-        | (points.end_shown < np.maximum(sent_below, lanes.shifted(ended_upto)))
-        | (points.acked < led_upto)
-        | (points.shown < np.maximum(sent_below, lanes.below(points.final)))
-    )  # fmt: skip
-    wrong[points.of_log] |= offsets.odd(log)
-    value_known = np.zeros(len(points), np.bool_)
-    value_known[points.of_log] = log.high != NONE
-    zeros = np.zeros(len(points), np.bool_)
-    zeros[points.of_log] = offsets.zero(log)
-    first = log.keys.parts(points.at[starts])
-    add, most, least = np.add.reduceat, np.maximum.reduceat, np.minimum.reduceat
-
-    def count(mask: Bools) -> Ints:
-        counted: Ints = add(mask.astype(np.int64), starts)
-        return counted
-
-    ended = points.ended != NONE
-    whole = run.stretch >= ONE_STRETCH
-    return pl.DataFrame({
-        **{name: pl.Series(first[name]).cast(pl.Int32) for name in (*PLACE, "era")},
-        "stretch": np.zeros(len(starts), np.int64) if whole else first["offset"] // run.stretch,
-        "wrong": count(wrong) > 0, "values": count(value_known), "acks": count(acked), "zeros": count(zeros),
-        "sure_acks": count(acked & sure), "rows": count(logged & sure),
-        "ends": count((points.end_shown != NEVER) & sure),
-        "shown": count((points.shown != NEVER) & sure), "acks_led": count(acked & sure & (led_upto != NONE)),
-        "sent_max": nullable(most(points.sent, starts)), "ended_max": nullable(most(points.ended, starts)),
-        "led_max": nullable(most(points.led, starts)), "final_max": nullable(most(points.final, starts)),
-        "acked_min": nullable(least(points.acked, starts), NEVER), "done_min": nullable(least(done, starts), NEVER),
-        "end_min": nullable(least(points.end_shown, starts), NEVER),
-        "shown_min": nullable(least(points.shown, starts), NEVER),
-        "acked_max": nullable(most(np.where(acked, points.acked, NONE), starts)),
-        "offset_max": most(log.keys.parts(points.at)["offset"], starts),
-        "any_end": count(ended) > 0,
-    })  # fmt: skip
-
-
-_LANE_SCHEMA: dict[str, Any] = {
-    "topic": pl.Int32, "partition": pl.Int32, "era": pl.Int32, "stretch": pl.Int64, "wrong": pl.Boolean,
-    **dict.fromkeys(
-        ("values", "acks", "zeros", "sure_acks", "rows", "ends", "shown", "acks_led", "sent_max", "ended_max",
-         "led_max",
-         "final_max", "acked_min", "done_min", "end_min", "shown_min", "acked_max", "offset_max"),
-        pl.Int64,
-    ),
-    "any_end": pl.Boolean,
-}  # fmt: skip
-
-
-@cache
-def _nothing() -> dict[str, pl.DataFrame]:
-    top = {"topic": pl.Int32, "partition": pl.Int32, "era": pl.Int32, "stretch": pl.Int64, **_TOP_SCHEMA}
-    return {
-        "lanes": pl.DataFrame(schema=_LANE_SCHEMA),
-        "standstills": pl.DataFrame(schema=visibility.STANDSTILL),
-        **{name: pl.DataFrame(schema=top) for name in ("tops", "sent", "finals")},
-    }
-
-
-_TOP_SCHEMA: dict[str, Any] = {
-    "what": pl.Int8, "epoch": pl.Int32, "at": pl.Int64, "event": pl.Int64, "other": pl.Int64, "value": pl.Int64,
-    "node": pl.Int32,
-}  # fmt: skip
-
-
-def _tops(piece: Piece, run: RunContext) -> dict[str, pl.DataFrame]:
-    """The last moment of each sort in each stretch: what lanes above it have to know; nobody is above a single one."""
-    nothing = _nothing()
-    if run.stretch >= ONE_STRETCH:
-        return {name: nothing[name] for name in ("tops", "sent", "finals")}
-    answers = piece.answers
-    from checkers.core.piece import marks_of
-
-    marks = sorted_marks(marks_of(answers), Epochs(piece.epochs))
-    ends = marks.filter(pl.col("api") == 2).with_columns(
-        sort=pl.when("old").then(OLD_ENDED).otherwise(ENDED).cast(pl.Int8)
-    )
-    both = pl.concat([marks, ends]).with_columns(
-        what=pl.col("sort"), epoch=pl.when(pl.col("sort") == OWN_LED).then("epoch")
-    )
-    sends = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
-    return {
-        "tops": _last(both, run),
-        "sent": _last(sends.with_columns(what=pl.lit(SENT, pl.Int8), epoch=pl.lit(None, pl.Int32)), run),
-        "finals": _last(piece.finals.with_columns(what=pl.lit(FINAL, pl.Int8), epoch=pl.lit(None, pl.Int32)), run),
-    }
-
-
-def _last(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
-    keys = [*LANE, "what", "epoch"]
-    if rows.is_empty():
-        return _nothing()["tops"]
-    told = pl.concat([
-        rows.select(*PLACE, "era", (pl.col("offset") // run.stretch).alias("stretch"), "what", "epoch"),
-        moments(rows, "invoked", "time"),
-    ], how="horizontal")  # fmt: skip
-    last = _latest(told, keys).sort("at", "event").group_by(keys).last().select(_nothing()["tops"].columns)
-    return last.cast(_nothing()["tops"].schema)
-
-
-def _latest(told: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """The rows that are the latest of their keys: few, which is why sorting is for them alone."""
-    groups, at = Groups(key_of(*(ints(told, name, _NO_EPOCH) for name in keys))), ints(told, "at")
-    return told.filter(pl.Series(at == groups.max(at)[groups.number()]))
-
-
-_NO_EPOCH = -(1 << 32)  # no column that is a key has numbers as low as that
-
-
-def _with_what_is_below(lanes: pl.DataFrame, standstills: pl.DataFrame) -> pl.DataFrame:
-    """Whether lower stretches, or a watermark that stood still, contradict a lane."""
-    place = [*PLACE, "era"]
-
-    def below(name: str) -> pl.Expr:
-        return pl.col(name).cum_max().forward_fill().shift(1).over(place)
-
-    stood = standstills.group_by(place).agg(
-        pl.col("first").min().alias("stood"), pl.col("over").max(), pl.col("mark").min()
-    )
-    told = lanes.with_columns(below(f"{name}_max").alias(f"{name}_below") for name in ("sent", "ended", "led", "final"))
-    told = told.join(stood, on=place, how="left", maintain_order="left")
-    sent, ended = pl.col("sent_below"), pl.col("ended_below")
-    contradicted = (
-        (pl.col("done_min") < sent) | (pl.col("done_min") < ended) | (pl.col("end_min") < sent)
-        | (pl.col("end_min") < ended) | (pl.col("acked_min") < pl.col("led_below"))
-        | (pl.col("shown_min") < sent) | (pl.col("shown_min") < pl.col("final_below"))
-    )  # fmt: skip
-    frozen = (
-        (pl.col("acked_max") > pl.col("stood"))
-        & (pl.col("acked_min") <= pl.col("over") - visibility.FROZEN_NS)
-        & (pl.col("offset_max") >= pl.col("mark"))
-    )
-    sure = pl.col("era") != UNSURE
-    return told.with_columns(
-        wrong=pl.col("wrong") | (sure & (contradicted | frozen).fill_null(value=False)),
-        acks_led=pl.when(pl.col("led_below").is_not_null()).then("sure_acks").otherwise("acks_led"),
-    )
-
-
-def _suspicious(mine: Gathered, known: Known) -> pl.Series:
-    """The lanes that have to be judged: also those that an `info` send which was read may contradict."""
-    late = known["fates"].late if "fates" in known else None
-    if late is None or late.is_empty():
-        return mine.lanes["wrong"]
-    latest = late.group_by("topic", "partition", "era").agg(pl.col("invoked").max().alias("late"))
-    joined = mine.lanes.join(latest, on=["topic", "partition", "era"], how="left", maintain_order="left")
-    earliest = pl.min_horizontal("done_min", "end_min", "shown_min")
-    return joined.select(pl.col("wrong") | (earliest < pl.col("late")).fill_null(value=False)).to_series()
-
-
-def _chosen(piece: Piece, mine: Gathered, known: Known) -> Bools:
-    """Which points of this piece lie in lanes that have to be judged."""
-    points = points_of(piece)
-    if not len(points):
-        return np.zeros(0, np.bool_)
-    wanted = mine.lanes.filter(_suspicious(mine, known))
-    keys, run = points.log.keys, piece.run
-    of_lanes = _lane_of(wanted, keys, run)
-    return np.isin(keys.lane(points.at), of_lanes[of_lanes >= 0])
-
-
-def _lane_of(frame: pl.DataFrame, keys: Any, run: RunContext) -> Ints:
-    """The lane in this piece of each row that names a stretch; -1 where it is in another piece."""
-    stretch = pl.lit(0, pl.Int64) if run.stretch >= ONE_STRETCH else pl.col("stretch") * run.stretch
-    at = keys.at(frame.with_columns(offset=stretch))
-    inside = np.ones(len(frame), np.bool_)
-    for name, low, bits in zip(PLACE, keys.lowest, keys.bits, strict=False):
-        column = frame[name].to_numpy()
-        inside &= (column >= low) & (column < low + (1 << bits))
-    return np.where(inside & (at >= 0), keys.lane(np.maximum(at, 0)), -1)
-
-
-def _late_of(piece: Piece, known: Known) -> pl.DataFrame:
-    if "fates" in known:
-        late: pl.DataFrame = known["fates"].late
-        return late
-    return late_of(piece.sends, piece.records)
-
-
-def _carried(piece: Piece, mine: Gathered, known: Known) -> Carried | None:
-    """The last moments of the stretches below the lanes of this piece."""
-    run = piece.run
-    if run.stretch >= ONE_STRETCH:
-        return None
-    points = points_of(piece)
-    keys = points.log.keys
-    late = _late_of(piece, known)
-    tops = [mine.tops, mine.sent, mine.finals]
-    if len(late):
-        tops.append(_last(late.with_columns(what=pl.lit(LATE, pl.Int8), epoch=pl.lit(None, pl.Int32)), run))
-    lanes = mine.lanes.filter(pl.Series(_lane_of(mine.lanes, keys, run) >= 0)).select(LANE)
-    lanes = lanes.filter(pl.Series(np.isin(_lane_of(lanes, keys, run), keys.lane(points.at))))
-    below = _highest_below(lanes, pl.concat(tops))
-    return Carried(
-        lane=_lane_of(below, keys, run),
-        what=below["what"].to_numpy().astype(np.int64),
-        epoch=below["epoch"].fill_null(-1).to_numpy().astype(np.int64),
-        moments=below.select("at", "event", "other", "value", "node"),
-    )
-
-
-def _highest_below(lanes: pl.DataFrame, tops: pl.DataFrame) -> pl.DataFrame:
-    """For each lane, and each sort of moment of its partition, the last one of lower stretches."""
-    sorts = ["topic", "partition", "era", "what", "epoch"]
-    place = ["topic", "partition", "era"]
-    moment = pl.struct("at", "event", "other", "value", "node")
-    ranked = tops.with_columns(rank=pl.struct("at", "event").rank("ordinal").cast(pl.Int64))
-    ranked = ranked.with_columns(moment=moment).sort("stretch")
-    best = ranked.with_columns(best=pl.col("rank").cum_max().over(sorts)).join(
-        ranked.select(best="rank", top="moment"), on="best", how="left"
-    )
-    asked = lanes.join(ranked.select(sorts).unique(), on=place, nulls_equal=True).sort("stretch")
-    told = best.select(*sorts, (pl.col("stretch") + 1).alias("stretch"), "top").with_columns(
-        pl.col("epoch").fill_null(-1)
-    ).sort("stretch")  # fmt: skip
-    joined = asked.with_columns(pl.col("epoch").fill_null(-1)).join_asof(
-        told, on="stretch", by=sorts, strategy="backward", check_sortedness=False
-    )
-    return joined.filter(pl.col("top").is_not_null()).unnest("top")
 
 
 Wrong = tuple[Ints, Ints, Ints, list[Bools]]  # rows, ranks of the two operations, and whether further tags hold
@@ -437,7 +200,7 @@ def _told(proofs: Proofs, sort: tuple[str, Wrong], run: RunContext) -> Findings:
     frame = frame.with_columns(
         until=pl.max_horizontal("y_at", "y_other"), by_ns=pl.col("y_at") - pl.col("x_at"), **_tags(name, more)
     )
-    return found(
+    return make_findings(
         REALTIME if name == "realtime" else NOT_LINEARIZABLE,
         frame,
         run,

@@ -54,8 +54,8 @@ import numpy as np
 import polars as pl
 
 from checkers import progress
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings
 from checkers.core.node_answers import EXCHANGES, FETCH, PROBES
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
@@ -68,7 +68,7 @@ _NOT_THE_LOAD = "^tidegauge(-(final|raw|probe|replica).*)?$"
 
 
 @dataclass(frozen=True)
-class Waited:
+class GatheredWaits:
     """What was waited for in vain: stalls without their classes, and sends."""
 
     stalls: pl.DataFrame
@@ -100,7 +100,7 @@ class Liveness(Family):
         """What was sent and read in each second."""
         return stretches.survey(piece, run)
 
-    def gather(self, surveys: Sequence[Seconds], run: RunContext, known: Known) -> Waited:
+    def gather(self, surveys: Sequence[Seconds], run: RunContext, others: ByFamily) -> GatheredWaits:
         """Stretches of all partitions that lasted for too long."""
         seconds = stretches.gather(surveys or [stretches.survey(Piece({}, run), run)])
         rows = stretches.in_order(seconds)
@@ -108,28 +108,28 @@ class Liveness(Family):
         empty = stretches.empty_seconds(stalls, seconds.busy)
         waits = progress.waits(stretches.of_sends(rows), run)
         numbered = stalls.with_columns(empty).with_row_index("number")
-        return Waited(numbered, waits.findings, {"stall": count, **waits.looked_at})
+        return GatheredWaits(numbered, waits.findings, {"stall": count, **waits.looked_at})
 
-    def look_again(self, mine: Waited, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: GatheredWaits, run: RunContext, others: ByFamily) -> bool:
         """If there is a stall, for its class."""
         answered = run.has(Kind.PROBE) or run.has(Kind.EXCHANGE)
-        return answered and run.wants("stall") and bool(mine.stalls["stalled"].any())
+        return answered and run.wants("stall") and bool(gathered.stalls["stalled"].any())
 
-    def judge(self, piece: Piece, mine: Waited, run: RunContext, known: Known) -> pl.DataFrame:
+    def judge(self, piece: Piece, gathered: GatheredWaits, run: RunContext, others: ByFamily) -> pl.DataFrame:
         """What was answered during the stalls."""
-        return answers_in(mine.stalls.filter("stalled"), piece, run)
+        return answers_in(gathered.stalls.filter("stalled"), piece, run)
 
     def conclude(
         self,
-        mine: Waited,
+        gathered: GatheredWaits,
         judged: Sequence[pl.DataFrame],
         run: RunContext,
-        known: Known,
-    ) -> Outcome:
+        others: ByFamily,
+    ) -> FamilyResult:
         """Stalls with their classes, and sends that waited."""
-        findings = _found_stalls(mine.stalls, judged, run)
-        findings.add(mine.sends, run.limit)
-        return Outcome(findings, dict(mine.looked_at))
+        findings = _found_stalls(gathered.stalls, judged, run)
+        findings.add(gathered.sends, run.limit)
+        return FamilyResult(findings, dict(gathered.looked_at))
 
 
 def answers_in(stalls: pl.DataFrame, piece: Piece, run: RunContext) -> pl.DataFrame:
@@ -198,7 +198,7 @@ def _found_stalls(stalls: pl.DataFrame, judged: Sequence[pl.DataFrame], run: Run
     tagged = named.with_columns(
         within=pl.when(within).then(pl.lit("within the limit")), still=pl.when(still).then(pl.lit("stood still"))
     )
-    return found(
+    return make_findings(
         "stall", tagged, run, offset="next", time="since", until="until", processes=(), severity="lasted_ns",
         tags=["class", "within", "still"], facts=["position", "lasted_ns", "shown", "early"],
     )  # fmt: skip

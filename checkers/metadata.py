@@ -23,8 +23,8 @@ Of two claims that contradict each other a finding tells the time from the lowes
 highest `last` of the lower ones. Of one epoch it tells that from the moment at which two leaders had been named to the
 highest `first` or `last` of all that contradict each other.
 
-A topic that the workload deletes begins again. Claims of one life (an era of `checkers.deletions`) are compared with
-each other alone, and those that may belong to two lives are left out everywhere.
+A topic that the workload deletes begins again. Claims of one life (an era of `checkers.core.deletions`) are compared
+with each other alone, and those that may belong to two lives are left out everywhere.
 
 Left-out brokers: time is cut into slots of S (`time div S`), and all answers count that have a list of brokers,
 whatever their topic and error. Broker b is *left out* by node n in a slot in which both n and b answered, n never
@@ -40,223 +40,37 @@ are one stretch: a finding if the highest `invoked` of the answers in it > the l
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
-import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, Groups, Ints, Lanes, ints
+from checkers.core.arrays import ints
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult, PiecewiseFamily
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import METADATA, SETTLING_NS
-from checkers.core.other_nodes import Ranked, first_of_each, inverse, pair_of, taken
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
+from checkers.shared.broker_lists import SLOT_AND_NODE, answer_spans, any_and_each, unlisted_stretches
+from checkers.shared.metadata_claims import (
+    OF_EXCHANGES,
+    OF_PROBES,
+    PLACE,
+    PLACED,
+    ClaimColumns,
+    Contradictions,
+    answers,
+    back,
+    back_across,
+    claims,
+    coded,
+    of_clients,
+    one_epoch,
+    slot_of,
+    stale,
+)
 from harness.foundation.protocol import ErrorCode
-from harness.history.schema import Type
-
-OWN_CLIENT = "tidegauge"  # of all that is no worker
-OF_OTHERS = pl.col("client").ne_missing(OWN_CLIENT)
-PLACED = pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
-PLACE = ("topic", "partition", "era")
-OF_PROBES = ("event", "time", "invoked", "node", "api", "topic", "partition", "leader", "leader_epoch", "error",
-             "brokers")  # fmt: skip
-OF_EXCHANGES = (*OF_PROBES, "type", "client")
-
-_ANSWER = (*PLACE, "node", "leader", "leader_epoch", "error", "brokers", "invoked", "time", "event")
-
-
-def answers(piece: Piece) -> pl.DataFrame:
-    """Every answer to Metadata."""
-    of_probes = piece.probes.filter((pl.col("api") == METADATA) & pl.col("node").is_not_null())
-    return pl.concat([of_probes.select(_ANSWER), of_clients(piece).select(_ANSWER)])
-
-
-def of_clients(piece: Piece) -> pl.DataFrame:
-    """Those that clients got."""
-    passed = (pl.col("api") == METADATA) & (pl.col("type") == Type.OK) & pl.col("node").is_not_null()
-    return piece.exchanges.filter(passed & OF_OTHERS)
-
-
-def claims(rows: pl.DataFrame, *of: str) -> pl.DataFrame:
-    """What was claimed in these answers, all of a partition and life together, in the order in which it was first."""
-    claimed = PLACED & (pl.col("error") == 0) & (pl.col("leader") >= 0) & (pl.col("leader_epoch") >= 0)
-    chosen = rows.filter(claimed & (pl.col("era") != UNSURE)).rename({"leader_epoch": "epoch"})
-    texts = {name: chosen.select(name).unique().sort(name) for name in ("brokers", *of)}
-    keys = (*PLACE, *of)
-    made = (
-        coded(chosen, texts)
-        .group_by(*keys, "node", "leader", "epoch", "brokers", maintain_order=True)
-        .agg(
-            begun=pl.col("invoked").min(),
-            first=pl.col("time").min(),
-            last=pl.col("invoked").max(),
-            event=pl.col("event").min(),
-        )
-    )
-    ordered = in_order(made, (*keys, "first"), ("node", "leader", "epoch", "brokers"))
-    return ordered.with_columns(texts[name][name].gather(ordered[name]).alias(name) for name in texts)
-
-
-def coded(rows: pl.DataFrame, texts: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """With the ranks of texts instead of texts, which is half the work where there are many claims."""
-    for name, text in texts.items():
-        ranks = text.with_row_index("rank")
-        rows = rows.join(ranks, on=name, how="left", nulls_equal=True, maintain_order="left")
-        rows = rows.drop(name).rename({"rank": name})
-    return rows
-
-
-def in_order(rows: pl.DataFrame, keys: Sequence[str], then: Sequence[str]) -> pl.DataFrame:
-    """By these keys, and where all of them are the same, which is rare, by the others."""
-    ordered = rows[np.lexsort([ints(rows, key) for key in reversed(keys)])]
-    same = np.append(number_of(ordered, keys), -1)
-    tied = np.flatnonzero((same[:-1] == same[1:]) | (same[:-1] == np.roll(same, 1)[:-1]))
-    if not len(tied):
-        return ordered
-    place = np.arange(len(ordered))
-    place[tied] = tied[ordered[tied].select(pl.arg_sort_by(*keys, *then)).to_series().to_numpy()]
-    return ordered[place]
-
-
-def number_of(frame: pl.DataFrame, keys: Sequence[str]) -> Ints:
-    """Of rows that are in order by these keys, the number of each combination."""
-    if frame.is_empty():
-        return np.zeros(0, np.int64)
-    new = pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift()) for key in keys)
-    return ints(frame.select(number=new.cum_sum()), "number") - 1
-
-
-def slot_of(moment: str, width_ns: int) -> pl.Expr:
-    """Time cut into slots, towards zero."""
-    return pl.col(moment).sign() * (pl.col(moment).abs() // width_ns)
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Claims as columns of numbers; a *lane* has those that are compared with each other, the first first."""
-
-    frame: pl.DataFrame
-    keys: tuple[str, ...]
-
-    @cached_property
-    def lane(self) -> Ints:
-        """Of each claim."""
-        return number_of(self.frame, self.keys)
-
-    def column(self, name: str) -> Ints:
-        """Numbers of each claim."""
-        return ints(self.frame, name)
-
-    @cached_property
-    def of_epoch(self) -> Ints:
-        """What claims of one lane and epoch share."""
-        return pair_of(self.lane, self.column("epoch"))
-
-    @cached_property
-    def in_company(self) -> int:
-        """How many are not alone in their lane."""
-        size = Groups(self.lane).count()
-        return int(size[size > 1].sum())
-
-    @cached_property
-    def of_node(self) -> Ints:
-        """What claims of one lane and node share, as a number from 0 on."""
-        return Groups(pair_of(self.lane, self.column("node"))).number()
-
-
-@dataclass(frozen=True)
-class Contradictions:
-    """Of each group of claims the two that were first apart, as rows, and until when they were."""
-
-    lower: Ints
-    higher: Ints
-    until: Ints
-
-
-def one_epoch(lines: Lines) -> Contradictions:
-    """Claims of one epoch with different leaders: the very first of an epoch, and the first with another leader."""
-    groups = Groups(lines.of_epoch)
-    number, rows, leader = groups.number(), np.arange(len(lines.frame)), lines.column("leader")
-    first = groups.min(rows)
-    other = groups.min(rows, leader != leader[first][number])
-    until = groups.max(np.maximum(lines.column("first"), lines.column("last")))
-    apart = other != NEVER
-    return Contradictions(first[apart], other[apart], until[apart])
-
-
-def stale(lines: Lines) -> Contradictions:
-    """Claims that last, beside those of other nodes that name other leaders of higher epochs."""
-    higher = Higher(lines, lines.lane)
-    late = higher.late(higher.ranked.best(higher.upto), SETTLING_NS)
-    node, leader = lines.column("node")[higher.order], lines.column("leader")[higher.order]
-    best = np.full(len(node), -1)
-    best[late] = higher.ranked.best_of_strangers(higher.upto[late], (node, leader), (node[late], leader[late]))
-    return higher.contradictions(best, SETTLING_NS, pair_of(lines.of_node, lines.column("epoch")))
-
-
-def back(lines: Lines) -> Contradictions:
-    """Claims that last, of nodes that had claimed a higher epoch."""
-    higher = Higher(lines, lines.of_node)
-    best = higher.ranked.best(higher.upto)
-    return higher.contradictions(best, 0, pair_of(lines.of_node, lines.column("epoch")))
-
-
-def back_across(lines: Lines) -> Contradictions:
-    """Claims that last, beside those of other nodes of a higher epoch."""
-    higher = Higher(lines, lines.lane)
-    node = lines.column("node")[higher.order]
-    best = higher.ranked.best_of_others(higher.upto, node, node)
-    return higher.contradictions(best, SETTLING_NS, lines.of_epoch)
-
-
-class Higher:
-    """Claims by lane and falling epoch: up to where those of higher epochs lie, and which of these was first."""
-
-    def __init__(self, lines: Lines, lane: Ints) -> None:
-        epoch = lines.column("epoch")
-        self.lines = lines
-        self.order = np.argsort(pair_of(lane, -epoch), kind="stable")
-        self.lane, self.epoch = lane[self.order], epoch[self.order]
-        starts = Lanes(pair_of(self.lane, self.epoch)).starts
-        before = np.repeat(starts, np.diff(np.append(starts, len(epoch)))) - 1
-        self.upto = np.where(taken(self.lane, before) == self.lane, before, -1)
-        self.ranked = Ranked(self.lane, inverse(self.order)[::-1])
-
-    def late(self, higher: Ints, settling_ns: int) -> Ints:
-        """Which claims last longer than the first of these higher ones allows."""
-        first = taken(self.lines.column("first")[self.order], higher)
-        last = self.lines.column("last")[self.order]
-        return np.flatnonzero((higher >= 0) & (last > first + settling_ns))
-
-    def contradictions(self, higher: Ints, settling_ns: int, group: Ints) -> Contradictions:
-        """Of claims with these higher ones, by their group."""
-        late = self.late(higher, settling_ns)
-        low, high = self.order[late], self.order[higher[late]]
-        first, node = self.lines.column("first"), self.lines.column("node")
-        groups = Groups(group[low])
-        chosen = first_of_each(groups, first[high], first[low], node[low], node[high], low)
-        return Contradictions(low[chosen], high[chosen], groups.max(self.lines.column("last")[low]))
-
-
-class OfPartitions(Family):
-    """What is compared belongs to one partition, and a piece has all of that: its survey is a conclusion."""
-
-    def gather(self, surveys: Sequence[Outcome], run: RunContext, known: Known) -> Outcome:
-        """Of all partitions."""
-        looked_at: Counter[str] = Counter()
-        for each in surveys:
-            looked_at.update(each.looked_at)
-        return Outcome(together((each.findings for each in surveys), run.limit), dict(looked_at))
-
-    def conclude(self, mine: Outcome, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
-        """That."""
-        return mine
 
 
 def asked(run: RunContext) -> bool:
@@ -267,7 +81,7 @@ def asked(run: RunContext) -> bool:
 _INCOMPLETE = "a broker that answers, or a leader, is not among those that a node lists"
 
 
-class Claims(OfPartitions):
+class Claims(PiecewiseFamily):
     """What nodes claim of a partition."""
 
     name = "claims"
@@ -282,16 +96,16 @@ class Claims(OfPartitions):
         """Answers."""
         return asked(run)
 
-    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
-        lines = Lines(claims(answers(piece)), PLACE)
+        lines = ClaimColumns(claims(answers(piece)), PLACE)
         if lines.frame.is_empty():
-            return Outcome()
+            return FamilyResult()
         looked_at = {name: len(lines.frame) for name in self.anomalies} | {"metadata-disagreement": lines.in_company}
-        return Outcome(together(_of_nodes(lines, run), run.limit), looked_at)
+        return FamilyResult(merge_findings(_of_nodes(lines, run), run.limit), looked_at)
 
 
-class ClientClaims(OfPartitions):
+class ClientClaims(PiecewiseFamily):
     """What nodes told one client of a partition."""
 
     name = "what clients were told"
@@ -304,17 +118,17 @@ class ClientClaims(OfPartitions):
         """Answers that clients got."""
         return run.asks(METADATA)
 
-    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
         told = of_clients(piece).filter(pl.col("client").is_not_null())
-        lines = Lines(claims(told, "client"), (*PLACE, "client"))
+        lines = ClaimColumns(claims(told, "client"), (*PLACE, "client"))
         if lines.frame.is_empty():
-            return Outcome()
+            return FamilyResult()
         findings = _contradicting("epoch-regression", "one client", lines, back_across(lines), run)
-        return Outcome(findings, {"epoch-regression": lines.in_company})
+        return FamilyResult(findings, {"epoch-regression": lines.in_company})
 
 
-def _of_nodes(lines: Lines, run: RunContext) -> Iterator[Findings]:
+def _of_nodes(lines: ClaimColumns, run: RunContext) -> Iterator[Findings]:
     if run.wants("metadata-disagreement"):
         yield _contradicting("metadata-disagreement", "one epoch", lines, one_epoch(lines), run)
         yield _contradicting("metadata-disagreement", "stale", lines, stale(lines), run)
@@ -324,7 +138,7 @@ def _of_nodes(lines: Lines, run: RunContext) -> Iterator[Findings]:
         yield _unlisted(lines.frame, run)
 
 
-def _contradicting(anomaly: str, tag: str, lines: Lines, apart: Contradictions, run: RunContext) -> Findings:
+def _contradicting(anomaly: str, tag: str, lines: ClaimColumns, apart: Contradictions, run: RunContext) -> Findings:
     """The node that went on is `node`, with its leader and epoch; it should have followed `node_before`."""
     if not len(apart.lower):
         return Findings()
@@ -337,7 +151,7 @@ def _contradicting(anomaly: str, tag: str, lines: Lines, apart: Contradictions, 
     frame = pl.concat(
         [lower.select("topic", "partition", *told, "event", *client), before], how="horizontal"
     ).with_columns(until_ns=pl.Series(apart.until), tag=pl.lit(tag))
-    return found(
+    return make_findings(
         anomaly,
         frame.with_columns(severity=pl.col("until_ns") - pl.col("since_ns")),
         run,
@@ -361,7 +175,7 @@ def _unlisted(made: pl.DataFrame, run: RunContext) -> Findings:
         tag=pl.lit("leader"),
         brief=pl.when(pl.col("last") <= pl.col("first") + SETTLING_NS).then(pl.lit("brief")),
     )
-    return found(
+    return make_findings(
         "metadata-incomplete",
         frame,
         run,
@@ -375,7 +189,7 @@ def _unlisted(made: pl.DataFrame, run: RunContext) -> Findings:
     )
 
 
-class Leaderless(OfPartitions):
+class Leaderless(PiecewiseFamily):
     """Partitions without a leader."""
 
     name = "leaderless"
@@ -386,7 +200,7 @@ class Leaderless(OfPartitions):
         """Answers."""
         return asked(run)
 
-    def survey(self, piece: Piece, run: RunContext) -> Outcome:
+    def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
         names = (pl.col("error") == 0) & (pl.col("leader") >= 0)
         has_none = (pl.col("error") == ErrorCode.LEADER_NOT_AVAILABLE) | (
@@ -394,7 +208,7 @@ class Leaderless(OfPartitions):
         )
         rows = answers(piece).with_columns(lit=names).filter(PLACED & (pl.col("era") != UNSURE) & (names | has_none))
         dark = dark_stretches(rows).filter(pl.col("until") > pl.col("since") + run.limit_ns("leaderless_s"))
-        findings = found(
+        findings = make_findings(
             "leaderless",
             dark.with_columns(severity=pl.col("until") - pl.col("since")),
             run,
@@ -403,7 +217,7 @@ class Leaderless(OfPartitions):
             severity="severity",
             facts=("answers",),
         )
-        return Outcome(findings, {"leaderless": len(rows)})
+        return FamilyResult(findings, {"leaderless": len(rows)})
 
 
 def dark_stretches(rows: pl.DataFrame) -> pl.DataFrame:
@@ -437,31 +251,33 @@ class Brokers(Family):
         texts = rows.select("brokers").unique()
         said = (
             coded(rows, {"brokers": texts})
-            .group_by(*_OF_NODE[1:], "brokers", slot=slot_of("time", SETTLING_NS))
+            .group_by(*SLOT_AND_NODE[1:], "brokers", slot=slot_of("time", SETTLING_NS))
             .agg(first=pl.col("time").min(), last=pl.col("invoked").max())
         )
         lists = texts.select(pl.col("brokers").str.split(",").list.unique().list.sort().list.join(","))
         said = said.with_columns(lists["brokers"].gather(said["brokers"]).alias("brokers"))
-        return _spans(said).join(any_and_each(said, "brokers"), on=_OF_NODE)
+        return answer_spans(said).join(any_and_each(said, "brokers"), on=SLOT_AND_NODE)
 
-    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> pl.DataFrame:
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> pl.DataFrame:
         """Of all partitions."""
         if not surveys:
             return pl.DataFrame()
         said = pl.concat(surveys)
         in_any, in_each = any_and_each(said, "any").drop("each"), any_and_each(said, "each").drop("any")
-        return _spans(said).join(in_any, on=_OF_NODE).join(in_each, on=_OF_NODE)
+        return answer_spans(said).join(in_any, on=SLOT_AND_NODE).join(in_each, on=SLOT_AND_NODE)
 
-    def conclude(self, mine: pl.DataFrame, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: pl.DataFrame, judged: Sequence[object], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """Two nodes that answered in one slot may leave out each other: so much was looked at."""
-        if mine.is_empty():
-            return Outcome()
-        nodes = ints(mine.group_by("slot").len(), "len")
+        if gathered.is_empty():
+            return FamilyResult()
+        nodes = ints(gathered.group_by("slot").len(), "len")
         looked_at = {"metadata-incomplete": int((nodes * (nodes - 1)).sum())}
-        if mine["any"].n_unique() == 1:
-            return Outcome(looked_at=looked_at)
-        frame = unlisted_stretches(mine).filter(pl.col("until") > pl.col("since") + SETTLING_NS)
-        findings = found(
+        if gathered["any"].n_unique() == 1:
+            return FamilyResult(looked_at=looked_at)
+        frame = unlisted_stretches(gathered).filter(pl.col("until") > pl.col("since") + SETTLING_NS)
+        findings = make_findings(
             "metadata-incomplete",
             frame.with_columns(severity=pl.col("until") - pl.col("since"), tag=pl.lit("broker")),
             run,
@@ -472,83 +288,7 @@ class Brokers(Family):
             severity="severity",
             facts=("node", "other"),
         )
-        return Outcome(findings, looked_at)
-
-
-_OF_NODE = ("slot", "node")
-
-
-def _spans(said: pl.DataFrame) -> pl.DataFrame:
-    return said.group_by(_OF_NODE).agg(pl.col("first").min(), pl.col("last").max())
-
-
-def any_and_each(said: pl.DataFrame, of: str) -> pl.DataFrame:
-    """Per slot and node, of several lists the brokers that are in any of them, and those that are in each."""
-    different = said.select(*_OF_NODE, pl.col(of).alias("any")).unique()
-    is_alone = pl.len().over(_OF_NODE) == 1
-    alone, several = different.filter(is_alone).with_columns(each="any"), different.filter(~is_alone)
-    if several.is_empty():
-        return alone
-    groups = several.group_by(_OF_NODE).agg(answers=pl.len()).with_row_index("group")
-    in_all = pl.col("listed") == pl.col("answers")
-    merged = (
-        _counted(several.join(groups, on=_OF_NODE))
-        .join(groups, on="group")
-        .sort("id")
-        .group_by(_OF_NODE, maintain_order=True)
-        .agg(any=pl.col("id").str.join(","), each=pl.col("id").filter(in_all).str.join(","))
-    )
-    return pl.concat([alone, merged])
-
-
-def _counted(several: pl.DataFrame) -> pl.DataFrame:
-    """Per group how many of its lists have a broker: as numbers, for this has a row for each broker of each list."""
-    texts = several.select("any").unique().with_row_index("text")
-    ids = texts.select("text", id=pl.col("any").str.split(",")).explode("id")
-    names = ids.select("id").unique().with_row_index("number")
-    numbered = ids.join(names, on="id").select("text", "number")
-    rows = several.join(texts, on="any").select("group", "text").join(numbered, on="text")
-    return rows.group_by("group", "number").agg(listed=pl.len()).join(names, on="number")
-
-
-def _ids(said: pl.DataFrame, of: str) -> pl.DataFrame:
-    """A row for each broker of each list."""
-    texts = said.select(of).unique()
-    ids = texts.with_columns(id=pl.col(of).str.split(",")).explode("id")
-    return said.select(*_OF_NODE, of).join(ids, on=of).drop(of)
-
-
-def left_out(said: pl.DataFrame) -> pl.DataFrame:
-    """Who left out whom in which slot."""
-    differing = said.filter(pl.col("any").n_unique().over("slot") > 1)
-    vouched = _listed(differing, "each", differing).select("slot", "other").unique()
-    return (
-        differing.select("slot", "node", "first", "last")
-        .join(vouched, on="slot")
-        .filter(pl.col("node") != pl.col("other"))
-        .join(_listed(differing, "any", differing), on=["slot", "node", "other"], how="anti")
-    )
-
-
-def _listed(said: pl.DataFrame, of: str, everybody: pl.DataFrame) -> pl.DataFrame:
-    """Who listed whom in which slot, of those that answered in it."""
-    answered = everybody.select("slot", other="node", id=pl.col("node").cast(pl.String))
-    return _ids(said, of).join(answered, on=["slot", "id"]).select("slot", "node", "other")
-
-
-def unlisted_stretches(said: pl.DataFrame) -> pl.DataFrame:
-    """Of each pair the slots in which one was left out, with none between in which it was listed, put together."""
-    missing = left_out(said)
-    pairs = missing.select("node", "other").unique()
-    listed = _listed(said.join(pairs, on="node", how="semi"), "any", said).join(pairs, on=["node", "other"], how="semi")
-    both = pl.concat([missing.with_columns(lists=False), listed.with_columns(lists=True)], how="diagonal")
-    stretches = (
-        both.sort("node", "other", "slot")
-        .with_columns(stretch=pl.col("lists").cum_sum())
-        .filter(~pl.col("lists"))
-        .group_by("node", "other", "stretch", maintain_order=True)
-    )
-    return stretches.agg(since=pl.col("first").min(), until=pl.col("last").max())
+        return FamilyResult(findings, looked_at)
 
 
 FAMILIES: tuple[Family, ...] = (Claims(), ClientClaims(), Leaderless(), Brokers())

@@ -4,7 +4,7 @@ Steps of readers. Take all records that one process was handed of one place (top
 or more, whatever their status, in the order of `event`. Two that follow each other there, x and then y, are a *step*
 from offset a to offset b. It is *judged* unless the process completed an ASSIGN of that place, however it ended, with
 an `event` between theirs, and, where the workload deleted the topic, unless x and y are of different eras
-(`checkers.deletions`). It is *inside* if x and y have the same `op`, or the same `txn`, which is not null;
+(`checkers.core.deletions`). It is *inside* if x and y have the same `op`, or the same `txn`, which is not null;
 otherwise it lies between two polls. Replicas (`checkers.replicas`) are no readers.
 
 Known offsets of a place (and era) are those of all records that any reader was handed, and of all sends that ended
@@ -61,10 +61,10 @@ from typing import ClassVar
 
 import polars as pl
 
-from checkers.core.arrays import Groups, Lanes, ints, nullable
+from checkers.core.arrays import GroupBy, Lanes, ints, nullable
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import WORST, Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import WORST, Findings, make_findings, merge_findings
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from checkers.core.tables import empty
@@ -114,7 +114,7 @@ _NO_READERS = _NO_JOINTS.select(READER)
 
 
 @dataclass
-class Moves:
+class Assignments:
     """How partitions were given to readers and taken from them."""
 
     assigns: pl.DataFrame  # by reader and event
@@ -124,7 +124,7 @@ class Moves:
 
 
 @dataclass
-class Spans:
+class SpanSurvey:
     """What a piece says of steps that its partitions were cut between, and of how many there are."""
 
     between: int  # steps between two polls
@@ -134,7 +134,7 @@ class Spans:
 
 
 @dataclass
-class Steps:
+class StepSurvey:
     """What a piece says of steps that leave its stretches, and of what is known there."""
 
     odd: pl.DataFrame  # as far as they are few
@@ -147,17 +147,17 @@ class Steps:
 
 
 @dataclass
-class Survey:
+class OrderSurvey:
     """What a piece says."""
 
-    spans: Spans
-    steps: Steps | None  # none if there is no odd one
-    sent: sending.Sent
+    spans: SpanSurvey
+    steps: StepSurvey | None  # none if there is no odd one
+    sent: sending.SendSurvey
     ops: pl.DataFrame
 
 
 @dataclass
-class Odd:
+class OddSteps:
     """Odd steps of all pieces, and what is needed to judge them."""
 
     steps: pl.DataFrame
@@ -166,20 +166,20 @@ class Odd:
     firsts: dict[str, pl.DataFrame]
     places: pl.DataFrame  # per place: transactions, and how many offsets they may leave out
     explained: pl.DataFrame  # places whose gaps were left out because they are explained
-    moves: Moves
+    moves: Assignments
     again: bool  # whether that is not enough
 
 
 @dataclass
-class Gathered:
+class GatheredOrder:
     """What all pieces say."""
 
     between: int
     inside: int
     sends: int
     in_transactions: int
-    odd: Odd | None
-    contradicting: sending.Contradicting | None
+    odd: OddSteps | None
+    contradicting: sending.ContradictedSends | None
 
 
 @dataclass
@@ -194,7 +194,7 @@ class JudgedSteps:
     too_many_runs: bool
 
 
-Judged = tuple[JudgedSteps | None, sending.Judged | None]
+Judged = tuple[JudgedSteps | None, sending.JudgedSends | None]
 
 
 class Order(Family):
@@ -208,19 +208,19 @@ class Order(Family):
         """Something was read or sent."""
         return run.has(Kind.RECORD) or run.does(F.SEND)
 
-    def survey(self, piece: Piece, run: RunContext) -> Survey:
+    def survey(self, piece: Piece, run: RunContext) -> OrderSurvey:
         """What is odd, as far as it is little, and what is needed to judge it."""
         ops = piece.ops.filter(pl.col("f").is_in([int(f) for f in MOVES])).select(OPS)
-        return Survey(
+        return OrderSurvey(
             spans=_look_at_spans(piece, _assigns(ops), run) if run.many else _whole(piece),
             steps=_look_at_steps(piece, run) if run.many or len(piece.steps) else None,
             sent=sending.look_at(piece.sends, piece.shares if run.many else None, run),
             ops=ops,
         )
 
-    def gather(self, surveys: Sequence[Survey], run: RunContext, known: Known) -> Gathered:
+    def gather(self, surveys: Sequence[OrderSurvey], run: RunContext, others: ByFamily) -> GatheredOrder:
         """Whether that is all that has to be known."""
-        return Gathered(
+        return GatheredOrder(
             between=sum(each.spans.between for each in surveys),
             inside=sum(each.spans.inside for each in surveys),
             sends=sum(each.sent.count for each in surveys),
@@ -229,56 +229,58 @@ class Order(Family):
             contradicting=sending.contradicting([each.sent for each in surveys]),
         )
 
-    def look_again(self, mine: Gathered, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: GatheredOrder, run: RunContext, others: ByFamily) -> bool:
         """Sends contradict each other, too many steps are odd, or readers are tangled."""
-        return mine.contradicting is not None or (mine.odd is not None and mine.odd.again)
+        return gathered.contradicting is not None or (gathered.odd is not None and gathered.odd.again)
 
-    def judge(self, piece: Piece, mine: Gathered, run: RunContext, known: Known) -> Judged:
+    def judge(self, piece: Piece, gathered: GatheredOrder, run: RunContext, others: ByFamily) -> Judged:
         """Steps and sends of a piece, whichever are in doubt."""
         return (
-            _judged_steps(piece, mine.odd, run) if mine.odd and mine.odd.again else None,
-            sending.judged(piece.sends, mine.contradicting, run) if mine.contradicting else None,
+            _judged_steps(piece, gathered.odd, run) if gathered.odd and gathered.odd.again else None,
+            sending.judged(piece.sends, gathered.contradicting, run) if gathered.contradicting else None,
         )
 
-    def conclude(self, mine: Gathered, judged: Sequence[Judged], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: GatheredOrder, judged: Sequence[Judged], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """All of it."""
         of_sends = [sends for _, sends in judged if sends]
-        between, inside, found_, cut = _concluded_steps(mine.odd, [steps for steps, _ in judged if steps], run)
+        between, inside, found_, cut = _concluded_steps(gathered.odd, [steps for steps, _ in judged if steps], run)
         found_ += [each.findings for each in of_sends]
         if of_sends:
             found_.append(sending.findings(pl.concat([each.spread for each in of_sends]), run, inside=True))
-        between, inside = mine.between + between, mine.inside + inside
+        between, inside = gathered.between + between, gathered.inside + inside
         looked_at = {
             "poll-skip": between,
             "nonmonotonic-poll": between,
             "int-poll-skip": inside,
             "int-nonmonotonic-poll": inside,
             "gap": between + inside,
-            "nonmonotonic-send": mine.sends,
-            "int-nonmonotonic-send": mine.in_transactions,
+            "nonmonotonic-send": gathered.sends,
+            "int-nonmonotonic-send": gathered.in_transactions,
         }
-        return Outcome(together(found_, run.limit), looked_at, cut=cut)
+        return FamilyResult(merge_findings(found_, run.limit), looked_at, cut=cut)
 
 
-def _whole(piece: Piece) -> Spans:
+def _whole(piece: Piece) -> SpanSurvey:
     """Of a history that was not cut."""
     between, inside = _counted(piece.spans, _NO_JOINTS)
-    return Spans(between, inside, joints=_NO_JOINTS, tangled=_NO_READERS)
+    return SpanSurvey(between, inside, joints=_NO_JOINTS, tangled=_NO_READERS)
 
 
-def _look_at_spans(piece: Piece, assigns: pl.DataFrame, run: RunContext) -> Spans:
+def _look_at_spans(piece: Piece, assigns: pl.DataFrame, run: RunContext) -> SpanSurvey:
     tangled = tangled_in(piece.spans)
     spans = _without(piece.spans, tangled, READER)
     links = joints(spans)
-    return Spans(*_counted(spans, links), joints=_unassigned(_odd(links, run), assigns), tangled=tangled)
+    return SpanSurvey(*_counted(spans, links), joints=_unassigned(_odd(links, run), assigns), tangled=tangled)
 
 
-def _look_at_steps(piece: Piece, run: RunContext) -> Steps:
+def _look_at_steps(piece: Piece, run: RunContext) -> StepSurvey:
     steps = _not_compacted(piece.steps, run)
     known = KnownOffsets(piece.sends, piece.records, run)
     steps = _with_skipped(known.with_next(steps), run)
     odd, left_out, missing = _carried(steps.drop_nulls("to"), piece, run)
-    return Steps(
+    return StepSurvey(
         odd=odd,
         left_out=left_out,
         missing=missing,
@@ -289,7 +291,7 @@ def _look_at_steps(piece: Piece, run: RunContext) -> Steps:
     )
 
 
-def _gathered(surveys: Sequence[Survey], run: RunContext) -> Odd | None:
+def _gathered(surveys: Sequence[OrderSurvey], run: RunContext) -> OddSteps | None:
     """Nothing if nothing is odd."""
     looked_at = [each.steps for each in surveys if each.steps]
     links = pl.concat([_NO_JOINTS, *(each.spans.joints for each in surveys)])
@@ -304,7 +306,7 @@ def _gathered(surveys: Sequence[Survey], run: RunContext) -> Odd | None:
     left_out = pl.concat([each.missing for each in looked_at])
     unexplained = _unexplained([left_out, _missing_in(steps), _missing_in(links)], places)
     in_doubt = left_out.join(unexplained, on=PLACE, how="semi")
-    return Odd(
+    return OddSteps(
         steps=steps,
         joints=links,
         tangled=tangled,
@@ -317,31 +319,31 @@ def _gathered(surveys: Sequence[Survey], run: RunContext) -> Odd | None:
 
 
 def _concluded_steps(
-    mine: Odd | None, judged: Sequence[JudgedSteps], run: RunContext
+    gathered: OddSteps | None, judged: Sequence[JudgedSteps], run: RunContext
 ) -> tuple[int, int, list[Findings], str]:
     """Steps of tangled readers, between and inside, what was found, and what was left out."""
-    if mine is None:
+    if gathered is None:
         return 0, 0, [], ""
-    between, inside, steps = 0, 0, [mine.joints]
+    between, inside, steps = 0, 0, [gathered.joints]
     too_tangled = any(each.too_many_runs for each in judged)
     if judged and not too_tangled:
         runs = pl.concat([each.runs for each in judged])
         links = joints(runs, also=NEXT)
         between, inside = _counted(runs, links)
-        steps.append(_resolved(_odd(links, run), mine.firsts, run))
-    if not mine.again:
-        steps.append(mine.steps)
-    loose = _unassigned(pl.concat(steps, how="diagonal"), mine.moves.assigns)
+        steps.append(_resolved(_odd(links, run), gathered.firsts, run))
+    if not gathered.again:
+        steps.append(gathered.steps)
+    loose = _unassigned(pl.concat(steps, how="diagonal"), gathered.moves.assigns)
     findings = [
         *(each.findings for each in judged),
-        _step_findings(loose, mine.moves, run),
-        _gap_findings(loose.filter(_GAPS), judged, mine, run),
+        _step_findings(loose, gathered.moves, run),
+        _gap_findings(loose.filter(_GAPS), judged, gathered, run),
     ]
-    return between, inside, findings, _too_tangled(mine) if too_tangled else ""
+    return between, inside, findings, _too_tangled(gathered) if too_tangled else ""
 
 
-def _too_tangled(mine: Odd) -> str:
-    readers = len(mine.tangled)
+def _too_tangled(gathered: OddSteps) -> str:
+    readers = len(gathered.tangled)
     return f"the file is not in the order of its events: what {readers:,} readings were handed was not put in order"
 
 
@@ -397,7 +399,7 @@ def _missing_in(steps: pl.DataFrame) -> pl.DataFrame:
 
 def _once(gaps: pl.DataFrame) -> pl.DataFrame:
     """One step of each gap: that whose end has the lowest event."""
-    groups, reached = Groups(key_of(*columns(gaps, GAP))), ints(gaps, "to_event")
+    groups, reached = GroupBy(key_of(*columns(gaps, GAP))), ints(gaps, "to_event")
     return gaps.filter(pl.Series(reached == groups.min(reached)[groups.number()], dtype=pl.Boolean))
 
 
@@ -427,7 +429,7 @@ def _resolved(steps: pl.DataFrame, firsts: Mapping[str, pl.DataFrame], run: RunC
     return _with_skipped(steps, run)
 
 
-def _places(surveys: Sequence[Steps]) -> pl.DataFrame:
+def _places(surveys: Sequence[StepSurvey]) -> pl.DataFrame:
     """What transactions explain."""
     sums = pl.concat([each.transactions for each in surveys]).group_by(PLACE).sum()
     unsent = pl.concat([each.unsent for each in surveys]).group_by(PLACE).sum()
@@ -452,13 +454,13 @@ def _assigns(ops: pl.DataFrame) -> pl.DataFrame:
     return ops.filter(given).select(*READER, "event").sort(*READER, "event")
 
 
-def _moves(ops: pl.DataFrame, run: RunContext) -> Moves:
+def _moves(ops: pl.DataFrame, run: RunContext) -> Assignments:
     is_assign = pl.col("f") == F.ASSIGN
     moves = ops.filter(~is_assign | pl.col("offset").is_null()).select("process", "invoked", "time")
     moves = moves.sort("process", "invoked")
     until = Lanes(ints(moves, "process")).upto(ints(moves, "time"))
     subscribed = ops.filter(pl.col("f") == F.SUBSCRIBE)["process"].unique().to_list()
-    return Moves(
+    return Assignments(
         assigns=_assigns(ops),
         moves=moves.with_columns(until=pl.Series(until)),
         members=sorted({*run.members, *subscribed}),
@@ -475,7 +477,7 @@ def _unassigned(steps: pl.DataFrame, assigns: pl.DataFrame) -> pl.DataFrame:
     return steps.filter(pl.Series(last <= ints(steps, "event")))
 
 
-def _tagged(steps: pl.DataFrame, moves: Moves) -> pl.DataFrame:
+def _tagged(steps: pl.DataFrame, moves: Assignments) -> pl.DataFrame:
     table = columns(moves.moves, ("process", "invoked"))
     until = last_upto(table, columns(steps, ("process", "to_time")), ints(moves.moves, "until"))
     moved = pl.Series(until >= ints(steps, "invoked"), dtype=pl.Boolean)
@@ -486,20 +488,20 @@ def _tagged(steps: pl.DataFrame, moves: Moves) -> pl.DataFrame:
     )
 
 
-def _judged_steps(piece: Piece, mine: Odd, run: RunContext) -> JudgedSteps:
+def _judged_steps(piece: Piece, gathered: OddSteps, run: RunContext) -> JudgedSteps:
     known = KnownOffsets(piece.sends, piece.records, run)
-    of_tangled = piece.records.join(mine.tangled, on=READER, how="semi", maintain_order="left")
+    of_tangled = piece.records.join(gathered.tangled, on=READER, how="semi", maintain_order="left")
     runs = known.with_next(Reading(of_tangled).runs())
-    steps = known.with_next(_without(_not_compacted(piece.steps, run), mine.tangled, READER))
+    steps = known.with_next(_without(_not_compacted(piece.steps, run), gathered.tangled, READER))
     ends = pl.concat([steps.filter(pl.col("to").is_null()).select(*LOG, "offset"), runs.select(*LOG, "offset")])
-    steps = _unassigned(_resolved(steps.drop_nulls("to"), mine.firsts, run), mine.moves.assigns)
+    steps = _unassigned(_resolved(steps.drop_nulls("to"), gathered.firsts, run), gathered.moves.assigns)
     gaps = _once(steps.filter(_GAPS))
     at_ends = gaps.join(ends, on=[*LOG, "offset"], how="semi", maintain_order="left")
-    others = _tagged(_without(gaps, ends, [*LOG, "offset"]), mine.moves).with_columns(damaged=by(run.damaged))
+    others = _tagged(_without(gaps, ends, [*LOG, "offset"]), gathered.moves).with_columns(damaged=by(run.damaged))
     groups = [*PLACE, *OF_STEP, "damaged"]
     too_many = len(runs) > _share(RUNS, piece, run)
     return JudgedSteps(
-        findings=_step_findings(steps, mine.moves, run),
+        findings=_step_findings(steps, gathered.moves, run),
         kept=_first_and_worst(others, groups, run.limit),
         counts=others.group_by(groups).agg(pl.len(), missing=_MISSING.cast(pl.Float64).sum()),
         gaps=at_ends,
@@ -518,16 +520,16 @@ def _first_and_worst(gaps: pl.DataFrame, groups: Sequence[str], limit: int) -> p
     )
 
 
-def _step_findings(steps: pl.DataFrame, moves: Moves, run: RunContext) -> Findings:
+def _step_findings(steps: pl.DataFrame, moves: Assignments, run: RunContext) -> Findings:
     """Readers that went back, and those that skipped something."""
     rows = _tagged(steps.filter(~_FORWARD | _SKIPS), moves)
     rows = rows.with_columns(
         at=pl.when(_FORWARD).then("skipped").otherwise("to"),
         severity=pl.when(_FORWARD).then(_MISSING).otherwise(-_MISSING),
     )
-    return together(
+    return merge_findings(
         (
-            found(
+            make_findings(
                 f"{'int-' if within else ''}{'poll-skip' if forward else 'nonmonotonic-poll'}",
                 _shown(rows.filter((pl.col("within") == within) & (_FORWARD if forward else ~_FORWARD))),
                 run,
@@ -551,12 +553,12 @@ def _shown(steps: pl.DataFrame) -> pl.DataFrame:
     return steps.rename({"offset": "from_offset", "to": "to_offset"})
 
 
-def _gap_findings(loose: pl.DataFrame, judged: Sequence[JudgedSteps], mine: Odd, run: RunContext) -> Findings:
+def _gap_findings(loose: pl.DataFrame, judged: Sequence[JudgedSteps], gathered: OddSteps, run: RunContext) -> Findings:
     """Gaps in places where nothing explains them."""
     gaps = _once(pl.concat([loose, *(each.gaps for each in judged)], how="diagonal"))
     counted = [each.counts.select(*PLACE, "missing") for each in judged]
-    left = _without(_unexplained([_missing_in(gaps), *counted], mine.places), mine.explained, PLACE)
-    result = _as_gaps(_tagged(gaps.join(left, on=PLACE, maintain_order="left"), mine.moves), run)
+    left = _without(_unexplained([_missing_in(gaps), *counted], gathered.places), gathered.explained, PLACE)
+    result = _as_gaps(_tagged(gaps.join(left, on=PLACE, maintain_order="left"), gathered.moves), run)
     if judged:
         result.add(_counted_gaps(judged, left, run), run.limit)
     return result
@@ -575,7 +577,7 @@ def _counted_gaps(judged: Sequence[JudgedSteps], left: pl.DataFrame, run: RunCon
 
 
 def _as_gaps(rows: pl.DataFrame, run: RunContext) -> Findings:
-    return found(
+    return make_findings(
         "gap",
         _shown(rows.with_columns(at=pl.col("offset") + 1, missing=_MISSING)),
         run,

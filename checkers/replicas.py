@@ -10,8 +10,8 @@ replica-divergence   an offset that the reads of two or more nodes cover, and th
                      least, inside of what it covers: with two different values (a null is a value), or two different
                      statuses; or, tagged `missing` and only if that is not so, not by all of those nodes. The latter
                      not in a compacted topic: each replica is compacted by itself. Records at one offset and of one
-                     era (`checkers.deletions`, by `invoked` and `time`) are one finding; `deleted topic` if the era is
-                     UNSURE.
+                     era (`checkers.core.deletions`, by `invoked` and `time`) are one finding; `deleted topic` if the
+                     era is UNSURE.
 
 Records of replicas are no reads of clients: no other checker sees them. Markers of transactions are handed out by
 nobody; what was aborted is by all.
@@ -29,11 +29,11 @@ from typing import ClassVar, Self
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, is_in, nullable
+from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, ints, is_in, nullable
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
-from checkers.core.partition_log import Keys
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings, merge_findings
+from checkers.core.partition_log import OffsetKeys
 from checkers.core.piece import Piece
 from checkers.core.run import ONE_STRETCH, REPLICA_ROLE, RunContext, by
 from harness.history.schema import F, Kind
@@ -43,7 +43,7 @@ PLACE = ("topic", "partition")
 
 
 @dataclass(frozen=True)
-class Covered:
+class ReplicaCoverage:
     """What replica reads cover."""
 
     nodes: list[int]  # by their bits
@@ -71,7 +71,7 @@ class Replicas(Family):
         """From where to where replicas were read."""
         return _ranges(piece.ops, _nodes(run))
 
-    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> Covered:
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> ReplicaCoverage:
         """Of all places, with the bits of nodes."""
         whole = pl.concat([*surveys, _ranges(Piece({}, run).ops, {})])
         read = set(whole["process"].unique().to_list())
@@ -82,25 +82,27 @@ class Replicas(Family):
             schema={"process": pl.Int32, "bit": pl.Int64}, orient="row",
         )  # fmt: skip
         ranges = whole.join(bits, on="process")
-        return Covered(nodes, ranges, _bounds(ranges))
+        return ReplicaCoverage(nodes, ranges, _bounds(ranges))
 
-    def look_again(self, mine: Covered, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: ReplicaCoverage, run: RunContext, others: ByFamily) -> bool:
         """If there is an offset that two nodes were asked for."""
-        return bool((np.bitwise_count(ints(mine.bounds, "covering")) > 1).any())
+        return bool((np.bitwise_count(ints(gathered.bounds, "covering")) > 1).any())
 
-    def judge(self, piece: Piece, mine: Covered, run: RunContext, known: Known) -> Outcome:
+    def judge(self, piece: Piece, gathered: ReplicaCoverage, run: RunContext, others: ByFamily) -> FamilyResult:
         """All copies of an offset are in one piece."""
-        copies = piece.copies.join(mine.ranges, on=["process", *PLACE])
+        copies = piece.copies.join(gathered.ranges, on=["process", *PLACE])
         inside = pl.col("offset").is_between("begin", "stop", closed="left")
-        held = Held.of(copies.filter(inside, pl.col("offset") >= 0), mine.bounds)
-        different, missing = _different(held, mine.nodes), _missing(held, mine.nodes, run)
-        findings = together((_found_different(different, run), _found_missing(missing, run)), run.limit)
-        return Outcome(findings, {DIVERGENCE: int(held.compared.sum())})
+        held = ReplicaContents.of(copies.filter(inside, pl.col("offset") >= 0), gathered.bounds)
+        different, missing = _different(held, gathered.nodes), _missing(held, gathered.nodes, run)
+        findings = merge_findings((_found_different(different, run), _found_missing(missing, run)), run.limit)
+        return FamilyResult(findings, {DIVERGENCE: int(held.compared.sum())})
 
-    def conclude(self, mine: Covered, judged: Sequence[Outcome], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: ReplicaCoverage, judged: Sequence[FamilyResult], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """Of all pieces."""
         looked_at = sum(each.looked_at[DIVERGENCE] for each in judged)
-        return Outcome(together((each.findings for each in judged), run.limit), {DIVERGENCE: looked_at})
+        return FamilyResult(merge_findings((each.findings for each in judged), run.limit), {DIVERGENCE: looked_at})
 
 
 def _nodes(run: RunContext) -> dict[int, int]:
@@ -137,11 +139,11 @@ def _bounds(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class Held:
+class ReplicaContents:
     """What replicas hold, one entry for each place, era and offset; sets of nodes are bits."""
 
     rows: pl.DataFrame
-    groups: Groups
+    groups: GroupBy
     places: pl.DataFrame
     holders: Ints
     covering: Ints
@@ -152,9 +154,9 @@ class Held:
     @classmethod
     def of(cls, rows: pl.DataFrame, bounds: pl.DataFrame) -> Self:
         """From records that lie in what was covered."""
-        keys = Keys.of([rows], ONE_STRETCH)
+        keys = OffsetKeys.of([rows], ONE_STRETCH)
         at = keys.at(rows)
-        groups = Groups(at, np.argsort(at))
+        groups = GroupBy(at, np.argsort(at))
         places = pl.DataFrame(keys.parts(groups.keys)).cast({"topic": pl.Int32, "partition": pl.Int32})
         value, status = ints(rows, "value"), ints(rows, "status")
         low, high, valued = groups.min(value, value != NONE), groups.max(value), groups.count(value != NONE)
@@ -200,7 +202,7 @@ def _column(name: str, values: Ints) -> pl.Series:
     return nullable(np.where(values == NEVER, NONE, values)).alias(name)
 
 
-def _union(groups: Groups, bits: Ints) -> Ints:
+def _union(groups: GroupBy, bits: Ints) -> Ints:
     return np.bitwise_or.reduceat(bits[groups.order], groups.starts) if len(groups) else bits
 
 
@@ -220,7 +222,7 @@ def _nodes_of(sets: Ints, nodes: Sequence[int]) -> pl.Series:
     return pl.DataFrame({"bits": sets}).join(lists, on="bits", how="left", maintain_order="left")["nodes"]
 
 
-def _different(held: Held, nodes: Sequence[int]) -> pl.DataFrame:
+def _different(held: ReplicaContents, nodes: Sequence[int]) -> pl.DataFrame:
     """Offsets at which records differ."""
     chosen = held.compared & held.different
     holders = held.holders[chosen]
@@ -229,7 +231,7 @@ def _different(held: Held, nodes: Sequence[int]) -> pl.DataFrame:
     )
 
 
-def _missing(held: Held, nodes: Sequence[int], run: RunContext) -> pl.DataFrame:
+def _missing(held: ReplicaContents, nodes: Sequence[int], run: RunContext) -> pl.DataFrame:
     """Offsets that some of those that were asked have, and others have not."""
     keeps_all = ~is_in(ints(held.places, "topic"), run.compacted)
     chosen = held.compared & ~held.different & (held.lacking != 0) & keeps_all
@@ -242,7 +244,7 @@ def _missing(held: Held, nodes: Sequence[int], run: RunContext) -> pl.DataFrame:
 
 
 def _found_different(different: pl.DataFrame, run: RunContext) -> Findings:
-    return found(
+    return make_findings(
         DIVERGENCE, different, run, offset="offset", values=("low", "high"), nodes="holders", time="first_time",
         until="last_time", events=("low_event", "high_event", "any_event"), tags=("gone",), severity="severity",
         facts=("holders",),
@@ -250,7 +252,7 @@ def _found_different(different: pl.DataFrame, run: RunContext) -> Findings:
 
 
 def _found_missing(missing: pl.DataFrame, run: RunContext) -> Findings:
-    return found(
+    return make_findings(
         DIVERGENCE, missing, run, offset="offset", values=("low",), nodes="asked", time="first_time",
         until="last_time", events=("any_event",), tags=("missing", "gone"), severity="severity",
         facts=("holders", "lacking"),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark_sessions import end_spark_session, spark_session
 from tests.support import docker_or_skip
+from tests.support.spark_sessions import end_spark_session, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

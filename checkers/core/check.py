@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from checkers.core.budget import BUDGET_S, Budget
-from checkers.core.conclusion import answer_of, concluded, with_drawings
+from checkers.core.conclusion import answer_of, concluded, drawing
 from checkers.core.deletions import Deletions, deletions
 from checkers.core.engine import failure
 from checkers.core.families import FAMILIES
-from checkers.core.preread import few_rows
+from checkers.core.planning_rows import planning_rows
 from checkers.core.results import Anomaly, CheckResults
 from checkers.core.run import LIMIT, RunContext
 from checkers.core.selection import NOT_ASKED, asked_for, written
-from checkers.core.spark import ONE_TASK_EVENTS, Work, around_in_many, events, in_many_tasks, in_one_task
+from checkers.core.spark import CheckJob, context_in_many_tasks, fits_one_task, in_many_tasks, in_one_task
 from checkers.core.timeline import Timeline, timeline
 from harness.foundation.limits import DEFAULTS
 from harness.history.schema import F, Kind
@@ -27,7 +27,7 @@ from harness.history.schema import F, Kind
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from checkers.broker_logs import Logs
+    from checkers.broker_logs import BrokerLogFiles
     from harness.history.sealing import Sealed
 
 NO_ACKNOWLEDGEMENTS = "acks=0: nothing is acknowledged"
@@ -36,7 +36,7 @@ HELPERS = frozenset({"epochs", "fates", "coverage", "values", "figures"})  # fam
 
 
 @dataclass(frozen=True)
-class Setting:
+class CheckSettings:
     """What a check has to know of a run beside its history."""
 
     acks: str = "all"
@@ -44,25 +44,25 @@ class Setting:
     compacted: Collection[str] = ()  # names of topics
     foreign: bool = False  # the history of somebody else's clients
     limits: Mapping[str, float] = field(default_factory=dict)  # seconds, by name
-    logs: Logs | None = None  # of the brokers
+    logs: BrokerLogFiles | None = None  # of the brokers
     only: Collection[str] = ()  # names of families and anomalies; all unless some are given
     budget_s: float = BUDGET_S  # of each checker
 
 
-Ask = Callable[["Sealed", Work], dict[str, Any]]
+StepRunner = Callable[["Sealed", CheckJob], dict[str, Any]]
 
 
 def check(
     spark: SparkSession | None,
     sealed: Sealed,
-    setting: Setting | None = None,
+    setting: CheckSettings | None = None,
     *,
     limit: int = LIMIT,
-    ask: Ask | None = None,
+    run_steps: StepRunner | None = None,
 ) -> CheckResults:
-    """Ask everything: Spark, unless `ask` makes the steps of the check itself."""
+    """Ask everything: Spark, unless `run_steps` makes the steps of the check itself."""
     began = time.monotonic()
-    setting = setting or Setting()
+    setting = setting or CheckSettings()
     results = CheckResults(
         events=sealed.events,
         first_ns=sealed.first_time_ns,
@@ -76,51 +76,54 @@ def check(
     if sealed.events:
         run = _context(spark, sealed, setting, results, limit)
         names = tuple(family.name for family in FAMILIES if _wanted(family, results, setting) and family.needs(run))
-        work = Work(run, names, setting.budget_s)
+        job = CheckJob(run, names, setting.budget_s)
         try:
-            _fill(results, ask(sealed, work) if ask else _asked_of_spark(spark, sealed, work))
+            _fill(results, run_steps(sealed, job) if run_steps else _run_on_spark(spark, sealed, job))
         except Exception as error:
             if _is_gone(error):
                 raise
-            results.failures.append(failure("the history", _said(error)))
+            results.failures.append(failure("the history", _text_of(error)))
             for anomaly in results.anomalies.values():
                 anomaly.unchecked = anomaly.unchecked or FAILED
     results.seconds = time.monotonic() - began
     return results
 
 
-def _asked_of_spark(spark: SparkSession | None, sealed: Sealed, work: Work) -> dict[str, Any]:
+def _run_on_spark(spark: SparkSession | None, sealed: Sealed, job: CheckJob) -> dict[str, Any]:
     assert spark is not None, "somebody has to make the check"
-    budget = Budget(spark, work.budget_s * max(1, len(work.families)))
-    if events(sealed) <= ONE_TASK_EVENTS:
-        told: dict[str, Any] = budget.run(lambda: in_one_task(spark, sealed, work, answer_of))
-        return told
-    steps = budget.run(lambda: in_many_tasks(spark, sealed, work))
-    return with_drawings(
-        concluded(steps), steps.run, lambda chosen: budget.run(lambda: around_in_many(spark, sealed, work, chosen))
+    budget = Budget(spark, job.budget_s * max(1, len(job.families)))
+    if fits_one_task(sealed):
+        answer: dict[str, Any] = budget.run(lambda: in_one_task(spark, sealed, job, answer_of))
+        return answer
+    state = budget.run(lambda: in_many_tasks(spark, sealed, job))
+    answer = concluded(state)
+    draw = drawing(
+        answer, state.run, lambda chosen: budget.run(lambda: context_in_many_tasks(spark, sealed, job, chosen))
     )
+    return {**answer, "drawing": draw}
 
 
-def _fill(results: CheckResults, told: Mapping[str, Any]) -> None:
+def _fill(results: CheckResults, answer: Mapping[str, Any]) -> None:
     """Results as everybody knows them."""
-    for name, mine in told["anomalies"].items():
+    for name, mine in answer["anomalies"].items():
         anomaly = results.anomalies[name]
         anomaly.found, anomaly.looked_at, anomaly.findings = mine.found, mine.looked_at, mine.findings
-    summaries = dict(told["summaries"])
+    summaries = dict(answer["summaries"])
     if (covered := summaries.pop("coverage", None)) is not None:
         results.coverage = covered
     if (figures := summaries.pop("figures", None)) is not None:
         results.figures = figures
     results.summaries = summaries
-    results.failures += [*told["cut"], *told["failures"].values()]
+    results.failures += [*answer["cut"], *answer["failures"].values()]
     for family in FAMILIES:
-        if family.name in told["failures"]:
+        if family.name in answer["failures"]:
             for name in family.anomalies:
                 results.anomalies[name].unchecked = FAILED
-    results.drawn, results.undrawn = told["drawn"], told["undrawn"]
+    results.drawing = answer.get("drawing")
+    results.drawn, results.undrawn = answer.get("drawn"), answer.get("undrawn", "")
 
 
-def _anomalies(setting: Setting) -> dict[str, Anomaly]:
+def _anomalies(setting: CheckSettings) -> dict[str, Anomaly]:
     """Everything that is looked for, in the order of the families."""
     anomalies: dict[str, Anomaly] = {}
     asked = asked_for(setting.only)
@@ -134,7 +137,7 @@ def _anomalies(setting: Setting) -> dict[str, Anomaly]:
     return anomalies
 
 
-def _wanted(family: Any, results: CheckResults, setting: Setting) -> bool:
+def _wanted(family: Any, results: CheckResults, setting: CheckSettings) -> bool:
     """Whether anybody asked for what it finds; what finds nothing by itself is asked whenever all is."""
     if not setting.only:
         return True
@@ -146,7 +149,7 @@ def _wanted(family: Any, results: CheckResults, setting: Setting) -> bool:
 
 
 def _context(
-    spark: SparkSession | None, sealed: Sealed, setting: Setting, results: CheckResults, limit: int
+    spark: SparkSession | None, sealed: Sealed, setting: CheckSettings, results: CheckResults, limit: int
 ) -> RunContext:
     compacted = frozenset(number for number, name in sealed.topics.items() if name in setting.compacted)
     return RunContext(
@@ -173,9 +176,9 @@ def _context(
 def _deletions(spark: SparkSession | None, sealed: Sealed, results: CheckResults) -> Deletions:
     try:
         columns = ("topic", "f", "type", "invoked", "time")
-        return deletions(few_rows(sealed, spark, Kind.COMPLETE, columns, (F.DELETE, F.CREATE)))
+        return deletions(planning_rows(sealed, spark, Kind.COMPLETE, columns, (F.DELETE, F.CREATE)))
     except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
-        results.failures.append(failure("deleted topics", _said(error)))
+        results.failures.append(failure("deleted topics", _text_of(error)))
         return Deletions()
 
 
@@ -183,14 +186,14 @@ def _timeline(spark: SparkSession | None, sealed: Sealed, results: CheckResults)
     try:
         rows: list[dict[str, Any]] = []
         for kind, columns in ((Kind.FAULT, ("fault", "stage", "topic")), (Kind.PHASE, ())):
-            rows += few_rows(sealed, spark, kind, ["time", "name", "detail", *columns])
+            rows += planning_rows(sealed, spark, kind, ["time", "name", "detail", *columns])
         return timeline(rows, sealed.first_time_ns, sealed.last_time_ns, sealed.topics)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
-        results.failures.append(failure("the timeline", _said(error)))
+        results.failures.append(failure("the timeline", _text_of(error)))
         return Timeline((sealed.first_time_ns, sealed.last_time_ns))
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     try:
         return str(error).strip() or type(error).__name__
     except Exception:  # noqa: BLE001 - PySpark asks the JVM for the text, which may be gone

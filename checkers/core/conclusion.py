@@ -5,47 +5,54 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from checkers.core.engine import Steps, failure
+from checkers.core.engine import CheckState, failure
 from checkers.core.piece import Piece
 from checkers.core.results import Anomaly, Finding, as_finding
 from checkers.core.run import RunContext
-from checkers.summaries import context as around
-from checkers.summaries import series
+from checkers.summaries import context, drawn_series
+from checkers.summaries.finding_queries import ContextRequest, context_request
 
-Looked = Callable[[around.Wanted], Sequence[Any]]
+ContextLookup = Callable[[ContextRequest], Sequence[Any]]
+Drawn = tuple[dict[str, Any] | None, str]  # what the report draws, or why it draws nothing
 
 
-def answer_of(steps: Steps, piece: Piece) -> dict[str, Any]:
+def answer_of(state: CheckState, piece: Piece) -> dict[str, Any]:
     """What a check says, of a history that is one piece."""
-    return with_drawings(concluded(steps), steps.run, lambda chosen: [around.look(piece, chosen, steps.run)])
+    answer = concluded(state)
+    drawn, undrawn = drawing(answer, state.run, lambda chosen: [context.find_context(piece, chosen, state.run)])()
+    return {**answer, "drawn": drawn, "undrawn": undrawn}
 
 
-def with_drawings(told: dict[str, Any], run: RunContext, look: Looked) -> dict[str, Any]:
-    """And what the report draws; that it cannot be made changes nothing else, and is said in `undrawn`."""
-    tables, why = told.pop("series"), told["failures"].pop("series", "")
-    findings = [finding for anomaly in told["anomalies"].values() for finding in anomaly.findings]
-    if tables is None:
-        return {**told, "drawn": None, "undrawn": why}
-    try:
-        chosen = around.wanted(told["anomalies"], run, series.witnesses(tables, findings, run))
-        drawn = {**series.drawn(tables, findings, run), **around.told(look(chosen), chosen, run)}
-    except Exception as error:  # noqa: BLE001 - the verdict has to be there whatever this meets
-        return {**told, "drawn": None, "undrawn": failure("series", str(error) or type(error).__name__)}
-    return {**told, "drawn": drawn, "undrawn": ""}
+def drawing(answer: dict[str, Any], run: RunContext, look: ContextLookup) -> Callable[[], Drawn]:
+    """How to make what the report draws; that it cannot be made changes nothing else."""
+    tables, why, anomalies = answer.pop("series"), answer["failures"].pop("series", ""), answer["anomalies"]
+    findings = [finding for anomaly in anomalies.values() for finding in anomaly.findings]
+
+    def draw() -> Drawn:
+        if tables is None:
+            return None, why
+        try:
+            chosen = context_request(anomalies, run, drawn_series.witnesses(tables, findings, run))
+            drawn = {**drawn_series.drawn(tables, findings, run), **context.merge_context(look(chosen), chosen, run)}
+        except Exception as error:  # noqa: BLE001 - the verdict has to be there whatever this meets
+            return None, failure("series", str(error) or type(error).__name__)
+        return drawn, ""
+
+    return draw
 
 
-def concluded(steps: Steps) -> dict[str, Any]:
+def concluded(state: CheckState) -> dict[str, Any]:
     """What families have to say, and the tables of what the report draws."""
-    outcomes = steps.conclude()
+    outcomes = state.conclude()
     anomalies: dict[str, Anomaly] = {}
-    for family in steps.families:
+    for family in state.families:
         for name, about in family.anomalies.items():
             anomaly = anomalies.setdefault(name, Anomaly(name, about))
             if (outcome := outcomes.get(family.name)) is not None:
                 anomaly.looked_at = max(anomaly.looked_at, outcome.looked_at.get(name, 0))
     for outcome in outcomes.values():
         for (name, _, _), rows in outcome.findings.rows.items():
-            anomalies[name].findings += [as_finding(row, steps.run.topics) for row in rows]
+            anomalies[name].findings += [as_finding(row, state.run.topics) for row in rows]
         for (name, _, _), count in outcome.findings.counts.items():
             anomalies[name].found += count
     for anomaly in anomalies.values():
@@ -56,7 +63,7 @@ def concluded(steps: Steps) -> dict[str, Any]:
         "series": summaries.pop("series", None),
         "summaries": summaries,
         "cut": [outcome.cut for outcome in outcomes.values() if outcome.cut],
-        "failures": dict(steps.failures),
+        "failures": dict(state.failures),
     }
 
 

@@ -1,4 +1,4 @@
-"""Cutting a history into pieces: which rows go where, so that each task has what belongs together (`checkers.piece`).
+"""Cutting a history into pieces (`checkers.core.piece`): which rows go where, so that a task has what belongs together.
 
 Rows of a log go by topic, partition and stretch of offsets; answers and operations by topic and partition, or by their
 process where they have none. To judge values, sends and records go by value instead. A *bucket* is what one task gets:
@@ -19,7 +19,7 @@ from checkers.core.arrays import ints
 from checkers.core.node_answers import EXCHANGES, PROBES, answers
 from checkers.core.piece import OF_FINALS, finals_of, marks_of
 from checkers.core.run import RunContext
-from checkers.core.tables import Wanted, empty, place_of, tables_of
+from checkers.core.tables import ColumnsByTable, empty, place_of, tables_of
 from checkers.shared.reader_steps import RECORDS, spans_of, steps_of
 from checkers.shared.sender_order import SENDS, shares_of
 from harness.history.schema import Kind
@@ -53,7 +53,7 @@ ROUTES = {"sends": BY_LOG, "records": BY_LOG, "copies": BY_LOG, "ops": BY_PLACE,
 
 
 def cut(  # noqa: PLR0913 - what is cut, for whom, and how
-    kind: Kind, rows: pl.DataFrame, wanted: Wanted, run: RunContext, buckets: int, *, by_value: bool = False
+    kind: Kind, rows: pl.DataFrame, wanted: ColumnsByTable, run: RunContext, buckets: int, *, by_value: bool = False
 ) -> Iterator[tuple[int, str, pl.DataFrame]]:
     """Rows of a kind as parts of tables, each with the bucket that it goes to."""
     tables = tables_of(kind, rows, wanted, run)

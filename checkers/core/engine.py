@@ -13,26 +13,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.core.family import Family, Outcome
+from checkers.core.budget import OverBudgetError
+from checkers.core.family import Family, FamilyResult
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 
 ERROR_CHARACTERS = 300
 
 
-class OverBudgetError(Exception):
-    """It took longer than it was given."""
-
-
 @dataclass
-class Steps:
+class CheckState:
     """What came of each family so far; `failures` has the first sentence about each that failed."""
 
     run: RunContext
     families: Sequence[Family]
     budget_s: float = 600.0
     surveys: dict[str, list[Any]] = field(default_factory=dict)
-    known: dict[str, Any] = field(default_factory=dict)
+    gathered: dict[str, Any] = field(default_factory=dict)
     judged: dict[str, list[Any]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)
@@ -48,24 +45,24 @@ class Steps:
         """When all pieces were surveyed."""
         for family in self._whole():
             with self._failing(family):
-                self.known[family.name] = family.gather(self.surveys.pop(family.name, []), self.run, self.known)
+                self.gathered[family.name] = family.gather(self.surveys.pop(family.name, []), self.run, self.gathered)
 
     def by_value(self) -> list[Family]:
         """Those that want pieces of whole values; none if what no piece settled is little: then that is judged here."""
         families = [family for family in self._whole() if family.by_value]
-        fates = self.known.get("fates")
+        fates = self.gathered.get("fates")
         if not self.run.many or fates is None or fates.by_value:
             return families
         self.judge(Piece({"sends": fates.sends, "records": fates.records}, self.run), families)
         self.resume(families)
         return []
 
-    def again(self) -> list[Family]:
-        """Those that want to look at their pieces once more."""
+    def to_judge(self) -> list[Family]:
+        """Those whose pieces have to be judged."""
         wanting = []
         for family in self._whole():
             with self._failing(family):
-                if not family.by_value and family.look_again(self.known[family.name], self.run, self.known):
+                if not family.by_value and family.needs_judging(self.gathered[family.name], self.run, self.gathered):
                     wanting.append(family)
         return wanting
 
@@ -74,7 +71,7 @@ class Steps:
         for family in families:
             if family.name not in self.failures:
                 with self._failing(family):
-                    judged = family.judge(piece, self.known[family.name], self.run, self.known)
+                    judged = family.judge(piece, self.gathered[family.name], self.run, self.gathered)
                     self.judged.setdefault(family.name, []).append(judged)
 
     def resume(self, families: Sequence[Family]) -> None:
@@ -82,16 +79,16 @@ class Steps:
         for family in families:
             if family.name not in self.failures:
                 with self._failing(family):
-                    mine, judged = self.known[family.name], self.judged.get(family.name, [])
-                    self.known[family.name] = family.resume(mine, judged, self.run, self.known)
+                    gathered, judged = self.gathered[family.name], self.judged.get(family.name, [])
+                    self.gathered[family.name] = family.resume(gathered, judged, self.run, self.gathered)
 
-    def conclude(self) -> dict[str, Outcome]:
+    def conclude(self) -> dict[str, FamilyResult]:
         """What each has to say, by its name."""
         outcomes = {}
         for family in self._whole():
             with self._failing(family):
-                mine, judged = self.known[family.name], self.judged.get(family.name, [])
-                outcomes[family.name] = family.conclude(mine, judged, self.run, self.known)
+                gathered, judged = self.gathered[family.name], self.judged.get(family.name, [])
+                outcomes[family.name] = family.conclude(gathered, judged, self.run, self.gathered)
         return outcomes
 
     def _whole(self) -> list[Family]:
@@ -101,10 +98,10 @@ class Steps:
     def _failing(self, family: Family) -> Iterator[None]:
         began = time.monotonic()
         try:
-            with _at_most(self.budget_s - self.spent_s.get(family.name, 0.0)):
+            with _at_most(self.budget_s - self.spent_s.get(family.name, 0.0), self.budget_s):
                 yield
-        except OverBudgetError:
-            self.failures[family.name] = failure(family.name, f"it took longer than its budget of {self.budget_s:g} s")
+        except OverBudgetError as error:
+            self.failures[family.name] = failure(family.name, str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
             self.failures[family.name] = failure(family.name, str(error) or type(error).__name__)
             self.errors[family.name] = error
@@ -113,14 +110,14 @@ class Steps:
 
 
 @contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
+def _at_most(seconds: float, budget_s: float) -> Iterator[None]:
     """Raise when it takes longer; in threads nobody can be interrupted, and there it takes as long as it does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def over(*_: object) -> None:
-        raise OverBudgetError
+        raise OverBudgetError(budget_s)
 
     before = signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
@@ -137,16 +134,16 @@ def failure(name: str, said: str) -> str:
     return f"the check of {name} failed ({first_line[:ERROR_CHARACTERS]})"
 
 
-def look(piece: Piece, run: RunContext, families: Sequence[Family], budget_s: float = 600.0) -> Steps:
+def check_piece(piece: Piece, run: RunContext, families: Sequence[Family], budget_s: float = 600.0) -> CheckState:
     """All steps of a history that is one piece."""
-    steps = Steps(run, families, budget_s)
-    steps.survey(piece)
-    steps.gather()
-    by_value = steps.by_value()
-    steps.judge(piece, by_value)
-    steps.resume(by_value)
-    steps.judge(piece, steps.again())
-    return steps
+    state = CheckState(run, families, budget_s)
+    state.survey(piece)
+    state.gather()
+    by_value = state.by_value()
+    state.judge(piece, by_value)
+    state.resume(by_value)
+    state.judge(piece, state.to_judge())
+    return state
 
 
 def wanted_columns(

@@ -16,7 +16,7 @@ from checkers.core.run import RunContext
 from harness.history.schema import ID_BITS
 
 WORST = 5  # of the findings that are kept of each anomaly and set of tags; the others are the first
-Row = dict[str, Any]
+FindingRow = dict[str, Any]
 Group = tuple[str, tuple[str, ...], bool]  # an anomaly, tags, and whether a process with a damaged history is involved
 Names = str | Sequence[str]
 
@@ -26,7 +26,7 @@ class Findings:
     """What was found so far; two of them can be put together."""
 
     counts: dict[Group, int] = field(default_factory=dict)
-    rows: dict[Group, list[Row]] = field(default_factory=dict)
+    rows: dict[Group, list[FindingRow]] = field(default_factory=dict)
 
     def add(self, others: Findings, limit: int) -> None:
         """Take in what somebody else found."""
@@ -39,7 +39,7 @@ class Findings:
         return sum(count for group, count in self.counts.items() if group[0] == anomaly)
 
 
-def together(parts: Iterable[Findings], limit: int) -> Findings:
+def merge_findings(parts: Iterable[Findings], limit: int) -> Findings:
     """All of them."""
     whole = Findings()
     for part in parts:
@@ -47,7 +47,7 @@ def together(parts: Iterable[Findings], limit: int) -> Findings:
     return whole
 
 
-def found(  # noqa: PLR0913 - a finding has that many parts
+def make_findings(  # noqa: PLR0913 - a finding has that many parts
     anomaly: str,
     frame: pl.DataFrame,
     run: RunContext,
@@ -74,24 +74,37 @@ def found(  # noqa: PLR0913 - a finding has that many parts
     tag_names = [tags] if isinstance(tags, str) else list(tags)
     lists = {"values": values, "processes": processes, "nodes": nodes, "events": events}
     place = [name for name in ("topic", "partition") if name in frame.columns]
-    order = [name for name in (time, *place, offset) if name]
+    ids = [name for names in (values, events) for name in ([names] if isinstance(names, str) else names)]
+    order = [name for name in (time, *place, offset, *ids) if name]
     result = Findings()
     split = frame.partition_by(tag_names, as_dict=True, maintain_order=True) if tag_names else {(): frame}
     for key, part in split.items():
         of_tags = tuple(tag for tag in _flat(key) if tag)
         for damaged, mine in _by_damage(part, run, processes, events):
             group = (anomaly, of_tags, damaged)
-            first = (
-                mine.sort(order, nulls_last=False, maintain_order=True).head(run.limit)
-                if order
-                else mine.head(run.limit)
-            )
-            worst = mine.drop_nulls(severity).top_k(WORST, by=severity) if severity else mine.head(0)
+            first, worst = _first(mine, order, run.limit), _worst(mine, severity, order)
             kept = [_row(each, anomaly, of_tags, lists, (offset, time, until, severity), facts)
                     for each in pl.concat([first, worst]).to_dicts()]  # fmt: skip
             part_of = Findings({group: len(mine)}, {group: _kept(kept, run.limit)})
             result.add(part_of, run.limit)
     return result
+
+
+def _first(mine: pl.DataFrame, order: Sequence[str], limit: int) -> pl.DataFrame:
+    """The first rows; ids come last in the order, so that nothing hangs on how the rows came to lie."""
+    if not order or len(mine) <= limit:
+        return mine.head(limit)
+    if not mine[order[0]].null_count() and mine.schema[order[0]].is_integer():
+        mine = mine.filter(pl.col(order[0]) <= mine[order[0]].bottom_k(limit).max())
+    return mine.sort(order, nulls_last=False, maintain_order=True).head(limit)
+
+
+def _worst(mine: pl.DataFrame, severity: str | None, order: Sequence[str]) -> pl.DataFrame:
+    """The most severe rows, the first of them if there are many; none without a severity."""
+    if not severity or mine[severity].null_count() == len(mine):
+        return mine.head(0)
+    severe = mine.filter(pl.col(severity) >= mine[severity].top_k(WORST).min())
+    return severe.sort([severity, *order], descending=[True, *([False] * len(order))], nulls_last=False).head(WORST)
 
 
 def _flat(key: Any) -> Sequence[Any]:
@@ -124,7 +137,7 @@ def _row(  # noqa: PLR0913, PLR0917 - what a finding is made of
     lists: Mapping[str, Names | None],
     single: tuple[str | None, ...],
     facts: Sequence[str],
-) -> Row:
+) -> FindingRow:
     offset, time, until, severity = (None if name is None else each[name] for name in single)
     of = {name: _list(each, names) for name, names in lists.items() if names is not None}
     of.setdefault("processes", tuple(dict.fromkeys(event >> ID_BITS for event in of["events"])))
@@ -147,7 +160,7 @@ def _list(each: Mapping[str, Any], names: Names) -> tuple[int, ...]:
     return tuple(dict.fromkeys(value for value in found if value is not None))
 
 
-def _kept(rows: list[Row], limit: int) -> list[Row]:
+def _kept(rows: list[FindingRow], limit: int) -> list[FindingRow]:
     """The first and the worst."""
     different = list({repr(row): row for row in rows}.values())
     if len(different) <= limit:
@@ -157,7 +170,7 @@ def _kept(rows: list[Row], limit: int) -> list[Row]:
     return sorted([*first, *worst], key=_order)
 
 
-def _order(row: Row) -> tuple[Any, ...]:
+def _order(row: FindingRow) -> tuple[Any, ...]:
     """In time, then by place."""
     known = ("time", "topic", "partition", "offset")
     return (*((row[name] is not None, row[name] or 0) for name in known), row["values"], row["events"])

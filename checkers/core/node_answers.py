@@ -13,16 +13,18 @@ earliest offset, where it is the epoch of a record); null if none, or negative.
 An answer is *led*, only a leader can have given it, if it is to ListOffsets, to a probe, or to a Fetch of a version
 below 11 that named its leader epoch. Followers answer Fetch too, from version 11 on, with marks that lag by design.
 
-`era` is the life of a topic that the workload deleted (`checkers.deletions`), else 0.
+`era` is the life of a topic that the workload deleted (`checkers.core.deletions`), else 0.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import polars as pl
 
 from checkers.core.arrays import NEVER
 from harness.foundation.protocol import FETCH_OF_FOLLOWERS, Api
-from harness.history.schema import Type, View
+from harness.history.schema import OffsetView, Type
 
 SETTLING_NS = 2_000_000_000  # nodes do not learn of a leader, a broker or a topic at one instant
 ALWAYS = -(1 << 62)
@@ -57,19 +59,19 @@ def answers(probes: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
 def _shown(rows: pl.DataFrame) -> pl.DataFrame:
     fetch = pl.col("api") == FETCH
 
-    def of(mark: str, view: View) -> pl.Expr:
+    def of(mark: str, view: OffsetView) -> pl.Expr:
         return pl.when(fetch).then(pl.col(mark)).when(pl.col("view") == view).then(pl.col("offset"))
 
     def known(mark: pl.Expr) -> pl.Expr:
         return pl.when(mark >= 0).then(mark)
 
-    of_a_record = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == View.EARLIEST)
+    of_a_record = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == OffsetView.EARLIEST)
     told = (pl.col("leader_epoch") >= 0) & ~of_a_record.fill_null(value=False)
     return rows.select(
         "api", "view", "topic", "partition", "era", "scope", "led", "answer", "node", "invoked", "time", "event",
-        shown=of("high_watermark", View.LATEST),
-        stable=known(of("last_stable_offset", View.LATEST_COMMITTED)),
-        start=known(of("log_start", View.EARLIEST)),
+        shown=of("high_watermark", OffsetView.LATEST),
+        stable=known(of("last_stable_offset", OffsetView.LATEST_COMMITTED)),
+        start=known(of("log_start", OffsetView.EARLIEST)),
         told=pl.when(told).then(pl.col("leader_epoch")),
     )  # fmt: skip
 
@@ -77,12 +79,14 @@ def _shown(rows: pl.DataFrame) -> pl.DataFrame:
 def epochs(probes: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
     """Per partition and era its leader epochs, each with the moments between which Metadata says that it began.
 
-    It was shown for the first time at `seen`. The last answer that was over by then and showed no epoch as high had
-    left at `since`: whoever gave it did not know of that leader. No epoch begins later than a higher one. What is shown
-    before all others, or was passed over before, may have begun at any time: `since` is null, or that of the next.
+    It was shown for the first time at `seen`. The last answer that its leader had given by then, and that showed no
+    epoch as high, had left at `since`: that node did not know yet that it leads. Others may hear of it much later, and
+    say nothing of when it began, unless no leader of that epoch had answered; then the last answer of anybody counts.
+    No epoch begins later than a higher one. What is shown before all others, or was passed over before, may have begun
+    at any time: `since` is null, or that of the next.
     """
     shown = _PLACED & (pl.col("api") == METADATA) & (pl.col("error") == 0) & (pl.col("leader_epoch") >= 0)
-    columns = ("topic", "partition", "era", "leader_epoch", "invoked", "time")
+    columns = ("topic", "partition", "era", "node", "leader", "leader_epoch", "invoked", "time")
     rows = [probes.filter(shown).select(columns), exchanges.filter(shown & (pl.col("type") == Type.OK)).select(columns)]
     return _begun(pl.concat(rows))
 
@@ -94,14 +98,24 @@ def _begun(rows: pl.DataFrame) -> pl.DataFrame:
     if several.is_empty():
         return first.with_columns(since=pl.lit(None, pl.Int64))
     asked = rows.join(several.select(keys).unique(), on=keys, how="semi", nulls_equal=True).sort("time")
-    before = asked.select(*keys, "time", since=pl.col("invoked").cum_max().over(keys))
-    known = first.sort("seen").join_asof(
-        before, left_on="seen", right_on="time", by=list(keys), strategy="backward",
-        allow_exact_matches=False, check_sortedness=False,
-    )  # fmt: skip
+    of_epoch = (*keys, "leader_epoch")
+    named = asked.filter(pl.col("leader") >= 0).select(*of_epoch, node="leader").unique()
+    leaders = _asked_before(named.join(first, on=of_epoch, nulls_equal=True), asked, (*keys, "node"))
+    own = leaders.group_by(of_epoch).agg(own=pl.col("since").max())
+    known = _asked_before(first, asked, keys).join(own, on=of_epoch, how="left", nulls_equal=True)
+    known = known.with_columns(since=pl.coalesce("own", "since"))
     soonest = pl.col("since").fill_null(ALWAYS).reverse().cum_min().reverse().over(keys)
     ordered = known.select(*first.columns, "since").sort(*keys, "leader_epoch").with_columns(since=soonest)
     return ordered.with_columns(since=pl.when(pl.col("since") > ALWAYS).then("since"))
+
+
+def _asked_before(first: pl.DataFrame, asked: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """When the last answer left of those, in the order of time, that were over before each was `seen`."""
+    before = asked.select(*keys, "time", since=pl.col("invoked").cum_max().over(keys))
+    return first.sort("seen").join_asof(
+        before, left_on="seen", right_on="time", by=list(keys), strategy="backward",
+        allow_exact_matches=False, check_sortedness=False,
+    )  # fmt: skip
 
 
 def merged_epochs(parts: list[pl.DataFrame]) -> pl.DataFrame:
@@ -145,6 +159,14 @@ class Epochs:
     def possible(self, rows: pl.DataFrame, moment: pl.Expr) -> pl.Series:
         """The same of those that may have begun by then, seen or not."""
         return self._asof(rows, moment, self.table.with_columns(seen=pl.col("since").fill_null(ALWAYS)))
+
+    def may_rise(self, rows: pl.DataFrame, since: pl.Expr, until: pl.Expr) -> pl.Series:
+        """For each row whether an epoch above all that had been seen by `since` may have begun by `until`."""
+        lowest = self.table.group_by(self.KEYS).agg(lowest=pl.col("leader_epoch").min())
+        known = rows.select(*self.KEYS, seen=self.highest(rows, since))
+        known = known.join(lowest, on=self.KEYS, how="left", nulls_equal=True, maintain_order="left")
+        rises = self.possible(rows, until) > known["seen"].fill_null(known["lowest"])
+        return rises.fill_null(value=False)
 
     def highest_rise(self, rows: pl.DataFrame, moment: pl.Expr) -> pl.Series:
         """The highest that had been seen by a moment, among rises only."""

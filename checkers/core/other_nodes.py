@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from checkers.core.arrays import NONE, Bools, Groups, Ints, Lanes
+from checkers.core.arrays import NONE, Bools, GroupBy, Ints, Lanes
 
 
 def pair_of(one: Ints, two: Ints) -> Ints:
@@ -32,7 +32,7 @@ def inverse(order: Ints) -> Ints:
     return place
 
 
-def first_of_each(groups: Groups, *keys: Ints) -> Ints:
+def first_of_each(groups: GroupBy, *keys: Ints) -> Ints:
     """Of each group the row that comes first by the first key; of those with the same one by the second; and so on."""
     number, left = groups.number(), np.ones(len(groups.order), np.bool_)
     for key in keys:
@@ -41,7 +41,7 @@ def first_of_each(groups: Groups, *keys: Ints) -> Ints:
 
 
 @dataclass(frozen=True)
-class Before:
+class MomentIndex:
     """Rows that are in order by lane and moment: how many of them lie before any moment of a lane."""
 
     lane: Ints
@@ -69,7 +69,7 @@ class Before:
         return lane * (len(self._moments) + 1) + np.searchsorted(self._moments, moment)
 
 
-class Ranked:
+class RunningBest:
     """Rows of lanes, one lane after the other: which is the best of its lane up to a row.
 
     `order` has all rows, the best last.
@@ -82,31 +82,31 @@ class Ranked:
         """The best of all up to these rows."""
         return self._rows(taken(self._best, upto))
 
-    def best_of_others(self, upto: Ints, key: Ints, mine: Ints) -> Ints:
-        """The best of those whose key is not mine."""
-        return self._rows(self._others(upto, key, mine))
+    def best_of_others(self, upto: Ints, key: Ints, own: Ints) -> Ints:
+        """The best of those whose key is not own."""
+        return self._rows(self._others(upto, key, own))
 
-    def best_of_strangers(self, upto: Ints, keys: tuple[Ints, Ints], mine: tuple[Ints, Ints]) -> Ints:
-        """The best of those of which neither key is mine: two numbers differ if they differ in any bit.
+    def best_of_strangers(self, upto: Ints, keys: tuple[Ints, Ints], own: tuple[Ints, Ints]) -> Ints:
+        """The best of those of which neither key is own: two numbers differ if they differ in any bit.
 
         It takes a look for each bit in which any of the first keys differ; so these should be few, and small.
         """
         found = np.full(len(upto), -1)
-        for bit in _bits(np.append(keys[0], mine[0])):
+        for bit in _bits(np.append(keys[0], own[0])):
             for side in (0, 1):
-                asked = np.flatnonzero((mine[0] >> bit) & 1 != side)
-                best = self._among((keys[0] >> bit) & 1 == side, upto[asked], keys[1], mine[1][asked])
+                asked = np.flatnonzero((own[0] >> bit) & 1 != side)
+                best = self._among((keys[0] >> bit) & 1 == side, upto[asked], keys[1], own[1][asked])
                 better = taken(self.rank, best) > taken(self.rank, found[asked])
                 found[asked[better]] = best[better]
         return found
 
-    def _among(self, counts: Bools, upto: Ints, key: Ints, mine: Ints) -> Ints:
-        """The best of those whose key is not mine, and that count."""
+    def _among(self, counts: Bools, upto: Ints, key: Ints, own: Ints) -> Ints:
+        """The best of those whose key is not own, and that count."""
         rows, number = np.flatnonzero(counts), np.cumsum(counts) - 1
-        some = Ranked(self.lane[rows], number[self.order[counts[self.order]]])
+        some = RunningBest(self.lane[rows], number[self.order[counts[self.order]]])
         last = np.maximum(taken(number, upto), -1)
         last = np.where(taken(some.lane, last) == taken(self.lane, upto), last, -1)
-        return np.append(rows, -1)[some.best_of_others(last, key[rows], mine)]
+        return np.append(rows, -1)[some.best_of_others(last, key[rows], own)]
 
     def _rows(self, rank: Ints) -> Ints:
         return np.append(self.order, -1)[np.maximum(rank, -1)]
@@ -115,10 +115,10 @@ class Ranked:
     def _best(self) -> Ints:
         return Lanes(self.lane).upto(self.rank)
 
-    def _others(self, upto: Ints, key: Ints, mine: Ints) -> Ints:
+    def _others(self, upto: Ints, key: Ints, own: Ints) -> Ints:
         held = taken(key, self._rows(self._best))
         beside = self._best_beside(key, held)
-        return np.where(taken(held, upto) == mine, taken(beside, upto), taken(self._best, upto))
+        return np.where(taken(held, upto) == own, taken(beside, upto), taken(self._best, upto))
 
     def _best_beside(self, key: Ints, held: Ints) -> Ints:
         """Up to each row the best of those with another key than the best of all, which is `held`.

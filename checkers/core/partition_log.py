@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, NONE, Groups, Ints, ints
+from checkers.core.arrays import NEVER, NONE, GroupBy, Ints, ints
 from checkers.core.piece import Piece
 from checkers.core.run import ONE_STRETCH
 from harness.history.schema import Status, Type
@@ -24,7 +24,7 @@ _BITS = 62
 
 
 @dataclass(frozen=True)
-class Keys:
+class OffsetKeys:
     """Topic, partition, era and offset as one number whose order is theirs."""
 
     lowest: tuple[int, ...]
@@ -32,7 +32,7 @@ class Keys:
     stretch: int
 
     @classmethod
-    def of(cls, frames: Iterable[pl.DataFrame], stretch: int) -> Keys:
+    def of(cls, frames: Iterable[pl.DataFrame], stretch: int) -> OffsetKeys:
         """Wide enough for all rows of these tables."""
         there = [frame for frame in frames if len(frame)]
         lowest, bits = [], []
@@ -75,10 +75,10 @@ _NAMES = ("topic", "partition", "era", "offset")
 
 
 @dataclass(frozen=True)
-class Log:
+class PartitionLog:
     """One entry for each offset that is known at all, in order."""
 
-    keys: Keys
+    keys: OffsetKeys
     at: Ints
     lane: Ints
     topic: Ints
@@ -108,19 +108,14 @@ class Log:
         return np.where(found & (at >= 0), row, -1)
 
 
-def log_of(piece: Piece) -> Log:
-    """Made once for all who ask."""
-    return piece.log
-
-
-def make_log(piece: Piece) -> Log:
+def make_log(piece: Piece) -> PartitionLog:
     """From the acknowledgements and the records of a piece."""
     sends = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
     records = piece.records.filter(pl.col("offset") >= 0)
-    keys = Keys.of([sends, records, piece.marks, piece.finals], piece.run.stretch)
+    keys = OffsetKeys.of([sends, records, piece.marks, piece.finals], piece.run.stretch)
     sends, of_sends = _placed(sends, keys)
     records, of_records = _placed(records, keys)
-    groups = Groups(np.concatenate([of_sends, of_records]))
+    groups = GroupBy(np.concatenate([of_sends, of_records]))
     size, row = len(groups), groups.number()
     sent, read = row[: len(sends)], row[len(sends) :]
     acked, value = ints(sends, "value"), ints(records, "value")
@@ -129,7 +124,7 @@ def make_log(piece: Piece) -> Log:
     low, high = low_ack.copy(), high_ack.copy()
     np.minimum.at(low, read[told], value[told])
     np.maximum.at(high, read[told], value[told])
-    return Log(
+    return PartitionLog(
         keys=keys,
         at=groups.keys,
         lane=keys.lane(groups.keys),
@@ -146,7 +141,7 @@ def make_log(piece: Piece) -> Log:
     )
 
 
-def _placed(frame: pl.DataFrame, keys: Keys) -> tuple[pl.DataFrame, Ints]:
+def _placed(frame: pl.DataFrame, keys: OffsetKeys) -> tuple[pl.DataFrame, Ints]:
     """The rows that have a place, and where it is."""
     at = keys.at(frame)
     placed = at >= 0

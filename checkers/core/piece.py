@@ -22,11 +22,11 @@ from checkers.core.run import RunContext
 from checkers.core.tables import TABLES, empty
 from checkers.shared.reader_steps import Reading
 from checkers.shared.sender_order import merged_shares, shares_of
-from harness.history.schema import F, Type, View
+from harness.history.schema import F, OffsetView, Type
 
 if TYPE_CHECKING:
-    from checkers.core.partition_log import Log
-    from checkers.shared.by_offset import Points
+    from checkers.core.partition_log import PartitionLog
+    from checkers.shared.by_offset import OffsetTimes
     from checkers.shared.fates import Fates, Split
 
 
@@ -77,22 +77,22 @@ class Piece:
 
     @cached_property
     def epochs(self) -> pl.DataFrame:
-        """When Metadata showed leader epochs first, in this piece; `known["epochs"]` has those of all pieces."""
+        """When Metadata showed leader epochs first, in this piece; `others["epochs"]` has those of all pieces."""
         return epochs(self.probes, self.exchanges)
 
     @cached_property
-    def log(self) -> Log:
-        """What each offset holds (`checkers.log`)."""
+    def log(self) -> PartitionLog:
+        """What each offset holds (`checkers.core.partition_log`)."""
         from checkers.core.partition_log import make_log
 
         return make_log(self)
 
     @cached_property
-    def points(self) -> Points:
+    def offset_times(self) -> OffsetTimes:
         """What was done to each offset (`checkers.shared.by_offset`)."""
-        from checkers.shared.by_offset import make_points
+        from checkers.shared.by_offset import make_offset_times
 
-        return make_points(self)
+        return make_offset_times(self)
 
     @cached_property
     def split(self) -> Split:
@@ -145,7 +145,7 @@ OF_FINALS = ("f", "type", "end", "topic", "partition", "invoked", "time", "event
 
 def marks_of(shown: pl.DataFrame) -> pl.DataFrame:
     """Of answers those to Fetch and to ListOffsets(latest)."""
-    of_ends = (pl.col("api") == FETCH) | ((pl.col("api") == LIST_OFFSETS) & (pl.col("view") == View.LATEST))
+    of_ends = (pl.col("api") == FETCH) | ((pl.col("api") == LIST_OFFSETS) & (pl.col("view") == OffsetView.LATEST))
     return shown.filter(of_ends & (pl.col("shown") >= 0)).with_columns(offset=pl.col("shown")).select(MARKS)
 
 

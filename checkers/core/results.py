@@ -69,6 +69,13 @@ class CheckResults:
     first_ns: int = 0  # when the history began
     drawn: dict[str, Any] | None = None  # what the report draws; not a part of results.json
     undrawn: str = ""  # why it draws nothing; the same
+    drawing: Any = None  # a function that makes these two, if a large history left that for later
+
+    def draw(self) -> None:
+        """Make what the report draws. Of a large history Spark is asked once more, which no verdict waits for."""
+        if self.drawing is not None:
+            self.drawn, self.undrawn = self.drawing()
+            self.drawing = None
 
     @property
     def found(self) -> list[Anomaly]:
@@ -82,8 +89,8 @@ class CheckResults:
 
     def as_json(self) -> dict[str, Any]:
         """For results.json."""
-        plain: dict[str, Any] = asdict(replace(self, drawn=None))
-        del plain["drawn"], plain["undrawn"]
+        plain: dict[str, Any] = asdict(replace(self, drawn=None, drawing=None))
+        del plain["drawn"], plain["undrawn"], plain["drawing"]
         plain["damaged_processes"] = sorted(self.damaged_processes)
         plain["figures"] |= {
             "produce_rate": self.figures.produce_rate,
@@ -110,7 +117,7 @@ class CheckResults:
 
 
 def as_finding(row: Mapping[str, Any], topics: Mapping[int, str]) -> Finding:
-    """From a row of `frame.FINDING`."""
+    """From a row of `checkers.core.findings`."""
     topic = row["topic"]
     return Finding(
         facts=row.get("facts", {}),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from checkers.core.engine import Steps
+    from checkers.core.engine import CheckState
     from checkers.core.family import Family
     from harness.history.sealing import Sealed
 
@@ -41,20 +41,25 @@ Batches = Iterable["pa.RecordBatch"]
 
 
 @dataclass(frozen=True)
-class Work:
+class CheckJob:
     """What tasks have to know; it travels with the job."""
 
     run: RunContext
     families: tuple[str, ...]  # by name: what is made of code stays with the code
     budget_s: float
     buckets: int = 1
-    known: dict[str, Any] = field(default_factory=dict)
+    gathered: dict[str, Any] = field(default_factory=dict)
     by_value: bool = False
 
 
 def events(sealed: Sealed) -> int:
     """How many events tasks have to read."""
     return sum(sealed.rows.get(kind, 0) for kind in READ)
+
+
+def fits_one_task(sealed: Sealed) -> bool:
+    """Whether a history is small."""
+    return events(sealed) <= ONE_TASK_EVENTS
 
 
 def files(spark: SparkSession, sealed: Sealed) -> DataFrame | None:
@@ -67,79 +72,81 @@ def files(spark: SparkSession, sealed: Sealed) -> DataFrame | None:
     return spark.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load(urls).select("path", "content")
 
 
-def in_one_task(spark: SparkSession, sealed: Sealed, work: Work, answer: Callable[[Steps, Any], Any]) -> Any:
+def in_one_task(spark: SparkSession, sealed: Sealed, job: CheckJob, answer: Callable[[CheckState, Any], Any]) -> Any:
     """All steps in one task; what `answer` makes of them."""
     found = files(spark, sealed)
     if found is None:
-        from checkers.core.engine import look
+        from checkers.core.engine import check_piece
         from checkers.core.piece import Piece
 
-        piece = Piece({}, work.run)
-        return answer(look(piece, work.run, _families(work), work.budget_s), piece)
+        piece = Piece({}, job.run)
+        return answer(check_piece(piece, job.run, _families(job), job.budget_s), piece)
 
     def make(batches: Batches) -> Iterator[pa.RecordBatch]:
-        yield _packed(_look(batches, work, answer))
+        yield _packed(_check_in_task(batches, job, answer))
 
     (row,) = found.coalesce(1).mapInArrow(make, BLOB).collect()
     return pickle.loads(row["blob"])  # noqa: S301 - made by our own tasks
 
 
-def _look(batches: Batches, work: Work, answer: Callable[[Steps, Any], Any]) -> Any:
+def _check_in_task(batches: Batches, job: CheckJob, answer: Callable[[CheckState, Any], Any]) -> Any:
     """The task of a small history."""
     import polars as pl
 
-    from checkers.core.engine import look, wanted_columns
+    from checkers.core.engine import check_piece, wanted_columns
     from checkers.core.piece import Piece
     from checkers.core.tables import columns_of, tables_of
     from checkers.summaries.context import READS
 
-    families = _families(work)
+    families = _families(job)
     wanted = wanted_columns(families, READS)
     parts: dict[str, list[pl.DataFrame]] = {}
     for kind, content in _contents(batches):
         for rows in _row_groups(content, columns_of(kind, wanted)):
-            for table, frame in tables_of(kind, rows, wanted, work.run).items():
+            for table, frame in tables_of(kind, rows, wanted, job.run).items():
                 parts.setdefault(table, []).append(frame)
-    piece = Piece({table: pl.concat(frames) for table, frames in parts.items()}, work.run)
-    return answer(look(piece, work.run, families, work.budget_s), piece)
+    piece = Piece({table: pl.concat(frames) for table, frames in parts.items()}, job.run)
+    return answer(check_piece(piece, job.run, families, job.budget_s), piece)
 
 
-def in_many_tasks(spark: SparkSession, sealed: Sealed, work: Work) -> Steps:
+def in_many_tasks(spark: SparkSession, sealed: Sealed, job: CheckJob) -> CheckState:
     """All steps but the last, of a large history."""
-    from checkers.core.engine import Steps
+    from checkers.core.engine import CheckState
 
     buckets = max(LEAST_BUCKETS, events(sealed) // EVENTS_OF_A_BUCKET)
-    run = replace(work.run, many=True, stretch=STRETCH)
-    work = replace(work, run=run, buckets=buckets)
-    steps = Steps(run, _families(work), work.budget_s)
-    for surveys, failures in _asked(spark, sealed, work, _survey):
-        steps.failures.update(failures)
+    run = replace(job.run, many=True, stretch=STRETCH)
+    job = replace(job, run=run, buckets=buckets)
+    state = CheckState(run, _families(job), job.budget_s)
+    for surveys, failures in _answers_of_pieces(spark, sealed, job, _survey):
+        state.failures.update(failures)
         for name, survey in surveys.items():
-            steps.surveys.setdefault(name, []).append(survey)
-    steps.gather()
-    _judge_all(spark, sealed, replace(work, by_value=True), steps, steps.by_value())
-    _judge_all(spark, sealed, work, steps, steps.again())
-    return steps
+            state.surveys.setdefault(name, []).append(survey)
+    state.gather()
+    _judge_all(spark, sealed, replace(job, by_value=True), state, state.by_value())
+    _judge_all(spark, sealed, job, state, state.to_judge())
+    return state
 
 
-def _judge_all(spark: SparkSession, sealed: Sealed, work: Work, steps: Steps, families: Sequence[Family]) -> None:
+def _judge_all(
+    spark: SparkSession, sealed: Sealed, job: CheckJob, state: CheckState, families: Sequence[Family]
+) -> None:
     if not families:
         return
-    chosen = replace(work, families=tuple(family.name for family in families), known=steps.known)
-    for judged, failures in _asked(spark, sealed, chosen, _judge):
-        steps.failures.update(failures)
+    chosen = replace(job, families=tuple(family.name for family in families), gathered=state.gathered)
+    for judged, failures in _answers_of_pieces(spark, sealed, chosen, _judge):
+        state.failures.update(failures)
         for name, each in judged.items():
-            steps.judged.setdefault(name, []).append(each)
-    if work.by_value:
-        steps.resume(families)
+            state.judged.setdefault(name, []).append(each)
+    if job.by_value:
+        state.resume(families)
 
 
 Part = tuple[dict[str, Any], dict[str, str]]  # by family: what it says, and what failed
 
 
-def around_in_many(spark: SparkSession, sealed: Sealed, work: Work, chosen: Any) -> list[Any]:
+def context_in_many_tasks(spark: SparkSession, sealed: Sealed, job: CheckJob, chosen: Any) -> list[Any]:
     """What is around findings of a large history: every file is looked through once more."""
-    from checkers.summaries import context as around
+    from checkers.summaries import context
 
     found = files(spark, sealed)
     if found is None or not chosen:
@@ -150,34 +157,36 @@ def around_in_many(spark: SparkSession, sealed: Sealed, work: Work, chosen: Any)
         from checkers.core.tables import columns_of, tables_of
 
         for kind, content in _contents(batches):
-            for rows in _row_groups(content, columns_of(kind, around.READS)):
-                piece = Piece(tables_of(kind, rows, around.READS, work.run), work.run)
-                yield _packed(around.look(piece, chosen, work.run))
+            for rows in _row_groups(content, columns_of(kind, context.READS)):
+                piece = Piece(tables_of(kind, rows, context.READS, job.run), job.run)
+                yield _packed(context.find_context(piece, chosen, job.run))
 
     return [pickle.loads(row["blob"]) for row in found.mapInArrow(look, BLOB).collect()]  # noqa: S301 - of our own tasks
 
 
-def _asked(spark: SparkSession, sealed: Sealed, work: Work, ask: Callable[[Any, Work], Part]) -> Iterator[Part]:
+def _answers_of_pieces(
+    spark: SparkSession, sealed: Sealed, job: CheckJob, ask: Callable[[Any, CheckJob], Part]
+) -> Iterator[Part]:
     """What pieces say."""
     found = files(spark, sealed)
     if found is None:
         return
 
     def cut(batches: Batches) -> Iterator[pa.RecordBatch]:
-        yield from _cut(batches, work)
+        yield from _cut(batches, job)
 
     def say(batches: Batches) -> Iterator[pa.RecordBatch]:
-        if (piece := _piece(batches, work)) is not None:
-            yield _packed(ask(piece, work))
+        if (piece := _piece(batches, job)) is not None:
+            yield _packed(ask(piece, job))
 
     from pyspark.sql import functions as sql
 
-    parts = found.mapInArrow(cut, PART).repartitionById(work.buckets, sql.col("bucket"))
+    parts = found.mapInArrow(cut, PART).repartitionById(job.buckets, sql.col("bucket"))
     for row in parts.mapInArrow(say, BLOB).collect():
         yield pickle.loads(row["blob"])  # noqa: S301 - made by our own tasks
 
 
-def _cut(batches: Batches, work: Work) -> Iterator[pa.RecordBatch]:
+def _cut(batches: Batches, job: CheckJob) -> Iterator[pa.RecordBatch]:
     """Files as parts of tables, each with its bucket."""
     import pyarrow as pa
 
@@ -185,10 +194,10 @@ def _cut(batches: Batches, work: Work) -> Iterator[pa.RecordBatch]:
     from checkers.core.engine import wanted_columns
     from checkers.core.tables import columns_of
 
-    wanted = wanted_columns(_families(work))
+    wanted = wanted_columns(_families(job))
     for kind, content in _contents(batches):
         for rows in _row_groups(content, columns_of(kind, wanted)):
-            for bucket, table, part in cut(kind, rows, wanted, work.run, work.buckets, by_value=work.by_value):
+            for bucket, table, part in cut(kind, rows, wanted, job.run, job.buckets, by_value=job.by_value):
                 blob = io.BytesIO()
                 part.write_ipc_stream(blob, compression="lz4")
                 yield pa.record_batch(
@@ -197,7 +206,7 @@ def _cut(batches: Batches, work: Work) -> Iterator[pa.RecordBatch]:
                 )  # fmt: skip
 
 
-def _piece(batches: Batches, work: Work) -> Any:
+def _piece(batches: Batches, job: CheckJob) -> Any:
     """What came for one bucket."""
     import polars as pl
 
@@ -208,30 +217,30 @@ def _piece(batches: Batches, work: Work) -> Any:
     for batch in batches:
         for table, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
             parts.setdefault(table, []).append(pl.read_ipc_stream(blob.as_buffer().to_pybytes()))
-    return Piece(put_together(parts), work.run) if parts else None
+    return Piece(put_together(parts), job.run) if parts else None
 
 
-def _survey(piece: Any, work: Work) -> Part:
-    from checkers.core.engine import Steps
+def _survey(piece: Any, job: CheckJob) -> Part:
+    from checkers.core.engine import CheckState
 
-    steps = Steps(work.run, _families(work), work.budget_s)
-    steps.survey(piece)
-    return {name: surveys[0] for name, surveys in steps.surveys.items()}, steps.failures
-
-
-def _judge(piece: Any, work: Work) -> Part:
-    from checkers.core.engine import Steps
-
-    families = _families(work)
-    steps = Steps(work.run, families, work.budget_s, known=work.known)
-    steps.judge(piece, families)
-    return {name: judged[0] for name, judged in steps.judged.items()}, steps.failures
+    state = CheckState(job.run, _families(job), job.budget_s)
+    state.survey(piece)
+    return {name: surveys[0] for name, surveys in state.surveys.items()}, state.failures
 
 
-def _families(work: Work) -> list[Family]:
+def _judge(piece: Any, job: CheckJob) -> Part:
+    from checkers.core.engine import CheckState
+
+    families = _families(job)
+    state = CheckState(job.run, families, job.budget_s, gathered=job.gathered)
+    state.judge(piece, families)
+    return {name: judged[0] for name, judged in state.judged.items()}, state.failures
+
+
+def _families(job: CheckJob) -> list[Family]:
     from checkers.core.families import FAMILIES
 
-    return [family for family in FAMILIES if family.name in work.families]
+    return [family for family in FAMILIES if family.name in job.families]
 
 
 def _contents(batches: Batches) -> Iterator[tuple[Kind, Any]]:

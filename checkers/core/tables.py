@@ -9,7 +9,7 @@ exchanges   requests and responses that passed a tap
 broker      lines of broker logs, in histories that were imported with them
 
 Columns are those of the schema (docs/history.md), and `era`: the life of a topic that the workload deleted, else 0
-(`checkers.deletions`). Times are cut to ±2^61, so that adding two of them does not overflow, and offsets to ±2^44.
+(`checkers.core.deletions`). Times are cut to ±2^61, so that adding two of them does not overflow, and offsets to ±2^44.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST = {
 _TYPES = {INT64: pl.Int64, INT32: pl.Int32, INT16: pl.Int16, INT8: pl.Int8, TEXT: pl.String}
 ROUTED = ("process", "topic", "partition", "offset", "value")  # what pieces are cut by
 ALWAYS = ("process", "topic", "partition", "invoked", "time")  # and what eras are told by
-Wanted = Mapping[str, Sequence[str]]  # columns by table
+ColumnsByTable = Mapping[str, Sequence[str]]  # columns by table
 
 
 def schema_of(kind: Kind) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def empty(table: str) -> pl.DataFrame:
     return pl.DataFrame(schema={**schema_of(TABLES[table]), "era": pl.Int32})
 
 
-def columns_of(kind: Kind, wanted: Wanted) -> list[str]:
+def columns_of(kind: Kind, wanted: ColumnsByTable) -> list[str]:
     """The columns that have to be read of a kind, in the order of the schema; none if nobody wants its tables."""
     needed = {name for table, names in wanted.items() if TABLES[table] is kind for name in names}
     if not needed:
@@ -64,7 +64,7 @@ def columns_of(kind: Kind, wanted: Wanted) -> list[str]:
     return [name for name in KINDS[kind] if name in {*needed, *always, *ALWAYS}]
 
 
-def tables_of(kind: Kind, rows: pl.DataFrame, wanted: Wanted, run: RunContext) -> dict[str, pl.DataFrame]:
+def tables_of(kind: Kind, rows: pl.DataFrame, wanted: ColumnsByTable, run: RunContext) -> dict[str, pl.DataFrame]:
     """The tables that are made of rows of a kind, with the columns that somebody wants."""
     rows = _within_range(rows)
     if kind is Kind.COMPLETE:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from harness.history.schema import FaultStage
@@ -64,13 +66,19 @@ class Timeline:
         own = self.window_ns(fault)
         if own is None:
             return None
-        edge = own[after]
-        others = [w for other in self.faults if other is not fault and (w := self.window_ns(other))]
-        if any(start <= edge <= end for start, end in others):
+        edge, (starts, ends) = own[after], self._edges
+        begun, ended = bisect_right(starts, edge), bisect_left(ends, edge)
+        if begun - ended > 1:  # another one than its own
             return None
         if after:
-            return edge, max(edge, min((start for start, _ in others if start > edge), default=self.load_ns[1]))
-        return min(edge, max((end for _, end in others if end < edge), default=self.load_ns[0])), edge
+            return edge, max(edge, starts[begun] if begun < len(starts) else self.load_ns[1])
+        return min(edge, ends[ended - 1] if ended else self.load_ns[0]), edge
+
+    @cached_property
+    def _edges(self) -> tuple[list[int], list[int]]:
+        """When windows begin, and when they end, each in order."""
+        windows = [window for fault in self.faults if (window := self.window_ns(fault))]
+        return sorted(start for start, _ in windows), sorted(end for _, end in windows)
 
 
 def timeline(rows: Rows, first_ns: int, last_ns: int, topics: Mapping[int, str] | None = None) -> Timeline:

@@ -1,7 +1,8 @@
 """What was done to a partition in the order of offsets, each with what lies below it.
 
-A row per offset: that of the log (`checkers.log`), with what was answered about this offset. An answer that shows an
-end or a high watermark e has its place right before the append at e: below what was not there, above all that was.
+A row per offset: that of the log (`checkers.core.partition_log`), with what was answered about this offset. An answer
+that shows an end or a high watermark e has its place right before the append at e: below what was not there, above all
+that was.
 
 sent              latest invocation of a send that was acknowledged with this offset
 acked             earliest of their completions
@@ -22,7 +23,7 @@ Metadata ever showed of the partition, and SETTLING_NS before nobody had been sh
 neither: with an epoch that was new once (`own_led`), one that never was (`first_led`) or none (`unknown_led`). Of two
 events at one moment that with the higher number is later.
 
-`Points` has moments as times, which is enough to see whether anything contradicts anything. `Proofs` has them as ranks
+`OffsetTimes` has moments as times: enough to see whether anything contradicts anything. `Proofs` has them as ranks
 among all moments, by time and then event, so that each leads back to what happened then.
 """
 
@@ -34,19 +35,19 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, Lanes, distinct, ints, nullable
+from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, Lanes, distinct, ints
 from checkers.core.deletions import UNSURE
-from checkers.core.node_answers import FETCH, LIST_OFFSETS, SETTLING_NS, Epochs
-from checkers.core.partition_log import Keys, Log
+from checkers.core.node_answers import LIST_OFFSETS, SETTLING_NS, Epochs
+from checkers.core.partition_log import PartitionLog
 from checkers.core.piece import Piece
 from harness.history.schema import Status, Type
 
 
 @dataclass(frozen=True)
-class Points:
+class OffsetTimes:
     """One entry for each offset that anything is known of, in the order of lanes."""
 
-    log: Log
+    log: PartitionLog
     at: Ints
     lanes: Lanes
     of_log: Ints  # the row of each entry of the log
@@ -69,16 +70,11 @@ class Points:
         return np.minimum(self.acked, self.read)
 
 
-def points_of(piece: Piece) -> Points:
-    """Of a piece, without `late`; made once for all who ask."""
-    return piece.points
-
-
-def make_points(piece: Piece) -> Points:
+def make_offset_times(piece: Piece) -> OffsetTimes:
     """From the log of a piece and from what was answered about it."""
     log, marks, finals = piece.log, piece.marks, piece.finals
     of_marks, of_finals = log.keys.at(marks), log.keys.at(finals)
-    marked, ended = Groups(of_marks), Groups(of_finals)
+    marked, ended = GroupBy(of_marks), GroupBy(of_finals)
     at = _with(log.at, np.concatenate([marked.keys, ended.keys]))
     row = np.searchsorted(at, log.at)
 
@@ -87,7 +83,7 @@ def make_points(piece: Piece) -> Points:
         placed[row] = values
         return placed
 
-    def of_marks_too(groups: Groups, values: Ints, missing: int) -> Ints:
+    def of_marks_too(groups: GroupBy, values: Ints, missing: int) -> Ints:
         placed = np.full(len(at), missing)
         placed[np.searchsorted(at, groups.keys)] = values
         return placed
@@ -97,7 +93,7 @@ def make_points(piece: Piece) -> Points:
         ints(marks, "api") == LIST_OFFSETS,
         marks["led"].to_numpy() if len(marks) else np.zeros(0, np.bool_),
     )
-    return Points(
+    return OffsetTimes(
         log=log,
         at=at,
         lanes=Lanes(log.keys.lane(at)),
@@ -155,7 +151,7 @@ def sorted_marks(marks: pl.DataFrame, epochs: Epochs) -> pl.DataFrame:
 MOMENT = ("at", "event", "other", "value", "node")
 
 
-class Moments:
+class RankedMoments:
     """Begins and ends of operations, by rank: what comes later, or at one moment with a higher event, is higher."""
 
     def __init__(self, parts: Sequence[pl.DataFrame]) -> None:
@@ -186,7 +182,7 @@ class Moments:
         return self.table[rank].rename({name: f"{prefix}_{name}" for name in MOMENT})
 
 
-def moments(frame: pl.DataFrame, at: str, other: str) -> pl.DataFrame:
+def moment_rows(frame: pl.DataFrame, at: str, other: str) -> pl.DataFrame:
     """Rows as moments."""
 
     def column(name: str, type_: pl.DataType | type[pl.DataType]) -> pl.Expr:
@@ -199,7 +195,7 @@ def moments(frame: pl.DataFrame, at: str, other: str) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class Carried:
+class LowerMoments:
     """What lies below the lanes of a piece: the last moments of lower stretches, each at the lane that needs it."""
 
     lane: Ints
@@ -215,19 +211,19 @@ class Proofs:
     """Points with moments as ranks: everything that a proof names."""
 
     def __init__(
-        self, piece: Piece, epochs: Epochs, late: pl.DataFrame, carried: Carried | None, chosen: Bools | None
+        self, piece: Piece, epochs: Epochs, late: pl.DataFrame, carried: LowerMoments | None, chosen: Bools | None
     ) -> None:
-        points = points_of(piece)
-        self.points = points
-        keys = points.log.keys
-        at = points.at
+        offset_times = piece.offset_times
+        self.offset_times = offset_times
+        keys = offset_times.log.keys
+        at = offset_times.at
         late_at = keys.at(late)
         late = late.filter(pl.Series(late_at >= 0))
         late_at = late_at[late_at >= 0]
         self.at = _with(at, late_at)
         lane = keys.lane(self.at)
         if chosen is not None:  # lanes in which something may be wrong
-            of_points = keys.lane(points.at)
+            of_points = keys.lane(offset_times.at)
             wanted = distinct(of_points[chosen])
             self.at = self.at[np.isin(lane, wanted)]
             lane = keys.lane(self.at)
@@ -239,11 +235,11 @@ class Proofs:
         parts = {name: frame.filter(pl.Series(rows[name] >= 0)) for name, frame in parts.items()}
         rows = {name: row[row >= 0] for name, row in rows.items()}
         self.marks, self.mark_rows = parts["marks"], rows["marks"]
-        self.moments = Moments([
-            moments(parts["sends"], "invoked", "time"), moments(parts["sends"], "time", "invoked"),
-            moments(parts["records"], "time", "time"), moments(parts["late"], "invoked", "time"),
-            moments(self.marks, "invoked", "time"), moments(self.marks, "time", "invoked"),
-            moments(parts["finals"], "invoked", "time"),
+        self.moments = RankedMoments([
+            moment_rows(parts["sends"], "invoked", "time"), moment_rows(parts["sends"], "time", "invoked"),
+            moment_rows(parts["records"], "time", "time"), moment_rows(parts["late"], "invoked", "time"),
+            moment_rows(self.marks, "invoked", "time"), moment_rows(self.marks, "time", "invoked"),
+            moment_rows(parts["finals"], "invoked", "time"),
             *([carried.moments] if carried is not None else []),
         ])  # fmt: skip
         begun, over, read, late_begun, asked, answered, final, *below = self.moments.ranks
@@ -352,6 +348,3 @@ class Proofs:
 def good_records(records: pl.DataFrame) -> pl.DataFrame:
     """Those that say what they are."""
     return records.filter(pl.col("status").is_in([int(Status.GOOD), int(Status.MISROUTED)]))
-
-
-__all__ = ["FETCH", "Carried", "Keys", "Moments", "Points", "Proofs", "nullable", "points_of", "sorted_marks"]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from checkers.core.family import Family, Known, Outcome
+from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.node_answers import EXCHANGES, PROBES, Epochs, epochs, merged_epochs
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
@@ -15,7 +15,7 @@ from checkers.core.tables import empty
 
 
 class LeaderEpochs(Family):
-    """`known["epochs"]` is `checkers.core.node_answers.Epochs`."""
+    """`others["epochs"]` is `checkers.core.node_answers.Epochs`."""
 
     name = "epochs"
     after = ()
@@ -25,13 +25,13 @@ class LeaderEpochs(Family):
         """Those of the partitions in it."""
         return piece.epochs
 
-    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, known: Known) -> Epochs:
+    def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> Epochs:
         """Of all partitions."""
         return Epochs(merged_epochs([*surveys, epochs(empty("probes"), empty("exchanges"))]))
 
-    def conclude(self, mine: Epochs, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+    def conclude(self, gathered: Epochs, judged: Sequence[object], run: RunContext, others: ByFamily) -> FamilyResult:
         """Nothing."""
-        return Outcome()
+        return FamilyResult()
 
 
 FAMILIES: tuple[Family, ...] = (LeaderEpochs(),)

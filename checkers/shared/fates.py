@@ -7,8 +7,9 @@ what is settled, without sorting by value, from what is *loose*. Loose rows of a
 and are looked at together; if they are many, or if one of them may belong to a value that is settled elsewhere (a
 duplicate, a phantom), sends and records are cut once more, by value.
 
-`known["fates"]` (`Gathered`) says which of the two it is: with `settled_count`, what surveys said of settled values is
-added to what is judged of the loose ones; without it everything is judged from scratch, also in a small history.
+`others["fates"]` (`GatheredValues`) says which of the two it is: with `settled_count`, what surveys said of settled
+values is added to what is judged of the loose ones; without it everything is judged from scratch, also in a small
+history.
 """
 
 from __future__ import annotations
@@ -22,11 +23,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, ints, is_in
+from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, ints, is_in
 from checkers.core.deletions import UNSURE
-from checkers.core.family import Family, Known, Outcome
+from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.node_answers import EXCHANGES, PROBES
-from checkers.core.partition_log import log_of
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.core.tables import empty
@@ -77,7 +77,7 @@ class Fates:
 
     def __init__(self, sends: pl.DataFrame, told: pl.DataFrame, run: RunContext) -> None:
         self.sends, self.told, self.run = sends, told, run
-        groups = Groups(np.concatenate([ints(sends, "value"), ints(told, "value")]))
+        groups = GroupBy(np.concatenate([ints(sends, "value"), ints(told, "value")]))
         number = groups.number()
         self.value: Ints = groups.keys
         self.of_send, self.of_read = number[: len(sends)], number[len(sends) :]  # of each row, the number of its value
@@ -269,7 +269,7 @@ class Split:
     """
 
     def __init__(self, piece: Piece) -> None:
-        run, log = piece.run, log_of(piece)
+        run, log = piece.run, piece.log
         self.run, self.log = run, log
         self._sends, self._told = piece.sends, told_of(piece.records)
         sent, read = log.row_of(self._sends), log.row_of(self._told)
@@ -321,7 +321,7 @@ def split(piece: Piece) -> Split:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class GatheredValues:
     """How values are looked at."""
 
     by_value: bool  # all from scratch, in pieces that hold all rows of a value; else the loose ones, by themselves
@@ -352,7 +352,9 @@ class Values(Family):
             return None
         return {"sends": parts.sends, "records": parts.records}
 
-    def gather(self, surveys: Sequence[dict[str, pl.DataFrame] | None], run: RunContext, known: Known) -> Gathered:
+    def gather(
+        self, surveys: Sequence[dict[str, pl.DataFrame] | None], run: RunContext, others: ByFamily
+    ) -> GatheredValues:
         """Loose values by themselves if they are few, and if none of them may be settled elsewhere."""
         whole = [each for each in surveys if each is not None]
         if len(whole) < len(surveys) or sum(len(frame) for each in whole for frame in each.values()) > LOOSE_AT_MOST:
@@ -361,19 +363,23 @@ class Values(Family):
         # a record without a send may be a second copy of a value that is settled elsewhere
         if not records["value"].is_in(sends["value"].implode()).all():
             return _from_scratch()
-        return Gathered(by_value=False, sends=sends, records=records, late=late(sends, records))
+        return GatheredValues(by_value=False, sends=sends, records=records, late=late(sends, records))
 
-    def judge(self, piece: Piece, mine: Gathered, run: RunContext, known: Known) -> pl.DataFrame:
+    def judge(self, piece: Piece, gathered: GatheredValues, run: RunContext, others: ByFamily) -> pl.DataFrame:
         """What was read of sends of which nobody knew whether they had happened."""
         return late(piece.sends, piece.records)
 
-    def resume(self, mine: Gathered, judged: Sequence[pl.DataFrame], run: RunContext, known: Known) -> Gathered:
+    def resume(
+        self, gathered: GatheredValues, judged: Sequence[pl.DataFrame], run: RunContext, others: ByFamily
+    ) -> GatheredValues:
         """With what was read of such sends."""
-        return replace(mine, late=pl.concat([mine.late.clear(), *judged]))
+        return replace(gathered, late=pl.concat([gathered.late.clear(), *judged]))
 
-    def conclude(self, mine: Gathered, judged: Sequence[Any], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: GatheredValues, judged: Sequence[Any], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """Nothing."""
-        return Outcome()
+        return FamilyResult()
 
 
 def _together(table: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -382,9 +388,9 @@ def _together(table: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(there) if there else empty(table)
 
 
-def _from_scratch() -> Gathered:
+def _from_scratch() -> GatheredValues:
     sends, records = empty("sends"), empty("records")
-    return Gathered(by_value=True, sends=sends, records=records, late=late(sends, records))
+    return GatheredValues(by_value=True, sends=sends, records=records, late=late(sends, records))
 
 
 def late(sends: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import polars as pl
 
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from harness.history.schema import Status
@@ -23,7 +23,7 @@ STATUS = {"corrupt": Status.CORRUPT, "misrouted": Status.MISROUTED, "phantom": S
 
 
 @dataclass(frozen=True)
-class Surveyed:
+class FlawedRecordSurvey:
     """What was found in so many records."""
 
     findings: Findings
@@ -51,11 +51,11 @@ class OddRecords(Family):
         "records": ("event", "time", "topic", "partition", "offset", "value", "status")
     }
 
-    def survey(self, piece: Piece, run: RunContext) -> Surveyed:
+    def survey(self, piece: Piece, run: RunContext) -> FlawedRecordSurvey:
         """Everything that is wrong with the records of a piece."""
         rows = odd(piece.records).with_columns(foreign=pl.lit("foreign"))
         parts = [
-            found(
+            make_findings(
                 anomaly,
                 rows.filter(pl.col("status") == status),
                 run,
@@ -67,16 +67,18 @@ class OddRecords(Family):
             )
             for anomaly, status in STATUS.items()
         ]
-        return Surveyed(together(parts, run.limit), len(piece.records))
+        return FlawedRecordSurvey(merge_findings(parts, run.limit), len(piece.records))
 
-    def gather(self, surveys: Sequence[Surveyed], run: RunContext, known: Known) -> Surveyed:
+    def gather(self, surveys: Sequence[FlawedRecordSurvey], run: RunContext, others: ByFamily) -> FlawedRecordSurvey:
         """Of all pieces."""
-        findings = together([each.findings for each in surveys], run.limit)
-        return Surveyed(findings, sum(each.records for each in surveys))
+        findings = merge_findings([each.findings for each in surveys], run.limit)
+        return FlawedRecordSurvey(findings, sum(each.records for each in surveys))
 
-    def conclude(self, mine: Surveyed, judged: Sequence[object], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: FlawedRecordSurvey, judged: Sequence[object], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """Every record was looked at."""
-        return Outcome(mine.findings, dict.fromkeys(self.anomalies, mine.records))
+        return FamilyResult(gathered.findings, dict.fromkeys(self.anomalies, gathered.records))
 
 
 FAMILIES: tuple[Family, ...] = (OddRecords(),)

@@ -40,7 +40,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Class:
+class CycleClass:
     """A class of cycles: of these kinds of edges, with one of `through` on it."""
 
     anomaly: str
@@ -58,7 +58,7 @@ class Class:
 
 
 @dataclass(frozen=True)
-class Step:
+class CycleStep:
     """From a node to the next one; `edge` is -1 where it is a matter of time."""
 
     source: int
@@ -67,24 +67,24 @@ class Step:
 
 
 @dataclass
-class Found:
+class FoundCycles:
     """What there is of one class."""
 
     anomaly: str
     tag: str = ""
     count: int = 0  # components
-    cycles: list[list[Step]] = field(default_factory=list)
+    cycles: list[list[CycleStep]] = field(default_factory=list)
 
 
 CLASSES = (
-    Class("G1c", frozenset({WR}), WR, "wr"),
-    Class("G0", frozenset({WW}), WW),
-    Class("G1c", frozenset({WW, WR}), WR, "ww", ("G1c wr",)),
-    Class("G-single", frozenset({WW, WR, RW}), RW, once=True, otherwise="G2"),
-    Class("G1c-realtime", frozenset({WR, TIME}), WR, "wr", ("G1c wr",)),
-    Class("G0-realtime", frozenset({WW, TIME}), WW, "", ("G0",)),
-    Class("G1c-realtime", frozenset({WW, WR, TIME}), WR, "ww", ("G1c wr", "G1c ww", "G1c-realtime wr")),
-    Class(
+    CycleClass("G1c", frozenset({WR}), WR, "wr"),
+    CycleClass("G0", frozenset({WW}), WW),
+    CycleClass("G1c", frozenset({WW, WR}), WR, "ww", ("G1c wr",)),
+    CycleClass("G-single", frozenset({WW, WR, RW}), RW, once=True, otherwise="G2"),
+    CycleClass("G1c-realtime", frozenset({WR, TIME}), WR, "wr", ("G1c wr",)),
+    CycleClass("G0-realtime", frozenset({WW, TIME}), WW, "", ("G0",)),
+    CycleClass("G1c-realtime", frozenset({WW, WR, TIME}), WR, "ww", ("G1c wr", "G1c ww", "G1c-realtime wr")),
+    CycleClass(
         "G-single-realtime", frozenset({WW, WR, RW, TIME}), RW, "", ("G-single",), once=True, otherwise="G2-realtime"
     ),
 )
@@ -107,9 +107,9 @@ def with_time(graph: Graph, invoked: Ints, ended: Ints, known: Bools) -> Graph:
     return Graph(graph.nodes, first + count, kind, source, destination, rank)
 
 
-def search(graph: Graph, limit: int, deadline: float) -> tuple[dict[str, Found], list[str]]:
+def search(graph: Graph, limit: int, deadline: float) -> tuple[dict[str, FoundCycles], list[str]]:
     """By class what was found, with at most so many cycles of each; and the classes that there was no time for."""
-    found: dict[str, Found] = {}
+    found: dict[str, FoundCycles] = {}
     members: dict[str, Bools] = {}  # by class the nodes of its components
     late = []
     cyclic = _inside(graph, np.arange(len(graph.kind)))[0] if time.monotonic() <= deadline else _NO_EDGES
@@ -127,7 +127,7 @@ def search(graph: Graph, limit: int, deadline: float) -> tuple[dict[str, Found],
             if number and time.monotonic() > deadline:
                 late.append(each.name)
                 break
-            _tell(parts, label, found, limit)
+            _add_cycles(parts, label, found, limit)
         if fresh and not each.once:
             found[each.name].count = len(fresh)
     return found, late
@@ -136,7 +136,7 @@ def search(graph: Graph, limit: int, deadline: float) -> tuple[dict[str, Found],
 class _Parts:
     """The components of the edges of a class, with the edges inside of them."""
 
-    def __init__(self, graph: Graph, cyclic: Ints, wanted: Class) -> None:
+    def __init__(self, graph: Graph, cyclic: Ints, wanted: CycleClass) -> None:
         self.graph, self.wanted = graph, wanted
         kinds = graph.kind[cyclic]
         there = (kinds == wanted.through).any()
@@ -192,18 +192,18 @@ def _components(total: int, source: Ints, destination: Ints) -> Ints:
     return label
 
 
-def _tell(parts: _Parts, label: int, found: dict[str, Found], limit: int) -> None:
+def _add_cycles(parts: _Parts, label: int, found: dict[str, FoundCycles], limit: int) -> None:
     """Count a component by what it is, and keep a cycle of it as long as some are wanted."""
     wanted = parts.wanted
     cycle = _short_cycle(parts, label, once=wanted.once)
     name, anomaly = (wanted.name, wanted.anomaly) if cycle or not wanted.once else (wanted.otherwise, wanted.otherwise)
-    told = found.setdefault(name, Found(anomaly, wanted.tag))
+    told = found.setdefault(name, FoundCycles(anomaly, wanted.tag))
     told.count += 1
     if len(told.cycles) < limit:
         told.cycles.append(cycle or _short_cycle(parts, label, once=False))
 
 
-def _short_cycle(parts: _Parts, label: int, *, once: bool) -> list[Step]:
+def _short_cycle(parts: _Parts, label: int, *, once: bool) -> list[CycleStep]:
     """The shortest one through any of the edges that are tried; `once`: through no other edge of that kind."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
@@ -235,12 +235,14 @@ def _path(before: npt.NDArray[np.int32], first: int, last: int) -> list[int]:
     return path[::-1]
 
 
-def _steps(graph: Graph, edges: Ints, path: list[int], closing: int) -> list[Step]:
+def _steps(graph: Graph, edges: Ints, path: list[int], closing: int) -> list[CycleStep]:
     """The cycle along these nodes, without the moments between them, and back by an edge, which comes first."""
     nodes = [node for node in path if node < graph.nodes]
     after = np.full(graph.total, -1)
     after[nodes[:-1]] = nodes[1:]
     along = edges[after[graph.source[edges]] == graph.destination[edges]]
     first = dict(zip(graph.source[along[::-1]].tolist(), along[::-1].tolist(), strict=True))
-    between = [Step(source, destination, first.get(source, -1)) for source, destination in itertools.pairwise(nodes)]
-    return [Step(nodes[-1], nodes[0], closing), *between]
+    between = [
+        CycleStep(source, destination, first.get(source, -1)) for source, destination in itertools.pairwise(nodes)
+    ]
+    return [CycleStep(nodes[-1], nodes[0], closing), *between]

@@ -17,9 +17,8 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.family import Family, Known, Outcome
-from checkers.core.findings import Findings, found, together
-from checkers.core.partition_log import log_of
+from checkers.core.family import ByFamily, Family, FamilyResult
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.partitions import PLACE
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
@@ -31,7 +30,7 @@ BLOCK = 1 << 10
 
 
 @dataclass(frozen=True)
-class Surveyed:
+class LogStartSurvey:
     """Of a piece, or of all of them."""
 
     starts: pl.DataFrame  # topic, partition: log starts, and when a probe was shown each of them first (`shown`)
@@ -51,7 +50,7 @@ def starts(probes: pl.DataFrame, run: RunContext) -> pl.DataFrame:
 
 def blocks(piece: Piece) -> pl.DataFrame:
     """Of acknowledgements in each block of a log the lowest offset and the latest invocation."""
-    log = log_of(piece)
+    log = piece.log
     rows = np.flatnonzero(log.acks > 0)
     if not len(rows):
         return pl.DataFrame(schema=BLOCKS)
@@ -92,25 +91,25 @@ class LogStarts(Family):
     needs_acknowledgements = frozenset({"false-ack"})
     reads: ClassVar[Mapping[str, Sequence[str]]] = READS
 
-    def survey(self, piece: Piece, run: RunContext) -> Surveyed:
+    def survey(self, piece: Piece, run: RunContext) -> LogStartSurvey:
         """Log starts and blocks."""
-        return Surveyed(starts(piece.probes, run), blocks(piece))
+        return LogStartSurvey(starts(piece.probes, run), blocks(piece))
 
-    def gather(self, surveys: Sequence[Surveyed], run: RunContext, known: Known) -> Surveyed:
+    def gather(self, surveys: Sequence[LogStartSurvey], run: RunContext, others: ByFamily) -> LogStartSurvey:
         """Of all partitions; of blocks those of partitions with log starts."""
         shown = pl.concat([starts(empty("probes"), run), *(each.starts for each in surveys)])
         acknowledged = pl.concat([pl.DataFrame(schema=BLOCKS), *(each.acknowledged for each in surveys)])
-        return Surveyed(shown, acknowledged.join(shown, on=PLACE, how="semi"))
+        return LogStartSurvey(shown, acknowledged.join(shown, on=PLACE, how="semi"))
 
-    def look_again(self, mine: Surveyed, run: RunContext, known: Known) -> bool:
+    def needs_judging(self, gathered: LogStartSurvey, run: RunContext, others: ByFamily) -> bool:
         """Whether an acknowledgement may be below one."""
-        return not below(mine.acknowledged, mine.starts, "lowest", "latest").is_empty()
+        return not below(gathered.acknowledged, gathered.starts, "lowest", "latest").is_empty()
 
-    def judge(self, piece: Piece, mine: Surveyed, run: RunContext, known: Known) -> Findings:
+    def judge(self, piece: Piece, gathered: LogStartSurvey, run: RunContext, others: ByFamily) -> Findings:
         """Acknowledgements one by one."""
         sends = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
-        untrue = below(sends.join(mine.starts, on=PLACE, how="semi"), mine.starts, "offset", "invoked")
-        return found(
+        untrue = below(sends.join(gathered.starts, on=PLACE, how="semi"), gathered.starts, "offset", "invoked")
+        return make_findings(
             "false-ack",
             untrue.with_columns(acknowledged="offset", shown_ns="shown"),
             run,
@@ -121,6 +120,8 @@ class LogStarts(Family):
             facts=("acknowledged", "log_start", "shown_ns"),
         )
 
-    def conclude(self, mine: Surveyed, judged: Sequence[Findings], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: LogStartSurvey, judged: Sequence[Findings], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """Acknowledgements in partitions that showed log starts were looked at."""
-        return Outcome(together(judged, run.limit), {"false-ack": int(mine.acknowledged["count"].sum())})
+        return FamilyResult(merge_findings(judged, run.limit), {"false-ack": int(gathered.acknowledged["count"].sum())})

@@ -8,8 +8,8 @@ inconsistent-offset   one offset with two or more values.
 shared-offset         one offset acknowledged to two or more sends: acknowledgements alone prove it.
 false-ack             offset 0 acknowledged to three or more sends.
 
-A topic that the workload deletes begins again at offset 0. So each era of it (`checkers.deletions`) has a log of its
-own, and what may belong to two eras has another one, whose findings are tagged `deleted topic`.
+A topic that the workload deletes begins again at offset 0. So each era of it (`checkers.core.deletions`) has a log of
+its own, and what may belong to two eras has another one, whose findings are tagged `deleted topic`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import polars as pl
 
 from checkers.core.arrays import Bools, Ints, ints
 from checkers.core.deletions import UNSURE
-from checkers.core.findings import Findings, found, together
-from checkers.core.partition_log import Log
+from checkers.core.findings import Findings, make_findings, merge_findings
+from checkers.core.partition_log import PartitionLog
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.shared.by_offset import Proofs, good_records
@@ -34,13 +34,13 @@ ABOUT = {
 }
 
 
-def odd(log: Log) -> Bools:
+def odd(log: PartitionLog) -> Bools:
     """Whether anything is wrong with a row of the log."""
     wrong: Bools = (log.low < log.high) | (log.low_ack < log.high_ack) | ((log.offset == 0) & (log.acks >= ZEROS))
     return wrong
 
 
-def zero(log: Log) -> Bools:
+def zero(log: PartitionLog) -> Bools:
     """Rows that were looked at for acknowledgements of offset 0."""
     looked: Bools = (log.offset == 0) & (log.acks > 0)
     return looked
@@ -48,14 +48,14 @@ def zero(log: Log) -> Bools:
 
 def inconsistent(proofs: Proofs) -> Ints:
     """The rows of the points with two values, in lives that are sure."""
-    log = proofs.points.log
+    log = proofs.offset_times.log
     wrong = log.at[(log.low < log.high) & (log.era != UNSURE)]
     return np.flatnonzero(np.isin(proofs.at, wrong))
 
 
 def judge(piece: Piece, proofs: Proofs, run: RunContext) -> Findings:
     """What is wrong with the log of this piece."""
-    log = proofs.points.log
+    log = proofs.offset_times.log
     rows = np.flatnonzero(odd(log))
     if not len(rows):
         return Findings()
@@ -64,7 +64,7 @@ def judge(piece: Piece, proofs: Proofs, run: RunContext) -> Findings:
     two_values = _ends(known).filter(pl.col("low") < pl.col("high"))
     shared = _ends(acked).filter(pl.col("low") < pl.col("high"))
     zeros = _ends(acked).filter((pl.col("offset") == 0) & (pl.col("count") >= ZEROS))
-    return together(
+    return merge_findings(
         [
             _found("inconsistent-offset", two_values, run),
             _found("shared-offset", shared, run, "count"),
@@ -74,7 +74,7 @@ def judge(piece: Piece, proofs: Proofs, run: RunContext) -> Findings:
     )
 
 
-def _known(piece: Piece, log: Log, rows: Ints) -> pl.DataFrame:
+def _known(piece: Piece, log: PartitionLog, rows: Ints) -> pl.DataFrame:
     """Acknowledgements and records at these rows."""
     sends = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
     records = good_records(piece.records).filter((pl.col("offset") >= 0) & pl.col("value").is_not_null())
@@ -113,7 +113,7 @@ def _ends(known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _found(anomaly: str, frame: pl.DataFrame, run: RunContext, severity: str | None = None) -> Findings:
-    return found(
+    return make_findings(
         anomaly, frame, run, offset="offset", values=("low", "high"), time="time", until="until",
         events=("low_event", "high_event"), tags=("gone",), severity=severity, facts=("count",),
     )  # fmt: skip

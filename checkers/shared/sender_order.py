@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NONE, Groups, Ints, Lanes, ints, nullable
+from checkers.core.arrays import NONE, GroupBy, Ints, Lanes, ints, nullable
 from checkers.core.deletions import UNSURE
-from checkers.core.findings import Findings, found, together
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.run import RunContext, by
 from checkers.shared.reader_steps import ACKNOWLEDGED, columns, key_of, placed
 
@@ -32,7 +32,7 @@ _ABOVE_ALL = 1 << 62
 
 
 @dataclass
-class Sent:
+class SendSurvey:
     """What a piece says of its sends."""
 
     count: int
@@ -43,7 +43,7 @@ class Sent:
 
 
 @dataclass
-class Contradicting:
+class ContradictedSends:
     """There are sends that contradict each other."""
 
     lower: pl.DataFrame  # stretches with a send that was overtaken by one in a lower stretch, and that one
@@ -51,7 +51,7 @@ class Contradicting:
 
 
 @dataclass
-class Judged:
+class JudgedSends:
     """What is wrong with the sends of a piece."""
 
     findings: Findings
@@ -72,7 +72,7 @@ def shares_of(sends: pl.DataFrame, stretch: int) -> pl.DataFrame:
 
 def merged_shares(shares: pl.DataFrame) -> pl.DataFrame:
     """One row of each place and transaction."""
-    groups = Groups(key_of(*columns(shares, SHARE)))
+    groups = GroupBy(key_of(*columns(shares, SHARE)))
     sums = {
         "unplaced": pl.Series(groups.sum(ints(shares, "unplaced"))),
         "low": nullable(groups.min(ints(shares, "low", _ABOVE_ALL)), _ABOVE_ALL),
@@ -81,14 +81,14 @@ def merged_shares(shares: pl.DataFrame) -> pl.DataFrame:
     return shares.select(SHARE)[groups.order[groups.starts]].with_columns(**sums)
 
 
-def look_at(sends: pl.DataFrame, shares: pl.DataFrame | None, run: RunContext) -> Sent:
+def look_at(sends: pl.DataFrame, shares: pl.DataFrame | None, run: RunContext) -> SendSurvey:
     """Whether anything may be wrong with them; shares are those of a history that is cut."""
     rows = sends_of(sends, run)
     lane, rank = key_of(*columns(rows, STRETCH)), ints(rows, "rank")
     order = np.argsort(key_of(lane, ints(rows, "offset")))
     falls = (np.diff(rank[order]) < 0) & (np.diff(lane[order]) == 0)
     spread = pl.col("txn").is_not_null() & (pl.col("low") < pl.col("high"))
-    return Sent(
+    return SendSurvey(
         count=len(rows),
         in_transactions=len(rows) - rows["txn"].null_count(),
         odd=bool(falls.any()),
@@ -97,22 +97,22 @@ def look_at(sends: pl.DataFrame, shares: pl.DataFrame | None, run: RunContext) -
     )
 
 
-def contradicting(sent: Sequence[Sent]) -> Contradicting | None:
+def contradicting(sent: Sequence[SendSurvey]) -> ContradictedSends | None:
     """What has to be known of other pieces, if sends contradict each other."""
     lower = _overtaking(pl.concat([each.lanes for each in sent])) if sent else pl.DataFrame()
     if lower.is_empty() and not any(each.odd for each in sent):
         return None
-    return Contradicting(lower, pl.concat([each.spread for each in sent]))
+    return ContradictedSends(lower, pl.concat([each.spread for each in sent]))
 
 
-def judged(sends: pl.DataFrame, mine: Contradicting, run: RunContext) -> Judged:
+def judged(sends: pl.DataFrame, gathered: ContradictedSends, run: RunContext) -> JudgedSends:
     """What is wrong with the sends of a piece."""
     rows = sends_of(sends, run)
     of_transactions = rows.drop_nulls("txn")
-    whole = of_transactions.join(mine.spread, on=SHARE, how="anti", maintain_order="left")
-    parts = [findings(rows, run, lower=mine.lower, inside=False), findings(whole, run, inside=True)]
-    spread = of_transactions.join(mine.spread, on=SHARE, how="semi", maintain_order="left")
-    return Judged(together(parts, run.limit), spread)
+    whole = of_transactions.join(gathered.spread, on=SHARE, how="anti", maintain_order="left")
+    parts = [findings(rows, run, lower=gathered.lower, inside=False), findings(whole, run, inside=True)]
+    spread = of_transactions.join(gathered.spread, on=SHARE, how="semi", maintain_order="left")
+    return JudgedSends(merge_findings(parts, run.limit), spread)
 
 
 def findings(sends: pl.DataFrame, run: RunContext, *, inside: bool, lower: pl.DataFrame | None = None) -> Findings:
@@ -137,7 +137,7 @@ def findings(sends: pl.DataFrame, run: RunContext, *, inside: bool, lower: pl.Da
         invoked_ns=pl.when(~numbered).then("rank"),
         later_invoked_ns=pl.when(~numbered).then("later_rank"),
     )
-    return found(
+    return make_findings(
         "int-nonmonotonic-send" if inside else "nonmonotonic-send",
         rows,
         run,
@@ -186,7 +186,7 @@ def overtaken(rows: pl.DataFrame, lane: Sequence[str], lower: pl.DataFrame | Non
 
 def _stretches(rows: pl.DataFrame) -> pl.DataFrame:
     """Of each lane and stretch the lowest rank, and the send with the highest one."""
-    groups = Groups(key_of(*columns(rows, STRETCH)))
+    groups = GroupBy(key_of(*columns(rows, STRETCH)))
     number = groups.number()
     highest = np.ones(len(rows), np.bool_)
     for name in ("rank", "offset", "event"):

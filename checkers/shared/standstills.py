@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, NONE, Bools, Groups, Ints, Lanes, ints, nullable
+from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, Lanes, ints, nullable
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from checkers.core.tables import place_of
@@ -125,8 +125,8 @@ def in_order(seconds: Seconds) -> pl.DataFrame:
         return rows
     place, second = ints(rows, "place"), ints(rows, "second")
     low, high = int(second.min()), int(second.max())
-    key = Groups(place).number() * (high - low + 1) + (second - low)
-    groups = Groups(key, np.argsort(key))
+    key = GroupBy(place).number() * (high - low + 1) + (second - low)
+    groups = GroupBy(key, np.argsort(key))
     first = groups.order[groups.starts]
     lowest = {name: nullable(groups.min(ints(rows, name, NEVER)), NEVER) for name in _LOWEST}
     highest = {name: nullable(groups.max(ints(rows, name))) for name in _HIGHEST}

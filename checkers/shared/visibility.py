@@ -16,7 +16,7 @@ watermark-ahead        an answer shows a mark m, and what had been below it was 
                        counts, too), or a final read that was invoked after it found the end of the partition, and
                        ended `ok`, at an offset < m (tagged `missing`, if no later append proves it).
 
-Two events on one instant are in no order. Eras that are UNSURE (`checkers.deletions`) are left out.
+Two events on one instant are in no order. Eras that are UNSURE (`checkers.core.deletions`) are left out.
 
 A finding of watermark-behind-ack is tagged by the answer that was invoked last, of the first of these sorts that has
 one which contradicts the acknowledgement:
@@ -46,7 +46,7 @@ import polars as pl
 
 from checkers.core.arrays import NEVER, Ints
 from checkers.core.deletions import UNSURE
-from checkers.core.findings import Findings, found, together
+from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import SETTLING_NS, Epochs
 from checkers.core.piece import Piece, marks_of
 from checkers.core.run import RunContext
@@ -218,9 +218,9 @@ def conclude(parts: Sequence[pl.DataFrame], run: RunContext) -> Findings:
     summed = both.group_by(keys, maintain_order=True).agg(
         *(pl.col(name).first() for name in others), pl.col("proofs").sum(), pl.col("first").min(), pl.col("last").max()
     )
-    return together(
+    return merge_findings(
         [
-            found(
+            make_findings(
                 anomaly, summed.filter(pl.col("anomaly") == anomaly), run,
                 offset="mark" if anomaly == "watermark-frozen" else "offset", values=("x_value", "y_value"),
                 processes=(), nodes=("x_node", "y_node"), time="first", until="last", events=("x_event", "y_event"),

@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from checkers.core.arrays import Bools, Ints, ints
-from checkers.core.family import Family, Known, Outcome
+from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.node_answers import PRODUCE
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
@@ -88,7 +88,7 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Counted:
+class CoverageCounts:
     """What was counted, in one table for each question; two of them add up."""
 
     operations: pl.DataFrame  # f, type, error, load, segment: count, first_ns, last_ns, made
@@ -97,7 +97,7 @@ class Counted:
     producers: pl.DataFrame  # client: the lowest and highest producer id and epoch
 
     @classmethod
-    def of(cls, piece: Piece, run: RunContext) -> Counted:
+    def of(cls, piece: Piece, run: RunContext) -> CoverageCounts:
         """In a piece."""
         both = [operations(piece.sends, run), operations(piece.ops, run)]
         return cls(
@@ -105,7 +105,7 @@ class Counted:
         )
 
     @classmethod
-    def together(cls, parts: Sequence[Counted]) -> Counted:
+    def together(cls, parts: Sequence[CoverageCounts]) -> CoverageCounts:
         """In all of them."""
         return cls(
             _added([part.operations for part in parts], _OPERATIONS),
@@ -279,9 +279,9 @@ def _by_segment(rows: pl.DataFrame, count: int) -> Ints:
     return totals[:count].astype(np.int64)
 
 
-def places_of(known: Known) -> pl.DataFrame:
+def places_of(others: ByFamily) -> pl.DataFrame:
     """A row for each partition that any value belongs to, as `checkers.delivery` knows them; none if that failed."""
-    values = known.get("values")
+    values = others.get("values")
     if values is None:
         return pl.DataFrame(schema=dict.fromkeys(("topic", "partition", "acknowledged"), pl.Int64))
     found: pl.DataFrame = values.places
@@ -311,7 +311,7 @@ def _named(places: pl.DataFrame, run: RunContext) -> Iterable[Mapping[str, Any]]
             for row in places.head(INCOMPLETE_AT_MOST).to_dicts())  # fmt: skip
 
 
-def coverage(counted: Counted, places: pl.DataFrame, run: RunContext) -> Coverage:
+def coverage(counted: CoverageCounts, places: pl.DataFrame, run: RunContext) -> Coverage:
     """All of it."""
     covered = Coverage(errors=errors(counted.operations))
     for row in counted.operations.group_by("f", "type").agg(_total("count")).sort("f", "type").to_dicts():
@@ -324,8 +324,8 @@ def coverage(counted: Counted, places: pl.DataFrame, run: RunContext) -> Coverag
     return covered
 
 
-class Covering(Family):
-    """`known["coverage"]` is `Counted`."""
+class CoverageFamily(Family):
+    """`others["coverage"]` is `CoverageCounts`."""
 
     name = "coverage"
     after = ("fates",)
@@ -337,17 +337,19 @@ class Covering(Family):
         "exchanges": ("api", "client", *_NUMBERS),
     }
 
-    def survey(self, piece: Piece, run: RunContext) -> Counted:
+    def survey(self, piece: Piece, run: RunContext) -> CoverageCounts:
         """What was counted in it."""
-        return Counted.of(piece, run)
+        return CoverageCounts.of(piece, run)
 
-    def gather(self, surveys: Sequence[Counted], run: RunContext, known: Known) -> Counted:
+    def gather(self, surveys: Sequence[CoverageCounts], run: RunContext, others: ByFamily) -> CoverageCounts:
         """In all of them."""
-        return Counted.together(surveys or [Counted.of(Piece({}, run), run)])
+        return CoverageCounts.together(surveys or [CoverageCounts.of(Piece({}, run), run)])
 
-    def conclude(self, mine: Counted, judged: Sequence[Any], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: CoverageCounts, judged: Sequence[Any], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """The summary is `Coverage`."""
-        return Outcome(summary=coverage(mine, places_of(known), run))
+        return FamilyResult(summary=coverage(gathered, places_of(others), run))
 
 
-FAMILIES: tuple[Family, ...] = (Covering(),)
+FAMILIES: tuple[Family, ...] = (CoverageFamily(),)

@@ -26,12 +26,12 @@ from typing import Any, ClassVar
 import polars as pl
 
 from checkers.core.arrays import ints, is_in
-from checkers.core.family import Family, Known, Outcome
+from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.node_answers import PRODUCE
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from checkers.core.tables import place_of, topic_and_partition
-from checkers.summaries.coverage import Counted, places_of
+from checkers.summaries.coverage import CoverageCounts, places_of
 from harness.history.schema import F, Type
 
 STALL_NS = 5_000_000_000
@@ -136,7 +136,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Batches:
+class BatchCounts:
     """Batches of records that passed the taps."""
 
     count: int = 0
@@ -144,9 +144,9 @@ class Batches:
     unsettled: int = 0
     offsetless: int = 0
 
-    def __add__(self, other: Batches) -> Batches:
+    def __add__(self, other: BatchCounts) -> BatchCounts:
         """Of places that have nothing to do with each other."""
-        return Batches(
+        return BatchCounts(
             self.count + other.count,
             self.different + other.different,
             self.unsettled + other.unsettled,
@@ -155,24 +155,24 @@ class Batches:
 
 
 @dataclass(frozen=True)
-class Surveyed:
+class FigureSurvey:
     """What figures are made of, beside what others counted."""
 
     waits: pl.DataFrame  # process, since, until, at_end: the longest silences of each sort
     silences: Mapping[bool, int]  # how many there are, by whether they are at the end
     given: pl.DataFrame  # member, invoked: different ones
-    batches: Batches
+    batches: BatchCounts
     ranges: pl.DataFrame  # by place: first_offset, last_offset, offsets_read, read_finally
 
     @classmethod
-    def of(cls, piece: Piece, run: RunContext) -> Surveyed:
+    def of(cls, piece: Piece, run: RunContext) -> FigureSurvey:
         """In a piece."""
         waits = silences(piece.ops, run)
         counts = {at_end: int((waits["at_end"] == at_end).sum()) for at_end in (False, True)}
         return cls(longest(waits), counts, rebalances(piece.ops), batches(piece.exchanges), ranges(piece.records, run))
 
     @classmethod
-    def together(cls, parts: Sequence[Surveyed]) -> Surveyed:
+    def together(cls, parts: Sequence[FigureSurvey]) -> FigureSurvey:
         """In all of them."""
         if len(parts) == 1:
             return parts[0]
@@ -182,7 +182,7 @@ class Surveyed:
             longest(pl.concat([part.waits for part in parts])),
             {at_end: sum(part.silences[at_end] for part in parts) for at_end in (False, True)},
             pl.concat([part.given for part in parts]).unique(),
-            sum((part.batches for part in parts), Batches()),
+            sum((part.batches for part in parts), BatchCounts()),
             pl.concat([part.ranges for part in parts]).group_by("place").agg(*extremes, *totals),
         )
 
@@ -217,14 +217,14 @@ def rebalances(ops: pl.DataFrame) -> pl.DataFrame:
     return ops.filter(given & (pl.col("type") == Type.OK)).select("member", "invoked").unique()
 
 
-def batches(exchanges: pl.DataFrame) -> Batches:
+def batches(exchanges: pl.DataFrame) -> BatchCounts:
     """How many batches passed the taps, how many different ones, and how brokers answered others than well."""
     passed = exchanges.filter((pl.col("api") == PRODUCE) & pl.col("crc").is_not_null())
     well = (pl.col("type") == Type.OK) & (pl.col("error").fill_null(0) == 0)
     answered = passed.select(
         unsettled=(~well).sum(), offsetless=(well & (pl.col("offset").fill_null(-1) < 0)).sum()
     ).row(0)
-    return Batches(len(passed), _different(passed), *map(int, answered))
+    return BatchCounts(len(passed), _different(passed), *map(int, answered))
 
 
 def _different(passed: pl.DataFrame) -> int:
@@ -250,7 +250,7 @@ def ranges(records: pl.DataFrame, run: RunContext) -> pl.DataFrame:
     return both.with_columns(pl.col("offsets_read", "read_finally").fill_null(0))
 
 
-def figures(places: pl.DataFrame, counted: Counted, surveyed: Surveyed, run: RunContext) -> Figures:
+def figures(places: pl.DataFrame, counted: CoverageCounts, surveyed: FigureSurvey, run: RunContext) -> Figures:
     """From what was counted, by whomever."""
     result = Figures(partitions=len(places), rebalances=len(surveyed.given))
     for name in (*COUNTS, "aborted"):
@@ -268,7 +268,7 @@ def figures(places: pl.DataFrame, counted: Counted, surveyed: Surveyed, run: Run
     return result
 
 
-def _durations(result: Figures, counted: Counted) -> None:
+def _durations(result: Figures, counted: CoverageCounts) -> None:
     sends = counted.operations.filter(pl.col("f") == F.SEND)
     ended = sends.filter(pl.col("type") != Type.INFO)
     result.produce_s = _seconds(sends["first_ns"], ended["last_ns"])
@@ -302,7 +302,7 @@ def _deeds(result: Figures, operations: pl.DataFrame) -> None:
     result.topics = {name: found for name, f in changed.items() if (found := count(f, Type.OK))}
 
 
-def _stalls(result: Figures, surveyed: Surveyed) -> None:
+def _stalls(result: Figures, surveyed: FigureSurvey) -> None:
     """The longest ones; waiting at the end is none where everything was read."""
     missing = result.distinct < result.acknowledged
     counted = surveyed.waits.filter(~pl.col("at_end") | missing)
@@ -340,8 +340,8 @@ def _line(row: Mapping[str, Any], all_read: int, run: RunContext) -> PartitionRo
     )
 
 
-class Telling(Family):
-    """`known["figures"]` is `Surveyed`."""
+class FiguresFamily(Family):
+    """`others["figures"]` is `FigureSurvey`."""
 
     name = "figures"
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
@@ -351,18 +351,20 @@ class Telling(Family):
                       "error", "offset"),
     }  # fmt: skip
 
-    def survey(self, piece: Piece, run: RunContext) -> Surveyed:
+    def survey(self, piece: Piece, run: RunContext) -> FigureSurvey:
         """What its tables say."""
-        return Surveyed.of(piece, run)
+        return FigureSurvey.of(piece, run)
 
-    def gather(self, surveys: Sequence[Surveyed], run: RunContext, known: Known) -> Surveyed:
+    def gather(self, surveys: Sequence[FigureSurvey], run: RunContext, others: ByFamily) -> FigureSurvey:
         """What all of them say."""
-        return Surveyed.together(surveys) if surveys else Surveyed.of(Piece({}, run), run)
+        return FigureSurvey.together(surveys) if surveys else FigureSurvey.of(Piece({}, run), run)
 
-    def conclude(self, mine: Surveyed, judged: Sequence[Any], run: RunContext, known: Known) -> Outcome:
+    def conclude(
+        self, gathered: FigureSurvey, judged: Sequence[Any], run: RunContext, others: ByFamily
+    ) -> FamilyResult:
         """The summary is `Figures`."""
-        counted = known.get("coverage") or Counted.of(Piece({}, run), run)
-        return Outcome(summary=figures(places_of(known), counted, mine, run))
+        counted = others.get("coverage") or CoverageCounts.of(Piece({}, run), run)
+        return FamilyResult(summary=figures(places_of(others), counted, gathered, run))
 
 
-FAMILIES: tuple[Family, ...] = (Telling(),)
+FAMILIES: tuple[Family, ...] = (FiguresFamily(),)

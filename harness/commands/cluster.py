@@ -1,64 +1,54 @@
-"""`tidegauge cluster …` and `tidegauge image …`: one function per command, no logic."""
+"""`tidegauge cluster …`: clusters that are there without a run."""
 
 from __future__ import annotations
 
 import threading
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.clusters import detached
-from harness.clusters.base import Cluster
-from harness.clusters.cleanup.guard import sweep
-from harness.clusters.detached_process import stay
-from harness.clusters.flags import parts
-from harness.clusters.kinds import DEFAULT
-from harness.clusters.target import load_target
-from harness.clusters.which_image import build_for
-from harness.commands.options import (
-    ImageOption,
-    JsonFlag,
-    KindOption,
-    NameArgument,
-    NetnsOption,
-    PortsOption,
-    TargetOption,
-    TlsCaOption,
-    TlsCertOption,
-    TlsKeyOption,
-    TlsOption,
-    VersionOption,
-    clean_up,
-    cluster_spec,
-    consent,
-    err,
-    out,
-)
+from harness.clusters.flags import DEFAULT_KIND, parts
+from harness.commands.console import clean_up, consent, err, out
+from harness.commands.kind_option import Command, kind_option
+from harness.commands.option_groups import with_options
+from harness.commands.options import TARGET_HELP, ImageOption, JsonFlag, TlsOptions, VersionOption
 from harness.foundation.errors import ClusterError
 from harness.foundation.progress import shown_on
 from harness.foundation.security import Mechanism
-from harness.report.terminal import tables as show
 
+if TYPE_CHECKING:  # they take long to import
+    from harness.clusters.base import Cluster
+    from harness.clusters.spec import ClusterSpec
+
+NameArgument = Annotated[str | None, typer.Argument(help="The cluster's name; not needed when only one is up.")]
 cluster_app = typer.Typer(
     help="Start, look at and remove clusters: three real brokers as processes, containers, or somebody else's.",
     no_args_is_help=True,
 )
-image_app = typer.Typer(help="Images for --cluster docker.", no_args_is_help=True)
 
 
-@cluster_app.command()
+@dataclass(frozen=True, kw_only=True)
+class NewClusterOptions:
+    """The cluster that is to come up."""
+
+    cluster: Annotated[str, kind_option()] = DEFAULT_KIND
+    kafka_version: VersionOption = None
+    target: Annotated[str, typer.Option(help=TARGET_HELP)] = "kafka"
+    ports: Annotated[
+        str, typer.Option(metavar="P1,P2,P3", help="Client ports, one per node; free ones are chosen unless given.")
+    ] = ""
+    netns: Annotated[bool, typer.Option("--netns", help="A network namespace per node (local, Linux, root).")] = False
+    build_image: ImageOption = None
+    bootstrap: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of an external cluster.")] = ""
+
+
+@cluster_app.command(cls=Command)
+@with_options
 def up(
-    cluster: KindOption = DEFAULT,
-    kafka_version: VersionOption = None,
-    target: TargetOption = "kafka",
-    ports: PortsOption = "",
-    netns: NetnsOption = False,
-    build_image: ImageOption = None,
-    bootstrap: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of an external cluster.")] = "",
-    tls: TlsOption = False,
-    tls_ca: TlsCaOption = None,
-    tls_cert: TlsCertOption = None,
-    tls_key: TlsKeyOption = None,
+    *,
+    new: NewClusterOptions,
+    tls: TlsOptions,
     sasl: Annotated[
         Mechanism | None,
         typer.Option(
@@ -75,33 +65,46 @@ def up(
     With --json the cluster's id, nodes, addresses and the pid of the harness that holds it are printed; when that
     process ends in any way, the cluster goes with it.
     """
+    from harness.clusters import detached
+    from harness.clusters.detached_process import stay
+    from harness.report.terminal import tables
+
     clean_up()
     held: Cluster | None = None
     try:
         with shown_on(err) as progress:
-            spec = cluster_spec(
-                kind=cluster,
-                version=kafka_version,
-                target=target,
-                netns=netns,
-                ports=parts(ports),
-                bootstrap=parts(bootstrap),
-                tls=tls,
-                ca_file=tls_ca,
-                certificate_file=tls_cert,
-                key_file=tls_key,
-                mechanism=sasl,
-            ).with_image(consent(build_image), progress)
+            spec = _spec(new, tls, sasl).with_image(consent(new.build_image), progress)
             held = detached.hold(spec, progress) if foreground else None
             description = held.describe().as_json() if held else detached.bring_up(spec, progress)
         with detached.removed_if_not_told(description):
-            show.cluster(out, description, as_json=as_json)
+            tables.cluster(out, description, as_json=as_json)
         if held:
-            show.line(err, ("up until Ctrl-C", "dim"))
+            tables.line(err, ("up until Ctrl-C", "dim"))
             stay(held, threading.Event())
     finally:
         if held:
             held.stop()
+
+
+def _spec(new: NewClusterOptions, tls: TlsOptions, sasl: Mechanism | None) -> ClusterSpec:
+    """What the flags say, checked."""
+    from harness.clusters.spec import ClusterSpec
+    from harness.foundation.config import parse
+
+    given = {
+        "kind": new.cluster,
+        "version": new.kafka_version,
+        "target": new.target,
+        "netns": new.netns,
+        "ports": parts(new.ports),
+        "bootstrap": parts(new.bootstrap),
+        "tls": tls.tls,
+        "ca_file": tls.tls_ca,
+        "certificate_file": tls.tls_cert,
+        "key_file": tls.tls_key,
+        "mechanism": sasl,
+    }
+    return parse(ClusterSpec, given, "the command line").checked()
 
 
 @cluster_app.command()
@@ -111,11 +114,15 @@ def down(
     as_json: JsonFlag = False,
 ) -> None:
     """Remove a cluster: its processes, containers, networks, ports and directory."""
+    from harness.clusters import detached
+    from harness.clusters.cleanup.guard import sweep
+    from harness.report.terminal.tables import removed
+
     left = sweep()
     chosen = detached.left_up() if every else [detached.find(name)]
     for cluster in chosen:
         detached.take_down(cluster)
-    show.removed(out, [cluster.name for cluster in chosen], as_json=as_json)
+    removed(out, [cluster.name for cluster in chosen], as_json=as_json)
     if left:
         raise ClusterError(f"a killed harness left more behind ({'; '.join(left)})", "mend what it names, try again")
 
@@ -123,9 +130,12 @@ def down(
 @cluster_app.command()
 def status(name: NameArgument = None, as_json: JsonFlag = False) -> None:
     """The clusters that are up, and how each node answers."""
+    from harness.clusters import detached
+    from harness.report.terminal import tables
+
     clean_up()
     clusters = [detached.find(name)] if name else detached.running()
-    show.status(
+    tables.status(
         out, [{**cluster.description, "nodes": detached.health(cluster)} for cluster in clusters], as_json=as_json
     )
 
@@ -138,14 +148,9 @@ def logs(
     as_json: JsonFlag = False,
 ) -> None:
     """The last lines of the nodes' logs."""
+    from harness.clusters import detached
+    from harness.report.terminal import tables
+
     cluster = detached.find(name)
     ids = [node] if node is not None else [each["id"] for each in cluster.description["nodes"]]
-    show.logs(out, {node_id: detached.log_lines(cluster, node_id, lines) for node_id in ids}, as_json=as_json)
-
-
-@image_app.command()
-def build(kafka_version: VersionOption = None, as_json: JsonFlag = False) -> None:
-    """Make an image of Apache Kafka on this machine, without a registry; compose and the harness use it."""
-    with shown_on(err) as progress:
-        name = build_for(load_target("kafka", kafka_version), progress)
-    show.image(out, name, as_json=as_json)
+    tables.logs(out, {node_id: detached.log_lines(cluster, node_id, lines) for node_id in ids}, as_json=as_json)

@@ -1,43 +1,30 @@
-"""`tidegauge explore`: one function, no logic."""
+"""`tidegauge explore`: trouble that nobody thought of is looked for."""
 
 from __future__ import annotations
 
 import secrets
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.clusters.flags import cluster_of, parts
-from harness.clusters.spec import make_cluster
-from harness.commands.options import (
-    BootstrapOption,
-    BrokenOption,
-    ImageOption,
-    JsonFlag,
-    RunsOnOption,
-    RunsTargetOption,
-    RunsVersionOption,
-    SparkConfOption,
-    SparkMasterOption,
-    StoreOption,
-    asked,
-    clean_up,
-    consent,
-    duration,
-    err,
-    out,
-)
-from harness.foundation.progress import Silent
+from harness.clusters.flags import parts
+from harness.commands.console import clean_up, err, out
+from harness.commands.option_groups import with_options
+from harness.commands.options import BrokenOption, ClusterOptions, JsonFlag, SparkOptions, StoreOption, duration
+from harness.foundation.progress import SilentProgress
 from harness.foundation.view import viewed_on
-from harness.history.store import store_dir
-from harness.report.terminal.tables import as_json_text, line
-from harness.runs import scenario as scenarios
+
+if TYPE_CHECKING:  # it takes long to import
+    from harness.experiments.explore.search_space import SearchSpace
 
 
-def explore(
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """What is looked for, among which runs, and for how long."""
+
     find: Annotated[
         str,
         typer.Option(
@@ -45,12 +32,12 @@ def explore(
             help="What counts as a finding: illegal (what no configuration allows), any (also what the drawn settings "
             "allow, as a loss with acks=1), or anomalies by name, allowed or not (`tidegauge list checkers`).",
         ),
-    ] = "illegal",
-    budget: Annotated[str, typer.Option(metavar="DURATION", help="How long it may take in all: 90s, 10m, 2h.")] = "10m",
+    ] = "illegal"
+    budget: Annotated[str, typer.Option(metavar="DURATION", help="How long it may take in all: 90s, 10m, 2h.")] = "10m"
     workload: Annotated[
         list[str] | None,
         typer.Option("--workload", "-w", help="Draw from these workloads alone; may be repeated.", show_default="all"),
-    ] = None,
+    ] = None
     nemesis: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,7 +47,7 @@ def explore(
             help="Draw from these faults alone; may be repeated.",
             show_default="all that `random` draws from",
         ),
-    ] = None,
+    ] = None
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,13 +56,9 @@ def explore(
             metavar="KEY=VALUE",
             help="The same in every try (acks=all, client=kafka-python), as for `run`.",
         ),
-    ] = None,
-    broken: BrokenOption = None,
-    cluster: RunsOnOption = None,
-    kafka_version: RunsVersionOption = None,
-    target: RunsTargetOption = None,
-    bootstrap: BootstrapOption = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Draws the same again; new unless given.")] = None,
+    ] = None
+    broken: BrokenOption = None
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Draws the same again; new unless given.")] = None
     out_file: Annotated[
         Path | None,
         typer.Option(
@@ -84,11 +67,16 @@ def explore(
             help="Where the scenario that was found is written.",
             show_default="found.toml beside its runs",
         ),
-    ] = None,
+    ] = None
+
+
+@with_options
+def explore(
+    *,
+    search: SearchOptions,
+    on: ClusterOptions,
     store: StoreOption = None,
-    build_image: ImageOption = None,
-    spark_master: SparkMasterOption = None,
-    spark_conf: SparkConfOption = None,
+    spark: SparkOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Look for trouble that nobody thought of: draw settings and faults, run them, and make what is found small.
@@ -103,44 +91,46 @@ def explore(
     [dim]tidegauge explore --budget 30m --set acks=all[/]
     [dim]tidegauge explore --find lost-write --seed 7[/]
     """
-    from harness.experiments.explore import (
-        command,
-        drawing,
-        search,
-    )
-    from harness.experiments.explore import (
-        goal as sought,
-    )
-    from harness.experiments.explore import (
-        output as told,
-    )
-    from harness.experiments.explore import (
-        weights as leaning,
-    )
-    from harness.experiments.explore.runs import Ground
+    from harness.experiments.explore import command, output
+    from harness.experiments.explore.goal import goal_of
+    from harness.experiments.explore.runs import ExplorationRuns
+    from harness.experiments.explore.search import Exploration
+    from harness.experiments.explore.search_space import candidates
+    from harness.experiments.explore.weights import weights_for
+    from harness.history.store import store_dir
+    from harness.report.terminal.tables import as_json_text, line
 
-    budget_s = duration("--budget", budget)
-    looked_for = sought.sought_of(parts(find))
-    seed = secrets.randbits(31) if seed is None else seed
+    budget_s = duration("--budget", search.budget)
+    goal = goal_of(parts(search.find))
+    seed = secrets.randbits(31) if search.seed is None else search.seed
     name = f"explore-{seed}"
-    file = command.writable(out_file) if out_file else store_dir(store) / name / told.FILE
+    file = command.writable(search.out_file) if search.out_file else store_dir(store) / name / output.FILE
     clean_up()
-    spec = scenarios.load(None, {"cluster": cluster_of(cluster, kafka_version, target, bootstrap)}).cluster
+    space = replace(_space(name, search, on), weights=weights_for(goal))
+    known = Exploration(space, goal, seed, budget_s)
+    line(err, (f"looking for {goal} · seed {seed} · {search.budget} at most", "bold"))
+    ground = ExplorationRuns(space, store_dir(store), sys.argv, err, spark.place())
+    played = command.play(known, candidates(space, seed), ground, file, err)
+    if as_json:
+        as_json_text(out, output.as_json(known, played.file, played.report))
+    else:
+        output.shown(out, known, played.file, played.report)
+    raise typer.Exit(known.exit_code)
+
+
+def _space(name: str, search: SearchOptions, on: ClusterOptions) -> SearchSpace:
+    """All the runs that could be drawn on this cluster."""
+    from harness.clusters.spec import make_cluster
+    from harness.experiments.explore.search_space import search_space_on
+    from harness.runs.scenario import load
+
+    spec = load(None, {"cluster": on.as_scenario()}).cluster
     with viewed_on(err) as view:
-        spec = spec.with_image(consent(build_image), view)
+        spec = on.with_image(spec, view)
     flags = {
         "name": name,
         "cluster": spec.model_dump(exclude_defaults=True),
-        "tap": {"broken": broken} if broken else None,
+        "tap": {"broken": search.broken} if search.broken else None,
     }
-    everything = drawing.space_on(make_cluster(spec, Silent()), workload or (), nemesis or (), settings or (), flags)
-    space = replace(everything, lean=leaning.lean_to(looked_for))
-    known = search.Exploration(space, looked_for, seed, budget_s)
-    line(err, (f"looking for {looked_for} · seed {seed} · {budget} at most", "bold"))
-    ground = Ground(space, store_dir(store), sys.argv, err, asked(spark_master, spark_conf).place)
-    played = command.play(known, drawing.draws(space, seed), ground, file, err)
-    if as_json:
-        as_json_text(out, told.as_json(known, played.file, played.report))
-    else:
-        told.shown(out, known, played.file, played.report)
-    raise typer.Exit(known.exit_code)
+    cluster = make_cluster(spec, SilentProgress())
+    return search_space_on(cluster, search.workload or (), search.nemesis or (), search.settings or (), flags)

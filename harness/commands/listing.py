@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from checkers.core.families import FAMILIES
 from checkers.core.selection import written
+from harness.commands.list import What
 from harness.foundation.errors import TidegaugeError
 from harness.history.store import runs
 from harness.runs.scenario import SHIPPED, load
@@ -15,7 +16,6 @@ from harness.tap.broken import BROKEN
 from nemesis import FAMILIES as FAULT_FAMILIES
 from workloads import WORKLOADS
 
-What = Literal["runs", "workloads", "nemeses", "checkers", "scenarios", "broken"]
 Rows = list[dict[str, Any]]
 
 

@@ -1,4 +1,4 @@
-"""The command `report`; cli.py adds it to the others."""
+"""`tidegauge report`: the reports of stored runs, made once more."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Annotated
 
 import typer
 
-from harness.commands.options import JsonFlag, SparkConfOption, SparkMasterOption, StoreOption, asked, err, out
+from harness.commands.console import err, out
+from harness.commands.option_groups import with_options
+from harness.commands.options import JsonFlag, SparkOptions, StoreOption
 from harness.foundation.view import viewed_on
-from harness.history import store as stored
-from harness.history.store import store_dir
-from harness.report.terminal import tables as show
 
 
+@with_options
 def report(
+    *,
     runs: Annotated[
         list[str], typer.Argument(metavar="RUN...", help="Directories of runs, scenario names, or latest.")
     ],
     store: StoreOption = None,
-    spark_master: SparkMasterOption = None,
-    spark_conf: SparkConfOption = None,
+    spark: SparkOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Make the report of stored runs that were checked: one HTML file each, beside the run.
@@ -29,15 +29,16 @@ def report(
 
     [dim]tidegauge report latest[/]
     """
+    from harness.history.store import find, store_dir
     from harness.report.making import report_again
+    from harness.report.terminal.tables import as_json_text, line
 
-    found = [stored.find(store_dir(store), name) for name in runs]
+    found = [find(store_dir(store), name) for name in runs]
+    place = spark.place()
     with viewed_on(err) as view:
-        paths = [report_again(run, view, asked(spark_master, spark_conf).place) for run in found]
+        paths = [report_again(run, view, place) for run in found]
     if as_json:
-        show.as_json_text(
-            out, [{"run": str(run.path), "report": str(path)} for run, path in zip(found, paths, strict=True)]
-        )
+        as_json_text(out, [{"run": str(run.path), "report": str(path)} for run, path in zip(found, paths, strict=True)])
         return
     for path in paths:
-        show.line(out, f"  {'report':<10}{path}")
+        line(out, f"  {'report':<10}{path}")

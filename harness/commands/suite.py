@@ -1,68 +1,59 @@
-"""The command `suite`; cli.py adds it to the others."""
+"""`tidegauge suite`: many scenarios, and a table of how they ended."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.clusters.flags import cluster_of
-from harness.commands.options import (
-    BootstrapOption,
-    ImageOption,
-    JsonFlag,
-    RunsOnOption,
-    RunsTargetOption,
-    RunsVersionOption,
-    SparkConfOption,
-    SparkMasterOption,
-    StoreOption,
-    asked,
-    clean_up,
-    consent,
-    err,
-    out,
-)
-from harness.history.store import store_dir
-from harness.report.terminal import tables as show
+from harness.commands.console import clean_up, consent, err, out
+from harness.commands.option_groups import with_options
+from harness.commands.options import ClusterOptions, JsonFlag, SparkOptions, StoreOption
+from harness.spark.place import Place
+
+if TYPE_CHECKING:  # it takes long to import
+    from harness.suite.command import SuiteRequest
 
 
-def suite(
+@dataclass(frozen=True, kw_only=True)
+class SuiteOptions:
+    """Which cases are run, and how."""
+
     named: Annotated[
         str,
         typer.Argument(
             metavar="NAME|FILE.toml", help="One that we ship (ci, nightly, seeds, track-record), or a file."
         ),
-    ],
-    cluster: RunsOnOption = None,
-    kafka_version: RunsVersionOption = None,
-    target: RunsTargetOption = None,
-    bootstrap: BootstrapOption = None,
+    ]
     expression: Annotated[
         str, typer.Option("-k", metavar="EXPRESSION", help="Cases whose names hold this: leader and not kafka-python.")
-    ] = "",
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="CASE", help="This case; may be repeated.")
-    ] = None,
-    list_only: Annotated[bool, typer.Option("--list", help="Show the cases, run nothing.")] = False,
-    first: Annotated[
-        bool, typer.Option("--exitfirst", "-x", help="Stop after the first case that does not pass.")
-    ] = False,
+    ] = ""
+    only: Annotated[list[str] | None, typer.Option("--only", metavar="CASE", help="This case; may be repeated.")] = None
+    list_only: Annotated[bool, typer.Option("--list", help="Show the cases, run nothing.")] = False
+    first: Annotated[bool, typer.Option("--exitfirst", "-x", help="Stop after the first case that does not pass.")] = (
+        False
+    )
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Go on with the newest one of this suite: finished cases are not run again."),
-    ] = False,
+    ] = False
     retries: Annotated[
         int, typer.Option(min=0, help="How often a try is made again that ended in trouble of the harness or machine.")
-    ] = 1,
+    ] = 1
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Repeats the choices of all runs; a new one unless given.")
-    ] = None,
+    ] = None
+
+
+@with_options
+def suite(
+    *,
+    what: SuiteOptions,
+    on: ClusterOptions,
     store: StoreOption = None,
-    build_image: ImageOption = None,
-    spark_master: SparkMasterOption = None,
-    spark_conf: SparkConfOption = None,
+    spark: SparkOptions,
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="JUnit XML, rewritten after each case.")
     ] = None,
@@ -78,35 +69,53 @@ def suite(
     [dim]tidegauge suite ci --cluster docker --junit junit.xml[/]
     [dim]tidegauge suite seeds -k metadata[/]
     """
-    from harness.suite import command
-    from harness.suite import terminal as shown
+    from harness.history.store import store_dir
+    from harness.report.terminal.tables import as_json_text
+    from harness.suite.command import play
     from harness.suite.outcome import exit_code
-    from harness.suite.spec import find_suite
+    from harness.suite.terminal import table
 
-    wanted = command.Wanted(
-        find_suite(named),
-        store_dir(store),
-        cluster_of(cluster, kafka_version, target, bootstrap) or {},
-        expression,
-        tuple(only or ()),
-        seed,
-        resume,
-        retries + 1,
-        first,
-        asked(spark_master, spark_conf).place,
-        junit,
-    )
-    if list_only:
-        found = command.listed(wanted)
-        if as_json:
-            show.as_json_text(out, [shown.case_as_json(each) for each in found])
-        else:
-            shown.cases(out, found)
+    wanted = _wanted(what, on, store_dir(store), spark.place(), junit)
+    if what.list_only:
+        _list(wanted, as_json=as_json)
         return
     clean_up()
-    played = command.play(wanted, consent(build_image), err)
+    played = play(wanted, consent(on.build_image), err)
     if as_json:
-        show.as_json_text(out, {**played.state.as_json(), "directory": str(played.directory)})
+        as_json_text(out, {**played.state.as_json(), "directory": str(played.directory)})
     else:
-        shown.table(out, played.state, played.directory)
+        table(out, played.state, played.directory)
     raise typer.Exit(exit_code(played.state.outcomes, interrupted=played.state.interrupted))
+
+
+def _wanted(what: SuiteOptions, on: ClusterOptions, store: Path, place: Place, junit: Path | None) -> SuiteRequest:
+    """All that the flags say."""
+    from harness.suite.command import SuiteRequest
+    from harness.suite.spec import find_suite
+
+    return SuiteRequest(
+        find_suite(what.named),
+        store,
+        on.as_scenario() or {},
+        what.expression,
+        tuple(what.only or ()),
+        what.seed,
+        what.resume,
+        what.retries + 1,
+        what.first,
+        place,
+        junit,
+    )
+
+
+def _list(wanted: SuiteRequest, *, as_json: bool) -> None:
+    """The cases, of which none is run."""
+    from harness.report.terminal.tables import as_json_text
+    from harness.suite.command import listed
+    from harness.suite.terminal import case_as_json, cases
+
+    found = listed(wanted)
+    if as_json:
+        as_json_text(out, [case_as_json(each) for each in found])
+    else:
+        cases(out, found)

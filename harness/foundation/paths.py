@@ -1,6 +1,6 @@
 """Where Tidegauge keeps things: downloads that last (cache) and what exists only while something runs (state).
 
-`TIDEGAUGE_HOME` moves both; otherwise the XDG directories are used.
+`TIDEGAUGE_HOME` moves both; otherwise the XDG directories are used. The store of runs is elsewhere: `TIDEGAUGE_STORE`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from harness.foundation.errors import CannotHere
 
 HOME_VARIABLE = "TIDEGAUGE_HOME"
+STORE_VARIABLE = "TIDEGAUGE_STORE"
 PACKAGE = Path(str(files("harness")))
 
 

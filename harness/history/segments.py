@@ -75,7 +75,7 @@ class SegmentWriter:
         self.append(kind, 0, json.dumps(data).encode())
 
 
-class Frame(NamedTuple):
+class SegmentFrame(NamedTuple):
     """A frame: what its header says, and where its body lies."""
 
     kind: int
@@ -133,12 +133,12 @@ class Segment:
         process = self.about.get("process")
         return process if isinstance(process, int) else None
 
-    def frames(self, kind: int | None = None) -> Iterator[Frame]:
+    def frames(self, kind: int | None = None) -> Iterator[SegmentFrame]:
         """The frames of rows, of one kind or of all, that are whole as far as anybody has looked."""
         if self.process is not None:
             entries = self._whole()
             wanted = entries["kind"] < FIRST if kind is None else entries["kind"] == kind
-            yield from map(Frame._make, _ENTRY.iter_unpack(entries[wanted].tobytes()))
+            yield from map(SegmentFrame._make, _ENTRY.iter_unpack(entries[wanted].tobytes()))
 
     def blocks(self, kind: int, rows: int) -> Iterator[bytearray]:
         """The rows of a kind, packed, in blocks of at least that many but for the last."""
@@ -158,7 +158,7 @@ class Segment:
     def check(self) -> None:
         """Look at all rows now, whether anybody takes them or not."""
         entries = self._whole()
-        frames = map(Frame._make, _ENTRY.iter_unpack(entries[entries["kind"] < FIRST].tobytes()))
+        frames = map(SegmentFrame._make, _ENTRY.iter_unpack(entries[entries["kind"] < FIRST].tobytes()))
         self._lost += [frame.start for frame in frames if not self._is_whole(frame)]
 
     @property
@@ -221,7 +221,7 @@ class Segment:
             self._index += _ENTRY.pack(*frame)
             at, before = frame.end, frame
 
-    def _next_whole(self, at: int) -> Frame | None:
+    def _next_whole(self, at: int) -> SegmentFrame | None:
         """The first frame behind what is none, or is not whole."""
         while (at := self._data.find(MAGIC, at + 1)) >= 0:
             frame = self._frame_at(at)
@@ -229,7 +229,7 @@ class Segment:
                 return frame
         return None
 
-    def _frame_at(self, at: int) -> Frame | None:
+    def _frame_at(self, at: int) -> SegmentFrame | None:
         start = at + HEADER_BYTES
         if start > self._size:
             return None
@@ -237,12 +237,12 @@ class Segment:
         if magic != MAGIC or zlib.crc32(self._view[at : at + _HEADER.size]) != header_checksum:
             return None
         fits = size <= MAX_BODY_BYTES and start + size <= self._size
-        return Frame(kind, rows, size, number, checksum, start) if fits else None
+        return SegmentFrame(kind, rows, size, number, checksum, start) if fits else None
 
-    def _is_whole(self, frame: Frame) -> bool:
+    def _is_whole(self, frame: SegmentFrame) -> bool:
         return zlib.crc32(self._view[frame.start : frame.end]) == frame.checksum
 
-    def _read_table(self, frame: Frame) -> None:
+    def _read_table(self, frame: SegmentFrame) -> None:
         content = json.loads(bytes(self._view[frame.start : frame.end]))
         if frame.kind == FIRST:
             self.about = content

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.foundation.errors import CannotHere, UsageError, from_os_error
+from harness.foundation.paths import STORE_VARIABLE
 from harness.history.sealing import HISTORY
 from harness.history.sources import SEGMENTS
 
@@ -34,7 +35,6 @@ RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
 SCENARIO_FILE = "scenario.toml"
 LATEST = "latest"
-STORE_VARIABLE = "TIDEGAUGE_STORE"
 _SECRET = re.compile(r"(password|passwd|secret|token|credential|api[-_]?key)", re.IGNORECASE)
 _USER_INFO = re.compile(r"(?<=//)[^/@\s]+@")
 

@@ -6,18 +6,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from checkers.broker_logs import Logs
+from checkers.broker_logs import BrokerLogFiles
 from harness.clusters.kinds import KINDS
 
 
-def logs_of(run: Path, facts: dict[str, Any]) -> Logs | None:
+def logs_of(run: Path, facts: dict[str, Any]) -> BrokerLogFiles | None:
     """The logs that the run kept, if run.json says what their lines mean."""
     patterns, anchor = facts.get("log_patterns"), facts.get("anchor")
     files = {int(path.parent.name): str(path) for path in run.glob("logs/*/broker.log") if path.parent.name.isdigit()}
     if not (files and isinstance(patterns, dict) and patterns and isinstance(anchor, dict)):
         return None
     kind = KINDS.get(str((facts.get("cluster") or {}).get("kind")))
-    return Logs(
+    return BrokerLogFiles(
         files,
         patterns,
         monotonic_ns=int(anchor["monotonic_ns"]),

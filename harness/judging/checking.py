@@ -15,21 +15,21 @@ from typing import Any
 
 import harness
 from checkers.core.budget import BUDGET_S
-from checkers.core.check import Setting, check
+from checkers.core.check import CheckSettings, check
 from checkers.core.results import CheckResults
 from harness.clusters.cleanup.guard import Guard
 from harness.foundation.errors import Exit, UsageError
 from harness.foundation.limits import limits_of
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
-from harness.history.opening import facts_beside, failures_of, open_files, table_of, without_the_missing
-from harness.history.remote import RunElsewhere
+from harness.history.opening import failures_of, open_files, read_facts, table_of, without_the_missing
+from harness.history.remote_runs import RemoteRun
 from harness.history.sealing import Sealed
 from harness.history.store import Run
 from harness.judging.broker_logs import logs_of
 from harness.judging.diagnosis import Diagnosis, diagnose
 from harness.judging.policies import PlannedFault, RunFacts
-from harness.judging.sentences import tell
+from harness.judging.sentences import add_sentences
 from harness.judging.verdict import Verdict, decide
 from harness.spark.place import Place
 from harness.spark.session import Session
@@ -39,7 +39,7 @@ RESULTS_VERSION = 3  # of results.json: findings with facts, marks and reasons w
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckOptions:
     """How a check is to be made."""
 
     place: Place = field(default_factory=Place)
@@ -51,7 +51,7 @@ class Asked:
 class Checked:
     """A run and what came of it."""
 
-    run: Run | RunElsewhere
+    run: Run | RemoteRun
     facts: dict[str, Any]
     results: CheckResults
     verdict: Verdict
@@ -87,7 +87,7 @@ class Checked:
         }
 
 
-After = Callable[["Checked", Sealed], object]  # what is done with a verdict
+After = Callable[["Checked", Sealed], object]  # what is done with a verdict, as long as the session is there
 
 
 def check_run(run: Run, session: Session, view: View) -> tuple[Checked, Sealed]:
@@ -95,14 +95,14 @@ def check_run(run: Run, session: Session, view: View) -> tuple[Checked, Sealed]:
     sealed = open_files(run)
     for sentence in sealed.damage:
         view.happened(sentence)
-    return _checked(run, sealed, facts_beside(run), session, view, Asked(session.place)), sealed
+    return _checked(run, sealed, read_facts(run), session, view, CheckOptions(session.place)), sealed
 
 
 def check_again(
-    runs: Sequence[Run | RunElsewhere], view: View, asked: Asked | None = None, after: After = lambda *_: None
+    runs: Sequence[Run | RemoteRun], view: View, asked: CheckOptions | None = None, after: After = lambda *_: None
 ) -> list[Checked]:
     """Check stored runs, one after the other, with one session."""
-    asked = asked or Asked()
+    asked = asked or CheckOptions()
     guard = Guard(clusters_dir() / f"check-{secrets.token_hex(4)}")
     try:
         with ExitStack() as held:
@@ -117,12 +117,11 @@ def check_again(
                 found = []
                 for run in runs:
                     if isinstance(run, Run):
-                        found.append(_checked(run, opened[run], facts_beside(run), session, view, asked))
-                        if not asked.only:
-                            after(found[-1], opened[run])
+                        history, facts = opened[run], read_facts(run)
                     else:
                         history, facts = run.open(session.get()), run.facts(session.get())
-                        found.append(_checked(run, history, facts, session, view, asked))
+                    found.append(_checked(run, history, facts, session, view, asked))
+                    after(found[-1], history)
                 return found
     finally:
         guard.release()
@@ -138,32 +137,32 @@ def checked_before(run: Run) -> Checked:
             f"the results of {run.path} were written by another version of Tidegauge",
             f"check it again: tidegauge check {run.path}",
         )
-    results, facts = CheckResults.from_json(kept), facts_beside(run)
-    return Checked(run, facts, results, decide(results, facts_of(facts)))
+    results, facts = CheckResults.from_json(kept), read_facts(run)
+    return Checked(run, facts, results, decide(results, run_facts_of(facts)))
 
 
 def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to check it
-    run: Run | RunElsewhere,
+    run: Run | RemoteRun,
     sealed: Sealed,
     facts: dict[str, Any],
     session: Session,
     view: View,
-    asked: Asked,
+    asked: CheckOptions,
 ) -> Checked:
     view.step(f"{sealed.events:,} events of {'/'.join(str(run.path).split('/')[-2:])}")
-    known = facts_of(facts)
+    known = run_facts_of(facts)
     results = check(session.get(), without_the_missing(sealed, facts), setting_of(run, facts, asked))
-    tell(results, foreign=known.imported)
+    add_sentences(results, foreign=known.imported)
     checked = Checked(run, facts, results, decide(results, known))
     if isinstance(run, Run) and not asked.only:
         run.write_results(checked.as_json())
     return checked
 
 
-def setting_of(run: Run | RunElsewhere, facts: dict[str, Any], asked: Asked) -> Setting:
+def setting_of(run: Run | RemoteRun, facts: dict[str, Any], asked: CheckOptions) -> CheckSettings:
     """What a check has to know of a run beside its history."""
-    known = facts_of(facts)
-    return Setting(
+    known = run_facts_of(facts)
+    return CheckSettings(
         acks=known.acks,
         blocking={fault.name for fault in known.faults if fault.blocks},
         compacted=facts.get("compacted") or (),
@@ -177,7 +176,7 @@ def setting_of(run: Run | RunElsewhere, facts: dict[str, Any], asked: Asked) -> 
     )
 
 
-def facts_of(facts: dict[str, Any]) -> RunFacts:
+def run_facts_of(facts: dict[str, Any]) -> RunFacts:
     """What the verdict has to know of run.json."""
     settings, tap = table_of(table_of(facts, "scenario"), "settings"), table_of(facts, "tap")
     planned = [slot.get("fault", "") for slot in facts.get("schedule") or []]

@@ -39,17 +39,17 @@ from harness.foundation.reasons import (
 )
 from harness.history.schema import F, Type
 from harness.judging.policies import Mark, RunFacts, judge
-from harness.judging.policies.case import Status
+from harness.judging.policies.case import MarkStatus
 
-Outcome = Literal["valid", "invalid", "unknown"]
+VerdictOutcome = Literal["valid", "invalid", "unknown"]
 
-EXITS: dict[Outcome, Exit] = {"valid": Exit.VALID, "invalid": Exit.INVALID, "unknown": Exit.UNKNOWN}
+EXITS: dict[VerdictOutcome, Exit] = {"valid": Exit.VALID, "invalid": Exit.INVALID, "unknown": Exit.UNKNOWN}
 REGRESSIONS = frozenset({"watermark-regression", "end-offset-regression"})
 REASONS_AT_MOST = 20
 
 
 @dataclass(frozen=True)
-class Judged:
+class MarkedFinding:
     """A finding with its mark."""
 
     finding: Finding
@@ -57,22 +57,22 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenAnomaly:
     """An anomaly that was found: how often, its findings that were kept, and the gravest mark among them."""
 
     anomaly: str
     found: int
     mark: Mark
-    findings: tuple[Judged, ...]
+    findings: tuple[MarkedFinding, ...]
 
 
 @dataclass(frozen=True)
 class Verdict:
     """The answer, with the reasons for anything but `valid`."""
 
-    outcome: Outcome
+    outcome: VerdictOutcome
     reasons: tuple[Reason, ...]
-    seen: tuple[Seen, ...]
+    seen: tuple[SeenAnomaly, ...]
     coverage: Coverage
     looked_for: int
     not_looked_at: dict[str, str] = field(default_factory=dict)  # anomalies, and why
@@ -108,7 +108,7 @@ def decide(results: CheckResults, facts: RunFacts) -> Verdict:
     doubtful = [
         Reason(
             "possibly-the-client",
-            f"{item.anomaly} was seen and may be the client's doing: repeat the run with the other client",
+            f"{item.anomaly} was seen and may be the client's doing: repeat the run with another client",
         )
         for item in seen
         if item.mark.status == "possibly the client"
@@ -120,7 +120,7 @@ def decide(results: CheckResults, facts: RunFacts) -> Verdict:
             if item.mark.status == "unproven"
         ]
     illegal = [Reason(ILLEGAL, f"{item.anomaly} ×{item.found:,}") for item in seen if item.mark.status == "illegal"]
-    outcome: Outcome = "invalid" if illegal else "unknown" if missing or doubtful else "valid"
+    outcome: VerdictOutcome = "invalid" if illegal else "unknown" if missing or doubtful else "valid"
     reasons = [*illegal, *doubtful, *missing]
     if len(reasons) > REASONS_AT_MOST:
         more = len(reasons) - REASONS_AT_MOST + 1
@@ -133,13 +133,13 @@ def decide(results: CheckResults, facts: RunFacts) -> Verdict:
     return Verdict(outcome, tuple(reasons), seen, results.coverage, len(results.looked_for), not_looked_at)
 
 
-def _seen(results: CheckResults, name: str, facts: RunFacts) -> Seen:
+def _seen(results: CheckResults, name: str, facts: RunFacts) -> SeenAnomaly:
     anomaly = results.anomalies[name]
-    judged = tuple(Judged(finding, judge(finding, results, facts)) for finding in anomaly.findings)
-    order: list[Status] = ["illegal", "possibly the client", "unproven", "allowed"]
+    judged = tuple(MarkedFinding(finding, judge(finding, results, facts)) for finding in anomaly.findings)
+    order: list[MarkStatus] = ["illegal", "possibly the client", "unproven", "allowed"]
     unproven = Mark("unproven", "no-evidence")
     gravest = min((item.mark for item in judged), key=lambda mark: order.index(mark.status), default=unproven)
-    return Seen(name, anomaly.found, gravest, judged)
+    return SeenAnomaly(name, anomaly.found, gravest, judged)
 
 
 def _missing(results: CheckResults, facts: RunFacts) -> Iterator[Reason]:

@@ -38,7 +38,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PlotArea:
     """What all charts of a report share: the seconds that are shown, and the faults in them."""
 
     from_s: float
@@ -52,10 +52,10 @@ def colour_of(node: int | str) -> str:
     return f"var(--node-{(number - 1) % COLOURS + 1})" if number > 0 else "var(--muted)"
 
 
-def frame_of(series: Mapping[str, Any]) -> Frame:
+def frame_of(series: Mapping[str, Any]) -> PlotArea:
     """From the begin of the load to the end."""
     faults = [(fault["from"] / NS, fault["to"] / NS) for fault in series["faults"] if fault["from"] is not None]
-    return Frame(series["start"] / NS, max(series["lasted"], series["start"] + 1) / NS, tuple(faults))
+    return PlotArea(series["start"] / NS, max(series["lasted"], series["start"] + 1) / NS, tuple(faults))
 
 
 def seconds(series: Mapping[str, Any], bucket: float) -> float:
@@ -63,7 +63,7 @@ def seconds(series: Mapping[str, Any], bucket: float) -> float:
     return round(float(series["start"] + bucket * series["bucket"]) / NS, 3)
 
 
-def lines(frame: Frame, drawn: Iterable[Line], *, log: bool = False, height: int = HEIGHT) -> str:
+def lines(frame: PlotArea, drawn: Iterable[Line], *, log: bool = False, height: int = HEIGHT) -> str:
     """A chart of lines over time, with bands for faults, as SVG."""
     shown = [line for line in drawn if line.points]
     if not shown:
@@ -95,7 +95,7 @@ def _line(line: Line) -> dict[str, Any]:
     return {"data": {"values": values}, "mark": mark, "encoding": {"y": {"field": "v"}}}
 
 
-def _bands(frame: Frame) -> dict[str, Any]:
+def _bands(frame: PlotArea) -> dict[str, Any]:
     return {
         "data": {"values": [{"t": begin, "u": max(end, begin)} for begin, end in frame.faults]},
         "mark": {
@@ -109,7 +109,7 @@ def _bands(frame: Frame) -> dict[str, Any]:
     }
 
 
-def bars(frame: Frame, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+def bars(frame: PlotArea, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     """Who led: a row for each name, with stretches `from`, `to` (seconds), `colour`, `text` and `whole`."""
     values = [dict(row) for row in rows]
     if not values:
@@ -156,7 +156,7 @@ def bars(frame: Frame, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) 
     return _svg(frame, layers, 22 * len(names), None)
 
 
-def _svg(frame: Frame, layers: list[dict[str, Any]], height: int, y: Mapping[str, Any] | None) -> str:
+def _svg(frame: PlotArea, layers: list[dict[str, Any]], height: int, y: Mapping[str, Any] | None) -> str:
     import vl_convert
 
     x = {"type": "quantitative", "scale": {"domain": [frame.from_s, frame.to_s], "nice": False}}

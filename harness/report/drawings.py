@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.summaries.series import SILENCE_NS
-from harness.report.charts import NS, Frame, Line, Points, bars, colour_of, frame_of, lines, seconds
+from harness.report.charts import NS, Line, PlotArea, Points, bars, colour_of, frame_of, lines, seconds
 
 SHOWN = 6  # partitions whose charts are open; the others are folded
 NODES_SHOWN = 24  # rows of the chart of leaders
@@ -128,7 +128,7 @@ def _led(changes: list[list[Any]]) -> list[list[Any]]:
     return [change for n, change in enumerate(changes) if n == 0 or changes[n - 1][1:3] != change[1:3]]
 
 
-def _stretches(name: str, changes: list[list[Any]], frame: Frame) -> list[dict[str, Any]]:
+def _stretches(name: str, changes: list[list[Any]], frame: PlotArea) -> list[dict[str, Any]]:
     replicas = max((len(str(isr or "").split(",")) for *_, isr in changes), default=0)
     ends = ([change[0] / NS for change in changes[1:]] + [frame.to_s])[: len(changes)]
     return [
@@ -171,7 +171,7 @@ def _broken(series: Mapping[str, Any], rows: list[list[float]], column: int) -> 
     return points
 
 
-def _held(series: Mapping[str, Any], points: list[list[int]], frame: Frame) -> Points:
+def _held(series: Mapping[str, Any], points: list[list[int]], frame: PlotArea) -> Points:
     """What only rises, up to the end."""
     highest, held = 0, []
     for bucket, value in points:

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.foundation.errors import from_os_error
 from harness.judging.policies.marks import mark_of
-from harness.report.junit import RunTold
+from harness.report.junit import ReportedRun
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 SEEN_SHOWN = 10
@@ -30,7 +30,7 @@ _APART = (
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
 
-def append_summary(runs: Sequence[RunTold], environment: Mapping[str, str] = os.environ) -> bool:
+def append_summary(runs: Sequence[ReportedRun], environment: Mapping[str, str] = os.environ) -> bool:
     """Append it, where GitHub asks for one; says whether it did."""
     name = environment.get(VARIABLE)
     if not name:
@@ -43,16 +43,16 @@ def append_summary(runs: Sequence[RunTold], environment: Mapping[str, str] = os.
     return True
 
 
-def summary(runs: Sequence[RunTold]) -> str:
+def summary(runs: Sequence[ReportedRun]) -> str:
     """The Markdown."""
     return "\n".join([line for run in runs[:RUNS_SHOWN] for line in _lines(run)] + _more(runs)) + "\n"
 
 
-def _more(runs: Sequence[RunTold]) -> list[str]:
+def _more(runs: Sequence[ReportedRun]) -> list[str]:
     return [f"And {len(runs) - RUNS_SHOWN} runs more."] if len(runs) > RUNS_SHOWN else []
 
 
-def _lines(run: RunTold) -> Iterator[str]:
+def _lines(run: ReportedRun) -> Iterator[str]:
     yield f"### {SIGNS.get(run.verdict, '❔')} {run.verdict.upper()}: {escaped(run.scenario)}"
     yield ""
     if run.cause:
@@ -78,7 +78,7 @@ def _lines(run: RunTold) -> Iterator[str]:
     yield ""
 
 
-def _row(run: RunTold, seen: Mapping[str, Any]) -> str:
+def _row(run: ReportedRun, seen: Mapping[str, Any]) -> str:
     first = next(iter(run.findings(seen["anomaly"])), {})
     cells = (seen["anomaly"], f"{seen['found']:,}", mark_of(seen["mark"]), first.get("detail") or "")
     return "| " + " | ".join(escaped(str(cell)) for cell in cells) + " |"

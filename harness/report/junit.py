@@ -27,7 +27,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
-class RunTold:
+class ReportedRun:
     """A run as its results.json and its run.json tell it."""
 
     results: Mapping[str, Any]
@@ -85,7 +85,7 @@ class JunitCase:
     text: str = ""
 
 
-def write_junit(file: Path, runs: Sequence[RunTold]) -> None:
+def write_junit(file: Path, runs: Sequence[ReportedRun]) -> None:
     """Put the XML in place; directories are made."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def write_junit(file: Path, runs: Sequence[RunTold]) -> None:
         raise from_os_error(error, "writing the JUnit file") from error
 
 
-def junit(runs: Sequence[RunTold]) -> bytes:
+def junit(runs: Sequence[ReportedRun]) -> bytes:
     """The document about some runs."""
     return document("tidegauge", [_case(run) for run in runs])
 
@@ -131,7 +131,7 @@ def _element(case: JunitCase) -> Element:
     return element
 
 
-def _case(run: RunTold) -> JunitCase:
+def _case(run: ReportedRun) -> JunitCase:
     properties = {name: run.results.get(name) for name in ("expected", "seed", "run", "tidegauge")}
     case = JunitCase(
         f"tidegauge.{run.scenario}",
@@ -150,7 +150,7 @@ def _case(run: RunTold) -> JunitCase:
     )
 
 
-def _lines(run: RunTold) -> Iterator[str]:
+def _lines(run: ReportedRun) -> Iterator[str]:
     yield run.verdict.upper()
     yield from (f"  {reason}" for reason in run.reasons)
     if run.cause:

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from checkers.summaries.series import VERSION, fingerprint
+from checkers.summaries.drawn_series import VERSION, fingerprint
 from harness.foundation.errors import TidegaugeError, from_os_error
 from harness.foundation.view import View
 from harness.history.opening import open_run
 from harness.history.sealing import Sealed
 from harness.history.store import Run
-from harness.judging.checking import Asked, Checked, check_again, checked_before
+from harness.judging.checking import Checked, CheckOptions, check_again, checked_before
 from harness.report.trace import TRACE_FILE, write_trace
 from harness.spark.place import Place
 
@@ -30,8 +30,8 @@ Results = Mapping[str, Any]
 
 
 def report_checked(checked: Checked, sealed: Sealed, view: View) -> Path | None:
-    """Right after a check; nothing for a run that is elsewhere. It never raises."""
-    if not isinstance(checked.run, Run):
+    """Right after a check, with its session; nothing of a part of it or of a run that is elsewhere. It never raises."""
+    if not isinstance(checked.run, Run) or checked.results.only:
         return None
     series = keep_series(checked.run, checked, view)
     _trace(checked.run, sealed, view)
@@ -73,7 +73,7 @@ def kept_series(run: Run, results: Results) -> dict[str, Any] | None:
 def _asked(run: Run, view: View, place: Place) -> Checked | None:
     """Another check, with a session of our own."""
     try:
-        (checked,) = check_again([run], view, Asked(place))
+        (checked,) = check_again([run], view, CheckOptions(place), lambda each, _: each.results.draw())
     except TidegaugeError as error:  # somebody removed the history to save space, perhaps
         view.happened(f"nothing is drawn: {error}")
         return None
@@ -82,6 +82,7 @@ def _asked(run: Run, view: View, place: Place) -> Checked | None:
 
 def keep_series(run: Run, checked: Checked, view: View) -> dict[str, Any] | None:
     """What a check brought to be drawn, written beside the run with whose findings it shows."""
+    checked.results.draw()
     if checked.results.undrawn:
         view.happened(f"nothing is drawn: {checked.results.undrawn}")
     if checked.results.drawn is None:

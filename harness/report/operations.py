@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.foundation.error_codes import name_of
 from harness.foundation.protocol import Api
-from harness.history.schema import F, Type, View
+from harness.history.schema import F, OffsetView, Type
 
 NS = 1_000_000_000
 MS = 1_000_000
@@ -37,7 +37,7 @@ TXN_ENDS = {Type.OK: "committed", Type.FAIL: "aborted", Type.INFO: "nobody knows
 
 
 @dataclass(frozen=True)
-class Clock:
+class RunClock:
     """When something happened: since the history began, and by the wall clock if one moment of both is known."""
 
     first_ns: int
@@ -51,13 +51,13 @@ class Clock:
         day = time.gmtime(wall_ns // NS)
         return f"{time.strftime('%H:%M:%S', day)}.{wall_ns % NS // MS:03}"
 
-    def tell(self, since_ns: int) -> str:
+    def both(self, since_ns: int) -> str:
         """Both."""
         return f"{self.wall(since_ns)} ({since_ns / NS:.3f} s)".lstrip()
 
 
 @dataclass(frozen=True)
-class Told:
+class OperationLine:
     """An operation as the report tells it."""
 
     event: int
@@ -71,11 +71,11 @@ class Told:
     ended_ns: int
 
 
-def tell(row: Mapping[str, Any], processes: Mapping[str, Mapping[str, Any]]) -> Told:
+def operation_line(row: Mapping[str, Any], processes: Mapping[str, Mapping[str, Any]]) -> OperationLine:
     """One row of `series.json`."""
     actor, order = _actor(row, processes)
     label, sentence, sort = _SENTENCES[row["kind"]](row)
-    return Told(row["event"], actor, order, label, sentence, sort, row["rank"], row["from"], row["to"])
+    return OperationLine(row["event"], actor, order, label, sentence, sort, row["rank"], row["from"], row["to"])
 
 
 def lasted(since_ns: int) -> str:
@@ -152,7 +152,11 @@ def _answer(row: Mapping[str, Any]) -> tuple[str, str, str]:
         if row.get("count"):
             told += f", {row['count']} records from offset {row.get('offset', '?')} on"
     elif row.get("api") == Api.LIST_OFFSETS and "offset" in row:
-        view: dict[int, str] = {View.EARLIEST: "start", View.LATEST: "end", View.LATEST_COMMITTED: "last stable offset"}
+        view: dict[int, str] = {
+            OffsetView.EARLIEST: "start",
+            OffsetView.LATEST: "end",
+            OffsetView.LATEST_COMMITTED: "last stable offset",
+        }
         label = told = f"{view.get(row.get('view', 0), 'offset')} {row['offset']}"
     elif row.get("api") == Api.METADATA and "leader" in row:
         label = f"leader {row['leader']}"

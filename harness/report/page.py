@@ -18,8 +18,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.report import drawings
-from harness.report.operations import NS, Clock, lasted, request
-from harness.report.story import Teller, reasons, sentence
+from harness.report.operations import NS, RunClock, lasted, request
+from harness.report.story import StoryWriter, reasons, sentence
 from harness.report.timeline import of_witness
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -32,8 +32,8 @@ LINEAR = ("linearizable", "linearizable but for end(), which nobody asked for")
 def render(facts: Mapping[str, Any], results: Mapping[str, Any], series: Mapping[str, Any] | None, path: str) -> str:
     """The page; without series it says that nothing could be drawn."""
     first_ns = series["first_ns"] if series else facts.get("anchor", {}).get("monotonic_ns", 0)
-    clock = Clock(first_ns, facts.get("anchor"))
-    teller = Teller(results, series, clock)
+    clock = RunClock(first_ns, facts.get("anchor"))
+    teller = StoryWriter(results, series, clock)
     seen = teller.seen()
     style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     changes: list[dict[str, Any]] = []

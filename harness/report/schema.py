@@ -15,10 +15,9 @@ from checkers.core.results import CheckResults
 from harness.foundation.errors import Exit
 from harness.foundation.paths import PACKAGE
 from harness.judging.checking import RESULTS_VERSION
-from harness.judging.diagnosis.cause import Confidence
-from harness.judging.diagnosis.cause import Outcome as Measurement
-from harness.judging.policies.case import Status
-from harness.judging.verdict import Outcome
+from harness.judging.diagnosis.cause import Confidence, MeasurementOutcome
+from harness.judging.policies.case import MarkStatus
+from harness.judging.verdict import VerdictOutcome
 
 SCHEMA_FILE = PACKAGE.parent / "docs" / "results.schema.json"
 Schema = dict[str, Any]
@@ -34,7 +33,7 @@ def json_schema() -> Schema:
     """What results.json holds, for other programs."""
     schema = TypeAdapter(CheckResults).json_schema(mode="serialization")
     definitions: dict[str, Schema] = schema.pop("$defs")
-    for name in ("drawn", "undrawn"):  # what goes into series.json
+    for name in ("drawn", "undrawn", "drawing"):  # what goes into series.json
         schema["properties"].pop(name)
     for each in definitions.values():
         _plain(each)
@@ -75,10 +74,10 @@ def _with(schema: Schema, more: dict[str, Schema]) -> None:
 
 def _verdict() -> dict[str, Schema]:
     """What `Checked` and its verdict add."""
-    outcome: Schema = {"enum": list(get_args(Outcome))}
+    outcome: Schema = {"enum": list(get_args(VerdictOutcome))}
     reason = _object({"code": {**TEXT, "description": "for programs"}, "sentence": TEXT})
     mark = _object({
-        "status": {"enum": list(get_args(Status))},
+        "status": {"enum": list(get_args(MarkStatus))},
         "code": {**TEXT, "description": "why, for programs; empty where the status says it all"},
         "why": {**TEXT, "description": "the same in words"},
     })  # fmt: skip
@@ -91,7 +90,10 @@ def _verdict() -> dict[str, Schema]:
         "verdict": {**outcome, "description": "the answer"},
         "outcome": {**outcome, "description": "the same as verdict"},
         "exit_code": {"enum": sorted(int(each) for each in (Exit.VALID, Exit.INVALID, Exit.UNKNOWN))},
-        "expected": {"enum": [*get_args(Outcome), None], "description": "the verdict that would surprise nobody"},
+        "expected": {
+            "enum": [*get_args(VerdictOutcome), None],
+            "description": "the verdict that would surprise nobody",
+        },
         "run": {**TEXT, "description": "where the run is"},
         "tidegauge": {**TEXT, "description": "the version that checked it"},
         "seed": MAYBE_WHOLE,
@@ -121,7 +123,7 @@ def _diagnosis() -> Schema:
     }
     causes: Schema = {"type": "array", "items": _object(cause)}
     excluded = _object({"name": TEXT, "sentence": TEXT, "because": TEXT})
-    measured = _object({"name": TEXT, "outcome": {"enum": list(get_args(Measurement))}, "sentence": TEXT})
+    measured = _object({"name": TEXT, "outcome": {"enum": list(get_args(MeasurementOutcome))}, "sentence": TEXT})
     return _object({
         "causes": causes,
         "allowed": causes,

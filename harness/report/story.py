@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.summaries.context import FINDINGS
+from checkers.summaries.finding_queries import FINDINGS
 from harness.foundation.reasons import ILLEGAL
 from harness.report.meanings import MEANINGS
-from harness.report.operations import NS, Clock, Told, tell
-from harness.report.timeline import Timeline, of_finding
+from harness.report.operations import NS, OperationLine, RunClock, operation_line
+from harness.report.timeline import FindingTimeline, of_finding
 
 NOT_RECORDED = "not recorded"
 NOT_LOOKED_AT = "not looked at"
@@ -36,7 +36,7 @@ IN_ORDER = frozenset(
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReportedFinding:
     """A finding as the report tells it."""
 
     key: str
@@ -49,12 +49,12 @@ class Finding:
     leader: str
     fault: str
     replicas: tuple[str, ...]
-    operations: tuple[tuple[Told, str], ...]  # with the time at which each began
-    timeline: Timeline | None
+    operations: tuple[tuple[OperationLine, str], ...]  # with the time at which each began
+    timeline: FindingTimeline | None
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReportedAnomaly:
     """An anomaly that was seen."""
 
     name: str
@@ -63,7 +63,7 @@ class Seen:
     why: str
     about: str
     meaning: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ReportedFinding, ...]
     others: tuple[tuple[str, str, str], ...]  # findings that were kept and are told in a line: place, time, detail
 
 
@@ -85,14 +85,14 @@ def reasons(results: Mapping[str, Any]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Teller:
+class StoryWriter:
     """Tells of one run; `series` is None where nobody could read them."""
 
     results: Mapping[str, Any]
     series: Mapping[str, Any] | None
-    clock: Clock
+    clock: RunClock
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[ReportedAnomaly]:
         """Every anomaly that was seen: the gravest first, and of these what proves the causes."""
         drawn, told = 0, []
         proofs = [name for cause in self._causes for name in cause.get("explains", [])]
@@ -115,14 +115,14 @@ class Teller:
                 (place_of(each), self._when(each), each["detail"]) for each in anomaly["findings"][FINDINGS:]
             )
             told.append(
-                Seen(
+                ReportedAnomaly(
                     anomaly["name"], mark["found"], status, why, anomaly["about"], MEANINGS.get(anomaly["name"], ""),
                     tuple(findings), others,
                 )
             )  # fmt: skip
         return told
 
-    def first(self, seen: Sequence[Seen]) -> Finding | None:
+    def first(self, seen: Sequence[ReportedAnomaly]) -> ReportedFinding | None:
         """The first counterexample: that of the cause on top or, without one, the earliest that is illegal."""
         pointer = self._causes[0].get("first") if self._causes else None
         told = [finding for each in seen if each.status == "illegal" for finding in each.findings]
@@ -148,19 +148,21 @@ class Teller:
             return NOT_RECORDED
         began = finding["time_ns"] - self.clock.first_ns
         if not finding["until_ns"] or finding["until_ns"] == finding["time_ns"]:
-            return self.clock.tell(began)
-        return f"{self.clock.tell(began)} to {self.clock.tell(finding['until_ns'] - self.clock.first_ns)}"
+            return self.clock.both(began)
+        return f"{self.clock.both(began)} to {self.clock.both(finding['until_ns'] - self.clock.first_ns)}"
 
     def _finding(
         self, anomaly: str, number: int, finding: Mapping[str, Any], marks: Sequence[Mapping[str, str]], *, draw: bool
-    ) -> Finding:
+    ) -> ReportedFinding:
         status, why = (marks[number]["status"], marks[number]["why"]) if number < len(marks) else ("unproven", "")
         key = f"{anomaly}-{number}"
         series = self.series or {}
         rows = series.get("around", {}).get(f"{anomaly}/{number}", [])
         title, processes = f"{anomaly}: {finding['detail']}", series.get("processes", {})
-        operations = sorted((tell(row, processes) for row in rows), key=lambda each: (each.began_ns, each.ended_ns))
-        return Finding(
+        operations = sorted(
+            (operation_line(row, processes) for row in rows), key=lambda each: (each.began_ns, each.ended_ns)
+        )
+        return ReportedFinding(
             key=key,
             place=place_of(finding),
             when=self._when(finding),
@@ -171,7 +173,7 @@ class Teller:
             leader=self._leader(finding),
             fault=self._fault(finding),
             replicas=tuple(self._replicas(f"{anomaly}/{number}", finding)),
-            operations=tuple((each, self.clock.tell(each.began_ns)) for each in operations),
+            operations=tuple((each, self.clock.both(each.began_ns)) for each in operations),
             timeline=of_finding(key, title, rows, series, in_order=anomaly in IN_ORDER) if draw else None,
         )
 

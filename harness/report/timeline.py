@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.report.operations import NS, Told, lasted, tell
+from harness.report.operations import NS, OperationLine, lasted, operation_line
 
 WIDTH, LABELS = 960, 176
 ROW, GAP, TOP, AXIS = 15, 7, 18, 22
@@ -29,7 +29,7 @@ LETTER = 6.2  # pixels
 class Bar:
     """One operation."""
 
-    told: Told
+    told: OperationLine
     y: float
     x: float
     width: float
@@ -65,7 +65,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Timeline:
+class FindingTimeline:
     """Everything that is drawn; times are nanoseconds since the history began."""
 
     title: str
@@ -109,9 +109,9 @@ def of_finding(
     series: Mapping[str, Any],
     *,
     in_order: bool,
-) -> Timeline | None:
+) -> FindingTimeline | None:
     """The operations around a finding; and what lies between the two it names, if their order is what is wrong."""
-    told = [tell(row, series["processes"]) for row in rows]
+    told = [operation_line(row, series["processes"]) for row in rows]
     if not told:
         return None
     named = [each for each in told if each.rank == 0] or [each for each in told if each.rank == 1] or told
@@ -124,7 +124,7 @@ def of_finding(
         first, second = sorted(named, key=lambda each: each.ended_ns)
         gap = (first.ended_ns, second.began_ns) if first.ended_ns < second.began_ns else None
 
-    def shown(each: Told) -> bool:
+    def shown(each: OperationLine) -> bool:
         in_view = low <= each.ended_ns and each.began_ns <= high
         return in_view or (each.rank < 2 and each.order < ANSWERS)
 
@@ -137,16 +137,16 @@ def of_witness(
     title: str,
     witness: Mapping[str, Any],
     series: Mapping[str, Any],
-) -> Timeline | None:
+) -> FindingTimeline | None:
     """Consecutive appends of a partition, each with the moment at which it took effect, in the order of the log."""
-    told: list[Told] = []
+    told: list[OperationLine] = []
     points: dict[int, int] = {}
     for each in witness["operations"]:
         about = series["processes"].get(str(each["process"]), {})
         who = f"{about.get('role', 'process')} {each['process']}"
         name = f"end() → {each['offset']}" if each["end"] else f"{each['offset']}, {who}"
         told.append(
-            Told(
+            OperationLine(
                 event=each["event"],
                 actor=name,
                 order=len(told),
@@ -169,13 +169,13 @@ def of_witness(
 def _laid_out(  # noqa: PLR0913, PLR0917 - what is drawn, and how much of it
     key: str,
     title: str,
-    told: Sequence[Told],
+    told: Sequence[OperationLine],
     points: Mapping[int, int],
     view_ns: tuple[int, int],
     faults: Sequence[Mapping[str, Any]],
     gap: tuple[int, int] | None,
     lanes_at_most: int = LANES_AT_MOST,
-) -> Timeline:
+) -> FindingTimeline:
     padding = max(LEAST_NS, int(PADDING * (view_ns[1] - view_ns[0])))
     low, high = max(0, view_ns[0] - padding), view_ns[1] + padding
     scale = (WIDTH - LABELS) / (high - low)
@@ -183,7 +183,7 @@ def _laid_out(  # noqa: PLR0913, PLR0917 - what is drawn, and how much of it
     def x(since_ns: int) -> float:
         return (since_ns - low) * scale
 
-    by_actor: dict[tuple[int, str], list[Told]] = {}
+    by_actor: dict[tuple[int, str], list[OperationLine]] = {}
     for each in told:
         by_actor.setdefault((each.order, each.actor), []).append(each)
     busiest = sorted(by_actor, key=lambda actor: (min(each.rank for each in by_actor[actor]), actor))[:lanes_at_most]
@@ -210,7 +210,7 @@ def _laid_out(  # noqa: PLR0913, PLR0917 - what is drawn, and how much of it
 
     bands = [band(str(f["name"]), f["from"], f["to"]) for f in faults if f["from"] is not None]
     whole = (min(low, *(each.began_ns for each in told)), max(high, *(each.ended_ns for each in told)))
-    return Timeline(
+    return FindingTimeline(
         title,
         (low, high),
         whole,
@@ -222,7 +222,7 @@ def _laid_out(  # noqa: PLR0913, PLR0917 - what is drawn, and how much of it
     )
 
 
-def _away(told: Sequence[Told], low: int, high: int) -> str:
+def _away(told: Sequence[OperationLine], low: int, high: int) -> str:
     if all(each.began_ns > high for each in told):
         return "later"
     return "earlier" if all(each.ended_ns < low for each in told) else ""

@@ -19,19 +19,19 @@ from checkers.core.spark import warm_up
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.spec import make_cluster
 from harness.foundation.errors import Exit, Interrupted
-from harness.foundation.interrupts import Stop
+from harness.foundation.interrupts import StopRequest
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
 from harness.history.schema import SCHEMA_VERSION
 from harness.history.store import SCENARIO_FILE, Run, create, without_secrets
 from harness.judging.checking import Checked, check_run
 from harness.report.making import keep_series, report_checked
-from harness.runs import versions as facts
+from harness.runs import provenance
 from harness.runs.planning import equip, plan_of
-from harness.runs.recording import Recording
+from harness.runs.recording import RunRecording
 from harness.runs.replay import Replay
 from harness.runs.scenario import Scenario, to_toml
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import SharedResources
 from harness.spark.place import Place
 from harness.spark.session import Session
 from nemesis import check_sense, needs_of
@@ -60,29 +60,29 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
     tell: Tell,
     replay: Replay | None = None,
     place: Place | None = None,
-    lent: Lent | None = None,
-    stop: Stop | None = None,
+    shared: SharedResources | None = None,
+    stop: StopRequest | None = None,
 ) -> Checked:
     """Run it, check it, tell the verdict as soon as it is there, and leave nothing but the directory in the store."""
-    lent, stop = lent or Lent(), stop or Stop()
-    with _begun(scenario, store, command_line, view, lent, stop, replay) as recording, ExitStack() as undo:
+    shared, stop = shared or SharedResources(), stop or StopRequest()
+    with _begun(scenario, store, command_line, view, shared, stop, replay) as recording, ExitStack() as undo:
         guard = _guard(undo)
         scratch, token = guard.directory / "spark", guard.directory.name
-        session = lent.session or undo.enter_context(
+        session = shared.session or undo.enter_context(
             Session.start(scratch, place=place or Place(), token=token, warm=warm_up)
         )
 
         def judge(run: Run) -> Checked:
             view.phase("check")
-            return _judge(run, session, view, tell, reports=lent.reports)
+            return _judge(run, session, view, tell, reports=shared.reports)
 
         checked = _walk(recording, undo, token, judge)
-        if session.writes_archive and lent.session is None:
+        if session.writes_archive and shared.session is None:
             view.happened("writing down what Spark has loaded, so that it starts faster from now on (once)")
         return _ended(checked, Recorded(recording.store, recording.failure, stop.asked > 0))
 
 
-def _walk(recording: Recording, undo: ExitStack, token: str, judge: Callable[[Run], Judged]) -> Judged:
+def _walk(recording: RunRecording, undo: ExitStack, token: str, judge: Callable[[Run], Judged]) -> Judged:
     """A run from its beginning to its end, phase by phase."""
     recording.set_up(undo, token)
     with recording.failure_kept():
@@ -108,10 +108,12 @@ def _judge(run: Run, session: Session, view: View, tell: Tell, *, reports: bool)
     return checked
 
 
-def record_scenario(scenario: Scenario, store: Path, command_line: list[str], view: View, lent: Lent) -> Recorded:
+def record_scenario(
+    scenario: Scenario, store: Path, command_line: list[str], view: View, shared: SharedResources
+) -> Recorded:
     """Run it, to be checked later; nothing is left but the directory in the store."""
-    stop = Stop()
-    with _begun(scenario, store, command_line, view, lent, stop) as recording:
+    stop = StopRequest()
+    with _begun(scenario, store, command_line, view, shared, stop) as recording:
         with ExitStack() as undo:
             _walk(recording, undo, _guard(undo).directory.name, lambda _: None)
         run, failure = recording.store, recording.failure
@@ -146,15 +148,15 @@ def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
     store: Path,
     command_line: list[str],
     view: View,
-    lent: Lent,
-    stop: Stop,
+    shared: SharedResources,
+    stop: StopRequest,
     replay: Replay | None = None,
-) -> Iterator[Recording]:
+) -> Iterator[RunRecording]:
     """A run that is about to be recorded: what was asked for is possible, and its directory is there and says so."""
     check_sense(scenario.nemesis)
-    cluster = lent.cluster or make_cluster(scenario.cluster, view)
+    cluster = shared.cluster or make_cluster(scenario.cluster, view)
     plan = plan_of(scenario, cluster, replay)
-    if lent.cluster is None:
+    if shared.cluster is None:
         equip(cluster, needs_of(plan), view)
     if replay:
         view.happened(f"the {len(plan)} faults of {replay.run} again")
@@ -165,7 +167,7 @@ def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
             run.update(replay_of=str(replay.run))
         try:
             with run.held():
-                yield Recording(scenario, plan, cluster, lent.cluster is not None, run, stop, view)
+                yield RunRecording(scenario, plan, cluster, shared.cluster is not None, run, stop, view)
         except KeyboardInterrupt:
             run.update(state="interrupted", interrupted=True)
             raise Interrupted(
@@ -188,9 +190,9 @@ def _describe(run: Run, scenario: Scenario, plan: Sequence[Slot], command_line: 
         seed=scenario.seed,
         idempotent=scenario.settings.idempotent,  # as it will be, whoever decided it
         command_line=without_secrets(command_line),
-        anchor=facts.anchor(),
+        anchor=provenance.clock_anchor(),
         started_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        versions=facts.versions(),
+        versions=provenance.versions(),
         schedule=[vars(slot) for slot in plan],
         log_patterns=scenario.cluster.log_patterns,
     )

@@ -1,4 +1,7 @@
-"""What goes wrong is said in one sentence with a remedy, ends with the right code, and leaves nothing behind."""
+"""What goes wrong is said in one sentence with a remedy, ends with the right code, and leaves nothing behind.
+
+They need the real command, since exit codes and what is left behind are those of processes.
+"""
 
 from __future__ import annotations
 

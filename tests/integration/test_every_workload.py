@@ -2,6 +2,8 @@
 
 An operation has exactly one outcome; without faults nearly all are ok and no error is one that nobody has thought of.
 Under faults a run comes to its end, whatever it finds.
+
+They need real brokers, since only there do client libraries meet every error; they run at night.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import pytest
 
 from harness.history.schema import F, Kind, Type
 from harness.history.sealing import open_history
-from tests.integration.worked import left_open
+from tests.integration.run_without_faults import left_open
 from tests.support import cli, docker_or_skip
 from workloads import WORKLOADS
 

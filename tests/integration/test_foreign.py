@@ -1,4 +1,7 @@
-"""A foreign history from its file to the verdict, by the command line and with Spark."""
+"""A foreign history from its file to the verdict, by the command line and with Spark.
+
+They need Spark, as the command does that they call.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.foundation.errors import Exit
-from tests.foreign import LOST_AND_ABORTED, edn
 from tests.support import cli
+from tests.support.foreign_histories import LOST_AND_ABORTED, edn
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
 

@@ -1,4 +1,7 @@
-"""What histories say of groups against what the brokers really hold."""
+"""What histories say of groups against what the brokers really hold.
+
+They need real brokers, which are asked afterwards what the groups have committed.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from confluent_kafka import Producer
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.history.schema import F, Type
-from tests.group_histories import History
 from tests.integration.group_steps import HEIRS, PARTITIONS, PATIENCE_S, RECORDS, STEPS, WITHOUT_COMMIT, Walk
-from tests.integration.tapped import create, tapped
-from tests.integration.worked import Run
+from tests.integration.run_without_faults import Run
+from tests.integration.tapped_cluster import create, tapped
 from tests.support import REPOSITORY
+from tests.support.group_histories import History
 from workloads.base import CONSUMER
 
 pytestmark = pytest.mark.cluster
@@ -36,7 +39,7 @@ COMMIT_TYPES = {"committing": Type.INFO, "committed": Type.INFO}  # of the steps
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One for all."""
-    with make_cluster(ClusterSpec(kind="local"), Silent()) as running:
+    with make_cluster(ClusterSpec(kind="local"), SilentProgress()) as running:
         yield running
 
 

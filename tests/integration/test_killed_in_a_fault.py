@@ -1,4 +1,7 @@
-"""SIGKILL of the harness in the middle of a fault: nothing of it or of the cluster stays, and nothing else goes."""
+"""SIGKILL of the harness in the middle of a fault: nothing of it or of the cluster stays, and nothing else goes.
+
+They need real clusters: what could outlive a SIGKILL is processes, mounts and firewall rules. Most run at night.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ from harness.clusters.docker import connect
 from harness.clusters.spec import make_cluster
 from harness.foundation.errors import CannotHere
 from harness.foundation.processes import TOKEN_VARIABLE
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from nemesis import FAULTS
 from nemesis.base import refuse_unless_possible
-from tests.integration.stage import spec_of
+from tests.integration.fault_stage import spec_of
 from tests.support import cli, command, end, eventually, supervised_elsewhere, traces, unique
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -126,7 +129,7 @@ def check_nothing_to_heal() -> None:
 
 def offered(kind: str) -> list[str]:
     """The faults that this machine can do on such a cluster."""
-    cluster, found = make_cluster(spec_of(kind), Silent()), []
+    cluster, found = make_cluster(spec_of(kind), SilentProgress()), []
     for name, fault in FAULTS.items():
         try:
             refuse_unless_possible(fault, cluster)

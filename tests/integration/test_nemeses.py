@@ -1,4 +1,7 @@
-"""Every fault on every kind of cluster it is offered on: it bites, it goes, and the cluster is whole again."""
+"""Every fault on every kind of cluster it is offered on: it bites, it goes, and the cluster is whole again.
+
+They need real nodes: only they show whether a fault takes effect. All but the quick ones run at night.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ import pytest
 from harness.clusters.base import Capability
 from harness.clusters.spec import make_cluster
 from harness.foundation.errors import CannotHere
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from nemesis import FAMILIES, FAULTS
 from nemesis.base import Fault, refuse_unless_possible
-from tests.integration.stage import Stage, spec_of, stage
+from tests.integration.fault_stage import Stage, spec_of, stage
 from tests.support import docker_or_skip
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -39,7 +42,7 @@ def stages() -> Iterator[Stages]:
         def on(kind: str, fault: type[Fault]) -> Stage:
             clocks = Capability.CLOCK in fault.needs
             if (kind, clocks) not in known:
-                cluster = make_cluster(spec_of(kind), Silent())
+                cluster = make_cluster(spec_of(kind), SilentProgress())
                 wanted = set(Capability) - ({Capability.CLOCK} if not clocks else set())
                 needs = {capability for capability in wanted if not cluster.cannot(capability)}
                 known[kind, clocks] = open_stages.enter_context(stage(kind, needs, transactions=True))
@@ -67,7 +70,7 @@ def test_a_fault_bites_and_heals(
     if kind == "docker":
         docker_or_skip()
     try:
-        refuse_unless_possible(fault, make_cluster(spec_of(kind), Silent()))
+        refuse_unless_possible(fault, make_cluster(spec_of(kind), SilentProgress()))
     except CannotHere as refused:
         pytest.skip(str(refused))
     carried = stages(kind, fault).carry_out(fault)

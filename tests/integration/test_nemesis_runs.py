@@ -1,4 +1,7 @@
-"""Whole runs under faults: what Kafka promises it keeps, and what it does not promise is seen."""
+"""Whole runs under faults: what Kafka promises it keeps, and what it does not promise is seen.
+
+They need real Kafka, whose promises they are about; they run at night.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ import pytest
 
 from harness.clusters.spec import make_cluster
 from harness.foundation.errors import CannotHere
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.runs.scenario import to_toml
 from nemesis import FAMILIES
 from nemesis.base import refuse_unless_possible
-from tests.integration.stage import spec_of
-from tests.integration.worked import every_loss_is_seen
+from tests.integration.fault_stage import spec_of
+from tests.integration.run_without_faults import every_loss_is_seen
 from tests.support import cli, docker_or_skip
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.usefixtures("spark_of_its_own")]
@@ -38,7 +41,7 @@ def run(store: Path, *arguments: str) -> dict[str, Any]:
 
 def family_on(kind: str, family: str) -> list[str]:
     """The faults of a family that this machine can do on such a cluster, and that a stream feels."""
-    cluster, found = make_cluster(spec_of(kind), Silent()), []
+    cluster, found = make_cluster(spec_of(kind), SilentProgress()), []
     for fault in FAMILIES[family]:
         try:
             refuse_unless_possible(fault, cluster)

@@ -1,4 +1,7 @@
-"""However the harness ends, nothing of its clusters stays; and nothing else is touched."""
+"""However the harness ends, nothing of its clusters stays; and nothing else is touched.
+
+They need real processes, containers and networks, since these are what could stay.
+"""
 
 from __future__ import annotations
 

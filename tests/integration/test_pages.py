@@ -1,4 +1,7 @@
-"""What the pages for newcomers say is done as it stands: every file saved, every command typed."""
+"""What the pages for newcomers say is done as it stands: every file saved, every command typed.
+
+They need a real cluster and Spark, as the reader of such a page has.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import Save, steps
 from tests.support import COMMAND_TIMEOUT_S, REPOSITORY, command, remains
+from tests.support.doc_pages import Save, steps
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.usefixtures("spark_of_its_own")]
 

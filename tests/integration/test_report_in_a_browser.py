@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.report.page import render
-from tests.reports import HOSTILE, facts, results, series
+from tests.support.hostile_run import HOSTILE, facts, results, series
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page

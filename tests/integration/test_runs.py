@@ -1,4 +1,7 @@
-"""Whole runs on real clusters: load, faults, history, Spark, verdict."""
+"""Whole runs on real clusters: load, faults, history, Spark, verdict.
+
+They are the only tests of all stages together, so nothing is replaced.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from harness.foundation.errors import Exit
 from harness.history.schema import FIRST_TAP, F, Kind, Type
 from harness.history.sealing import Sealed, open_history
 from harness.history.sources import segment_path
-from tests.integration.tapped import exchanges
+from tests.integration.tapped_cluster import exchanges
 from tests.support import REPOSITORY, cli, command, end, eventually, kill_tree, remains
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_of_its_own")]

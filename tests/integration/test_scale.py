@@ -1,4 +1,7 @@
-"""What is found does not depend on size: flaws that were planted where files and tasks meet, and nothing else."""
+"""What is found does not depend on size: flaws that were planted where files and tasks meet, and nothing else.
+
+They need Spark: files and tasks meet nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import pytest
 
 from bench.duck import QUESTIONS, Duck
 from bench.histories import Made, generate
-from checkers.core.check import Setting, check
+from checkers.core.check import CheckSettings, check
 from checkers.core.results import CheckResults
 from harness.foundation import class_archive
 from harness.foundation.class_archive import Archive
@@ -19,7 +22,7 @@ from harness.spark.session import Session
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
 
-CORE = Setting(only=(*QUESTIONS, "int-nonmonotonic-poll"))
+CORE = CheckSettings(only=(*QUESTIONS, "int-nonmonotonic-poll"))
 SEVERAL = 1_000  # findings are kept
 FILE_ROWS = 20_000  # several files of a kind, several row groups and tasks of a file
 

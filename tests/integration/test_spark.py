@@ -1,4 +1,7 @@
-"""A real Spark session: it comes up, does its work and leaves nothing, whatever happens to it or to us."""
+"""A real Spark session: it comes up, does its work and leaves nothing, whatever happens to it or to us.
+
+They need a JVM, which is what may fail to start, hang or stay.
+"""
 
 from __future__ import annotations
 

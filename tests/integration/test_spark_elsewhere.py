@@ -1,4 +1,7 @@
-"""The same verdict wherever Spark runs: on a standalone cluster with two workers, and behind a Spark Connect server."""
+"""The same verdict wherever Spark runs: on a standalone cluster with two workers, and behind a Spark Connect server.
+
+They need Spark's own servers: what has to be shipped to them is seen nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ import pytest
 
 from harness.foundation import class_archive
 from harness.foundation.class_archive import Archive
-from harness.history.remote import RunElsewhere
+from harness.history.remote_runs import RemoteRun
+from harness.history.sealing import Sealed
 from harness.history.store import RESULTS_FILE, Run
-from harness.judging.checking import Asked, Checked, check_again
+from harness.judging.checking import Checked, CheckOptions, check_again
 from harness.spark.place import Place
-from tests.foreign import QUIET, take
-from tests.golden_histories import GOLDEN, SUFFIX, expected
-from tests.spark_servers import connect_server, standalone_cluster
+from tests.support.foreign_histories import QUIET, take
+from tests.support.golden_histories import GOLDEN, SUFFIX, expected
+from tests.support.spark_servers import connect_server, standalone_cluster
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")
 NAMES = ("tears-transactions", "forgets-group-offsets", "watermark-frozen")  # cycles, groups, taps
@@ -50,6 +54,14 @@ def everything(checked: Checked) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name not in {"seconds", "run", "verified"}}
 
 
+def _drawn_afterwards(checked: Checked, _: Sealed) -> None:
+    """What the report draws of a history that many tasks looked at is made when the verdict is there."""
+    assert checked.results.drawn is None
+    checked.results.draw()
+    assert checked.results.drawn, checked.results.undrawn
+    assert checked.results.drawn["around"]
+
+
 def test_many_tasks_say_what_one_task_says(
     runs: dict[str, Run], whole: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,7 +70,7 @@ def test_many_tasks_say_what_one_task_says(
     monkeypatch.setattr("checkers.core.spark.ONE_TASK_EVENTS", 0)
     monkeypatch.setattr("checkers.core.spark.EVENTS_OF_A_BUCKET", 1_000)
     monkeypatch.setattr("checkers.core.spark.STRETCH", 64)
-    many = check_again(list(runs.values()), QUIET)
+    many = check_again(list(runs.values()), QUIET, after=_drawn_afterwards)
     assert {name: everything(each) for name, each in zip(runs, many, strict=True)} == whole
 
 
@@ -69,11 +81,11 @@ def test_a_cluster_says_the_same(
 ) -> None:
     """Of a run in the store, and of runs that are named by a path which only Spark reads."""
     first, *others = NAMES
-    named: list[Run | RunElsewhere] = [runs[first], *(RunElsewhere(runs[name].path.as_uri()) for name in others)]
+    named: list[Run | RemoteRun] = [runs[first], *(RemoteRun(runs[name].path.as_uri()) for name in others)]
     for name in NAMES:
         (runs[name].path / RESULTS_FILE).unlink()
     with server(tmp_path) as url:
-        checked = check_again(named, QUIET, Asked(Place(url)))
+        checked = check_again(named, QUIET, CheckOptions(Place(url)))
     assert {name: everything(each) for name, each in zip(NAMES, checked, strict=True)} == whole
     assert (runs[first].path / RESULTS_FILE).exists()
     assert not any((runs[name].path / RESULTS_FILE).exists() for name in others)

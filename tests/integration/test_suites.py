@@ -1,4 +1,7 @@
-"""Suites and the pytest plugin for real: a suite that is killed half-way and resumed, and a test of a user's own."""
+"""Suites and the pytest plugin for real: a suite that is killed half-way and resumed, and a test of a user's own.
+
+They need real clusters and processes, since what is tested is that a kill loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ import pytest
 
 from harness.clusters.base import wait_until
 from harness.foundation.paths import cluster_dirs
-from tests.integration.worked import every_loss_is_seen
-from tests.suites import PLUGIN, suite_file
+from tests.integration.run_without_faults import every_loss_is_seen
 from tests.support import REPOSITORY, cli, command, end, eventually
+from tests.support.scripted_suites import PLUGIN, suite_file
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_of_its_own")]
 

@@ -1,4 +1,7 @@
-"""The tap before real brokers: resends, rules that come and go, taps before somebody else's cluster."""
+"""The tap before real brokers: resends, rules that come and go, taps before somebody else's cluster.
+
+They need real brokers: deduplication and the answers that clients act on are theirs.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.errors import Exit
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.foundation.protocol import Api
 from harness.history.schema import Type
 from harness.tap.rules import Rule, bends
-from tests.integration.tapped import create, exchanges, process_of_taps, tapped
+from tests.integration.tapped_cluster import create, exchanges, process_of_taps, tapped
 from tests.integration.traffic import EXPECTED, confluent_round_trip, kafka_python_round_trip
 from tests.support import REPOSITORY, cli, command, end, eventually, remains, unique
 
@@ -29,7 +32,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_of_its_own")]
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """The newest."""
-    with make_cluster(ClusterSpec(kind="local"), Silent()) as running:
+    with make_cluster(ClusterSpec(kind="local"), SilentProgress()) as running:
         yield running
 
 

@@ -1,4 +1,7 @@
-"""What a history says of transactions against what the logs really hold."""
+"""What a history says of transactions against what the logs really hold.
+
+They need real brokers, whose logs are read afterwards.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,15 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.history.schema import F, Kind, Type
 from harness.history.sealing import open_history
 from harness.history.sources import segment_path
 from harness.tap.rules import Rule
-from tests.integration.tapped import process_of_taps
+from tests.integration.tapped_cluster import process_of_taps
 from tests.integration.transaction_steps import HELD, MESSAGES, POSITION, STEPS, Walk
-from tests.sessions import rows
 from tests.support import PATIENCE_S, REPOSITORY, eventually, unique
+from tests.support.worker_sessions import rows
 from workloads.base import FINAL, RAW, FinalTarget
 from workloads.final_read import final_read
 from workloads.topics import create_topics
@@ -43,7 +46,7 @@ HEIRS, READERS = 100, 200  # processes of the history, from these numbers on
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One for all."""
-    with make_cluster(ClusterSpec(kind="local"), Silent()) as running:
+    with make_cluster(ClusterSpec(kind="local"), SilentProgress()) as running:
         yield running
 
 

@@ -1,6 +1,8 @@
 """Both workloads with both clients on real clusters, old and new, behind taps of which they know one.
 
 Everything acknowledged is read, all of it is recorded, and all of it passed the taps.
+
+They need real brokers of several versions: client libraries speak differently to each.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ import pytest
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.foundation.protocol import Api
 from harness.history.schema import F, Kind, Status, Type
 from tests.integration.java_clients import Java
-from tests.integration.tapped import Tapped, create, exchanges, process_of_taps, tapped
+from tests.integration.run_without_faults import Run
+from tests.integration.tapped_cluster import Tapped, create, exchanges, process_of_taps, tapped
 from tests.integration.traffic import COUNT, EXPECTED, confluent_round_trip, kafka_python_round_trip
-from tests.integration.worked import Run
 from tests.support import PATIENCE_S, eventually
 from workloads.base import CONSUMER, PRODUCER
 from workloads.clients import make_consumer
@@ -33,7 +35,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture(scope="module", params=["4.3.1", pytest.param("3.9.2", marks=pytest.mark.nightly)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """One cluster of a version for all tests of this module."""
-    with make_cluster(ClusterSpec(kind="local", version=request.param), Silent()) as running:
+    with make_cluster(ClusterSpec(kind="local", version=request.param), SilentProgress()) as running:
         yield running
 
 

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, Protocol, cast
 
 from checkers.core.results import Finding
-from tests.histories import Rows
+from tests.support.histories import Rows
 
 FIRST_PROCESS = 100
 TOPICS_AT_MOST = 10_000

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.history.schema import FaultStage, Kind, Type, View
-from tests.histories import SECOND_NS, Rows
+from harness.history.schema import FaultStage, Kind, OffsetView, Type
 from tests.oracle import Event
 from tests.oracle.eras import Eras
+from tests.support.histories import SECOND_NS, Rows
 
 FETCH, LIST_OFFSETS, METADATA = 1, 2, 3
 SETTLING_NS = 2 * SECOND_NS
@@ -69,7 +69,7 @@ def _answer(kind: Kind, row: Event, eras: Eras) -> Answer:
     of_leader = fetch and named is not None and row.get("api_version") is not None and row["api_version"] < 11
     probe = kind == Kind.PROBE
 
-    def mark(name: str, listed: View) -> int | None:
+    def mark(name: str, listed: OffsetView) -> int | None:
         found: int | None = row.get(name) if fetch else row.get("offset") if view == listed else None
         return found
 
@@ -87,10 +87,10 @@ def _answer(kind: Kind, row: Event, eras: Eras) -> Answer:
         invoked=row["invoked"],
         time=row["time"],
         event=row["event"],
-        shown=mark("high_watermark", View.LATEST),
-        stable=known(mark("last_stable_offset", View.LATEST_COMMITTED)),
-        start=known(mark("log_start", View.EARLIEST)),
-        told=None if not fetch and view == View.EARLIEST else named,
+        shown=mark("high_watermark", OffsetView.LATEST),
+        stable=known(mark("last_stable_offset", OffsetView.LATEST_COMMITTED)),
+        start=known(mark("log_start", OffsetView.EARLIEST)),
+        told=None if not fetch and view == OffsetView.EARLIEST else named,
     )
 
 
@@ -119,11 +119,13 @@ def epochs(rows: Rows, eras: Eras) -> Mapping[tuple[Place, int], Epochs]:
 def _rises(shown: Sequence[Event]) -> Epochs:
     numbers = {row["leader_epoch"] for row in shown}
     seen = {number: min(row["time"] for row in shown if row["leader_epoch"] == number) for number in numbers}
-    # who answered before nobody had shown it, or a higher one, did not know of it
-    before = {
-        number: max((row["invoked"] for row in shown if row["time"] < seen[number]), default=LONG_AGO)
-        for number in numbers
-    }
+    leaders = {number: {row.get("leader") for row in shown if row["leader_epoch"] == number} for number in numbers}
+    before = {}
+    for number in numbers:
+        earlier = [row for row in shown if row["time"] < seen[number]]
+        # a leader that answered before anybody showed its epoch did not know of it; others may hear of it late
+        own = [row for row in earlier if row.get("node") is not None and row.get("node") in leaders[number]]
+        before[number] = max((row["invoked"] for row in own or earlier), default=LONG_AGO)
     return {number: Rise(seen[number], min(before[each] for each in numbers if each >= number)) for number in numbers}
 
 

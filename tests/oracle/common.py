@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.history.schema import ID_BITS, F, Kind, Type
-from tests.histories import VALUES_OF_A_TOPIC, Rows, process_of
 from tests.oracle import Event
+from tests.support.histories import VALUES_OF_A_TOPIC, Rows, process_of
 
 
 def operations(rows: Rows, *functions: F) -> Iterator[Event]:

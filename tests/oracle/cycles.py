@@ -14,7 +14,6 @@ import networkx as nx
 from checkers.core.results import Finding
 from checkers.core.run import STRETCH as CHUNK
 from harness.history.schema import F, Kind, Status, Type
-from tests.histories import Rows
 from tests.oracle import Event, Told, who
 from tests.oracle.common import (
     APART_NS,
@@ -26,6 +25,7 @@ from tests.oracle.common import (
     records,
     value_of,
 )
+from tests.support.histories import Rows
 
 ANOMALIES = frozenset(
     {"G0", "G1c", "G-single", "G2", "G0-realtime", "G1c-realtime", "G-single-realtime", "G2-realtime"}

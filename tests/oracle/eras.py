@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from harness.history.schema import F, Type
-from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event
 from tests.oracle.common import operations
+from tests.support.histories import SECOND_NS, Rows
 
 SETTLING_NS = 2 * SECOND_NS
 NEVER_NS = (1 << 63) - 1

@@ -10,10 +10,10 @@ from typing import Any
 
 from checkers.core.results import Finding
 from harness.history.schema import F, Kind, Type
-from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told, compacted
 from tests.oracle.common import deleted_topics, operations, reads_uncommitted, records
 from tests.oracle.model_group import OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT, make_up
+from tests.support.histories import SECOND_NS, Rows
 
 ANOMALIES = frozenset(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 from random import Random
@@ -12,13 +12,13 @@ from typing import Any
 
 from checkers.core.results import Finding
 from harness.history.schema import F, Kind, Type
-from tests.histories import SECOND_NS, Rows, process_of
 from tests.oracle import Event, Told, who
-from tests.oracle.answers import Epochs, deposed, epochs
+from tests.oracle.answers import Epochs, Place, deposed, epochs
 from tests.oracle.common import op_of, operations, value_of
 from tests.oracle.eras import UNSURE, Eras
 from tests.oracle.metadata import Claim, claims
 from tests.oracle.model_metadata import METADATA, OWN, SETTLING_NS
+from tests.support.histories import SECOND_NS, Rows, process_of
 
 ANOMALIES = frozenset({"not-leader-loop", "impostor-leader", "split-brain"})
 PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
@@ -140,9 +140,9 @@ def _act(rows: Rows, topic: int, random: Random, /, **columns: Any) -> None:
 def find(rows: Rows) -> Iterator[Told]:
     """Of clients, then of nodes."""
     eras = Eras(rows)
-    yield from _loops(rows, eras)
-    acts = _acts(rows, eras)
     claimed, shown = claims(rows), epochs(rows, eras)
+    yield from _loops(rows, eras, shown)
+    acts = _acts(rows, eras)
     for place, of_place in acts.items():
         known = claimed.get((*place, None), [])
         for act in of_place:
@@ -159,13 +159,19 @@ def _passed(rows: Rows, eras: Eras) -> Iterator[Event]:
             yield event
 
 
-def _loops(rows: Rows, eras: Eras) -> Iterator[Told]:
+def _moved(shown: Epochs, since: int, until: int) -> bool:
+    """Whether an epoch that nobody had seen may have begun, beside the lowest."""
+    known = max((number for number, rise in shown.items() if rise.seen <= since), default=min(shown, default=0))
+    return any(number > known and rise.since <= until for number, rise in shown.items())
+
+
+def _loops(rows: Rows, eras: Eras, shown: Mapping[tuple[Place, int], Epochs]) -> Iterator[Told]:
     by_client: dict[Told, list[Event]] = defaultdict(list)
     for event in _passed(rows, eras):
         if event.get("client") is not None:
             by_client[event["client"], event["topic"], event["partition"], eras.of(event)].append(event)
     given_up = [send for send in operations(rows, F.SEND) if send["type"] != Type.OK]
-    for (client, topic, partition, _), events in by_client.items():
+    for (client, topic, partition, era), events in by_client.items():
         refreshes = [event for event in events if event.get("api") == METADATA]
         for api in (PRODUCE, FETCH, LIST_OFFSETS):
             for run in _runs([event for event in events if event.get("api") == api]):
@@ -176,7 +182,10 @@ def _loops(rows: Rows, eras: Eras) -> Iterator[Told]:
                     cost = {send["op"] for send in given_up if send["process"] == worker
                             and send.get("topic") == topic and send.get("partition") in {None, partition}
                             and first <= send["time"] <= last + SETTLING_NS}  # fmt: skip
-                    tags = ("brief",) if last <= first + SETTLING_NS else ()
+                    moved = _moved(shown.get(((topic, partition), era), {}), first - SETTLING_NS, last + SETTLING_NS)
+                    tags = tuple(
+                        tag for tag, is_so in (("brief", last <= first + SETTLING_NS), ("moved", moved)) if is_so
+                    )
                     nodes = tuple(sorted({refusal["node"] for refusal in run}))
                     figures = (len(run), api, len(cost))
                     yield ("not-leader-loop", topic, partition, tags, nodes, client, figures, worker, first, last)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.core.results import Finding
-from harness.history.schema import F, Kind, Type, View
-from tests.histories import SECOND_NS, Rows
+from harness.history.schema import F, Kind, OffsetView, Type
 from tests.oracle import Event, Told
 from tests.oracle.answers import FETCH, LIST_OFFSETS, Lasted, faults
 from tests.oracle.common import operations, records
 from tests.oracle.eras import Eras
 from tests.oracle.model_load import make_up
+from tests.support.histories import SECOND_NS, Rows
 
 STALL_NS, STUCK_NS, GROUP_STALL_NS, LSO_STUCK_NS = (seconds * SECOND_NS for seconds in (5, 30, 40, 30))
 NO_PROGRESS_NS, RECOVERY_NS = 20 * SECOND_NS, 30 * SECOND_NS
@@ -106,7 +106,7 @@ def _partitions(rows: Rows, load: set[int]) -> dict[tuple[int, int], _Partition]
 
 
 def _add_answer(partition: _Partition, kind: Kind, row: Event) -> None:
-    latest = row.get("api") == LIST_OFFSETS and row.get("view") == View.LATEST
+    latest = row.get("api") == LIST_OFFSETS and row.get("view") == OffsetView.LATEST
     fetch = row.get("api") == FETCH
     if row.get("error") == 0 and (fetch or latest) and (kind == Kind.PROBE or row["type"] == Type.OK):
         partition.answers.append(row)

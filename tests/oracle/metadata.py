@@ -15,7 +15,6 @@ from random import Random
 
 from checkers.core.results import Finding
 from harness.history.schema import Kind, Type
-from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, Told
 from tests.oracle.eras import UNSURE, Eras
 from tests.oracle.model_metadata import (
@@ -27,6 +26,7 @@ from tests.oracle.model_metadata import (
     SETTLING_NS,
     make_up,
 )
+from tests.support.histories import SECOND_NS, Rows
 
 ANOMALIES = frozenset({
     "metadata-disagreement", "epoch-regression", "metadata-incomplete", "leaderless", "coordinator-mismatch",

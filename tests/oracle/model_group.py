@@ -6,9 +6,9 @@ from random import Random
 from typing import Any
 
 from harness.history.schema import F, Kind, Status, Type
-from tests.histories import SECOND_NS, Rows
 from tests.oracle import COMPACTED, who
 from tests.oracle.common import op_of, value_of
+from tests.support.histories import SECOND_NS, Rows
 
 OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT = 8, 9, 28
 

@@ -7,10 +7,10 @@ from random import Random
 from typing import Any
 
 from harness.history.schema import F, FaultStage, Kind, Status, Type
-from tests.histories import SECOND_NS, Rows
 from tests.oracle import who
 from tests.oracle.answers import FETCH, LIST_OFFSETS
 from tests.oracle.common import op_of, value_of
+from tests.support.histories import SECOND_NS, Rows
 
 BEGIN_S, LASTS_S = 3000, 120  # of the load
 SILENCE_S, SILENT_S = 60, 8  # since the begin, seconds in which nothing happens anywhere

@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from harness.history.schema import F, Kind, Type
-from tests.histories import SECOND_NS, Rows
 from tests.oracle import Event, who
+from tests.support.histories import SECOND_NS, Rows
 
 HALF_NS = SECOND_NS // 2
 SETTLING_NS = 2 * SECOND_NS

@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from harness.history.schema import F, Kind, Status, Type
-from tests.histories import Rows
 from tests.oracle import COMPACTED, who
 from tests.oracle.common import alone_ns, op_of, value_of
+from tests.support.histories import Rows
 
 STEP_NS = 1000
 INPUTS, OUTPUTS = 0, 1  # partitions

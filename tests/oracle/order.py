@@ -10,11 +10,11 @@ from random import Random
 
 from checkers.core.results import Finding
 from harness.history.schema import F, Kind, Type
-from tests.histories import SECOND_NS, Rows
 from tests.oracle import COMPACTED, Event, Told, compacted, who
 from tests.oracle.common import op_of, operations, reads_uncommitted, records
 from tests.oracle.eras import UNSURE, Eras
 from tests.oracle.model_log import World
+from tests.support.histories import SECOND_NS, Rows
 
 ANOMALIES = frozenset(
     {

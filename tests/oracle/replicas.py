@@ -8,10 +8,10 @@ from random import Random
 
 from checkers.core.results import Finding
 from harness.history.schema import F, Kind, Status, Type
-from tests.histories import SECOND_NS, Rows, process_of
 from tests.oracle import COMPACTED, Event, Told, compacted, who
 from tests.oracle.common import op_of, operations, value_of
 from tests.oracle.eras import UNSURE, Eras
+from tests.support.histories import SECOND_NS, Rows, process_of
 
 ANOMALIES = frozenset({"replica-divergence"})
 ROLE = "replica"

@@ -9,10 +9,10 @@ from typing import Any
 
 from checkers.core.results import Finding
 from harness.history.schema import F, FaultStage, Kind, Status, Type
-from tests.histories import Rows
 from tests.oracle import Event, Told, compacted
 from tests.oracle.common import deleted_topics, operations, reads_uncommitted, records
 from tests.oracle.model_transactions import make_up
+from tests.support.histories import Rows
 
 ANOMALIES = frozenset({"torn", "wrong-outcome", "zombie-write", "offsets-not-atomic", "precommitted-read"})
 NEVER = float("inf")

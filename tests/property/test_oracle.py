@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.core.families import FAMILIES
-from tests.histories import Rows
-from tests.kernels import SIZES, Size, check_rows, findings_of
 from tests.oracle import Oracle, Told, compacted, oracles
+from tests.support.histories import Rows
+from tests.support.kernels import SIZES, Size, check_rows, findings_of
 
 HISTORIES = 1_000  # of a batch
 ALONE = 60  # histories that are checked by themselves

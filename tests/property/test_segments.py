@@ -1,3 +1,5 @@
+"""Segments that are changed or cut anywhere: what is read was written, and the damage is reported."""
+
 import tempfile
 from pathlib import Path
 

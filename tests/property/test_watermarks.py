@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.core.arrays import NONE
+from checkers.shared.earlier_answers import EarlierAnswers
 from checkers.shared.epochs import FAMILIES as EPOCHS
 from checkers.watermarks import FAMILIES as WATERMARKS
-from checkers.watermarks import Before
-from tests.histories import Rows
-from tests.kernels import Size, check_rows, findings_of
 from tests.oracle.watermarks import write
+from tests.support.histories import Rows
+from tests.support.kernels import Size, check_rows, findings_of
 
 FAR = 1 << 61
 MOMENTS = st.one_of(st.integers(0, 8), st.sampled_from([-FAR, FAR - 1, FAR]))
@@ -55,7 +55,7 @@ def test_the_same_is_found_in_pieces(seed: int, stretch: int, buckets: int, chun
 def test_what_had_been_shown_before(answers: list[tuple[int, int, int, int]]) -> None:
     """By every answer that had ended, whatever the order of the rows; the last of those that had shown most is told."""
     lane, invoked, time, mark = (np.array(column, np.int64) for column in zip(*answers, strict=True))
-    before = Before(lane, invoked, time, np.arange(len(answers)))
+    before = EarlierAnswers(lane, invoked, time, np.arange(len(answers)))
     for number, (mine, asked, _, _) in enumerate(answers):
         over = [
             (shown, ended, other)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from harness.clusters.flags import DEFAULT_KIND
 from harness.clusters.kinds.base import ClusterKind
 from harness.foundation.discovery import modules_with
 from harness.foundation.errors import UsageError
 
-DEFAULT = "local"  # the kind of a cluster of which nothing is said
-
 
 def kinds_in(directories: Iterable[str]) -> dict[str, ClusterKind]:
     """Those in the modules of this package that are in these directories: the default, and the others by name."""
-    found: list[ClusterKind] = [each.KIND for each in modules_with("KIND", __name__, directories, (DEFAULT,))]
+    found: list[ClusterKind] = [each.KIND for each in modules_with("KIND", __name__, directories, (DEFAULT_KIND,))]
     return {kind.name: kind for kind in found}
 
 

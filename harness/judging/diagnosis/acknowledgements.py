@@ -59,7 +59,7 @@ def acknowledged_without_offset(evidence: Evidence) -> Cause | None:
         tuple(proof),
         (*counted_on, *follows),
         because=(
-            *evidence.told(proof),
+            *evidence.quotes(proof),
             *when(counted_on, f"the client counts on from there: {again}"),
             *_arrived(evidence),
         ),
@@ -106,7 +106,7 @@ def leader_lacked_acknowledged(evidence: Evidence) -> Cause | None:
             *lost,
         ),
         because=(
-            f"{evidence.told(proof)[0]} ({_processes(proof[0])})",
+            f"{evidence.quotes(proof)[0]} ({_processes(proof[0])})",
             f"acknowledgements of one offset lie {_apart_ms(proof):,.0f} ms apart (median), {meanwhile}",
             *when(replaced, f"two values are known at {counted(replaced, 'offset')}, and are at no other"),
             *(f"{fault.name}: {fault.detail}" for fault in between[:SHOWN] if fault.detail),
@@ -198,7 +198,7 @@ def offsets_assigned_twice(evidence: Evidence) -> Cause | None:
         tuple(proof),
         (*evidence.beside(proof, *FOLLOWS), *lost),
         because=(
-            f"{evidence.told(proof)[0]} ({_processes(proof[0])})",
+            f"{evidence.quotes(proof)[0]} ({_processes(proof[0])})",
             *when(
                 together, f"{together:,} of them at least to sends that were under way together; {at_once} in flight"
             ),

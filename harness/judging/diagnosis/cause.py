@@ -9,7 +9,7 @@ from typing import Any, Literal
 from checkers.core.results import Finding
 
 Confidence = Literal["certain", "likely", "possible"]
-Outcome = Literal["none", "allowed", "seen", "not measured"]
+MeasurementOutcome = Literal["none", "allowed", "seen", "not measured"]
 
 CONFIDENCES: tuple[Confidence, ...] = ("certain", "likely", "possible")
 FINDINGS_TOLD = 5  # by results.json; all of them are there under their anomalies
@@ -61,7 +61,7 @@ class Measured:
     """What was asked of the run whatever was found: one of the usual suspects, and what the measurement says."""
 
     name: str
-    outcome: Outcome
+    outcome: MeasurementOutcome
     sentence: str
 
     def __str__(self) -> str:

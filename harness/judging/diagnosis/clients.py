@@ -44,7 +44,7 @@ def client_duplicates(evidence: Evidence) -> Cause | None:
         tuple(proof),
         tuple(evidence.seen("nonmonotonic-send")),
         because=(
-            *evidence.told(proof),
+            *evidence.quotes(proof),
             *when(resends, f"{counted(resends, 'batch', 'batches')} passed the taps again"),
             *when(recognised, "no batch was appended twice under one producer id, epoch and sequence"),
         ),
@@ -52,7 +52,7 @@ def client_duplicates(evidence: Evidence) -> Cause | None:
             *when(evidence.tapped and not resends, "no batch passed the taps again"),
             *when(resends and not enough, f"{copies:,} are more than so few batches are likely to have held"),
         ),
-        remedies=("turn idempotence on",) if allowed else ("repeat the run with the other client",),
+        remedies=("turn idempotence on",) if allowed else ("repeat the run with another client",),
         allowed=allowed,
     )
 
@@ -100,7 +100,7 @@ def _gone_with_the_leader(
         tuple(proof),
         because=(
             *(f"{fault.name}: {fault.detail}" for fault in changes[:SHOWN]),
-            *evidence.told(proof),
+            *evidence.quotes(proof),
         ),
         against=(
             *when(not shown, "of some of it no leader change was seen that can have taken it away"),

@@ -57,7 +57,7 @@ def _damaged(  # noqa: PLR0913, PLR0917 - what two rules differ by
         tuple(proof),
         tuple(evidence.seen(*accounted, *also)),
         because=(
-            *evidence.told(proof),
+            *evidence.quotes(proof),
             *when(accounted and lost, f"the {lost:,} acknowledged messages that nobody read are no more than these"),
         ),
         remedies=remedies,
@@ -88,7 +88,7 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
             *evidence.seen("not-linearizable", "inconsistent-offset", "rebalance-loss", "replica-divergence"),
         ),
         because=(
-            *evidence.told(proof),
+            *evidence.quotes(proof),
             *when(passed, f"readers were handed what comes after {passed:,} of them: not merely late"),
             *(f"{fault.name}: {fault.detail}" for fault in faults[:SHOWN]),
         ),
@@ -111,7 +111,7 @@ def skipped_by_readers(evidence: Evidence) -> Cause | None:
         tuple(proof),
         tuple(evidence.seen("gap")),
         because=(
-            *evidence.told(proof),
+            *evidence.quotes(proof),
             *when(kept, "no acknowledged message is lost: the final read was handed all of them"),
         ),
         remedies=("return from Fetch every record from the offset that is asked for on, in one piece",),
@@ -128,7 +128,7 @@ def reader_goes_back(evidence: Evidence) -> Cause | None:
         f"a reader was handed offsets again that it had been handed, {times(evidence.found(*STEPS[3:]))}",
         "likely",
         tuple(proof),
-        because=evidence.told(proof),
+        because=evidence.quotes(proof),
         remedies=("return from Fetch nothing below the offset that is asked for",),
     )
 
@@ -148,7 +148,7 @@ def resend_not_recognised(evidence: Evidence) -> Cause | None:
         tuple(proof),
         tuple(evidence.seen("duplicate", "retry-reorder", *ORDER, *STEPS, "inconsistent-offset")),
         because=(
-            *evidence.told(proof),
+            *evidence.quotes(proof),
             f"{counted(evidence.results.figures.resends, 'batch', 'batches')} passed the taps again",
             *when(copies, f"{copies:,} messages are at two offsets"),
         ),
@@ -176,7 +176,7 @@ def appended_out_of_order(evidence: Evidence) -> Cause | None:
         tuple(proof),
         tuple(evidence.seen(*ORDER)),
         because=(
-            *evidence.told(proof),
+            *evidence.quotes(proof),
             *when(not_resent, "no batch was sent again: it was no retry that came late, which would be allowed"),
         ),
         against=when(excused, "the verdict allows it: without idempotence retries may come late, and it knows of none"),
@@ -195,7 +195,7 @@ def not_as_sent(evidence: Evidence) -> Cause | None:
         f" {evidence.found('gap'):,} gaps that nothing explains",
         "possible",
         tuple(proof),
-        because=evidence.told(proof),
+        because=evidence.quotes(proof),
     )
 
 
@@ -209,6 +209,6 @@ def replicas_differ(evidence: Evidence) -> Cause | None:
         f"replicas hold different records below the watermark: {counted(offsets, 'offset')}",
         "certain",
         tuple(proof),
-        because=evidence.told(proof),
+        because=evidence.quotes(proof),
         remedies=("truncate a follower to the end of the leader's epoch before it fetches on",),
     )

@@ -14,7 +14,7 @@ from checkers.core.results import Anomaly, CheckResults, Finding
 from checkers.core.timeline import Fault
 from harness.judging.diagnosis.cause import Cause, Confidence, counted, listed
 from harness.judging.policies import Mark
-from harness.judging.verdict import Judged, Verdict
+from harness.judging.verdict import MarkedFinding, Verdict
 from nemesis import FAULTS
 
 CONFIDENCE_AT_MOST: dict[str, Confidence] = {"unproven": "possible", "possibly the client": "likely"}
@@ -137,7 +137,7 @@ class Evidence:
         """The same, of one."""
         return self.places([finding])
 
-    def told(self, findings: Sequence[Finding], most: int = 1) -> tuple[str, ...]:
+    def quotes(self, findings: Sequence[Finding], most: int = 1) -> tuple[str, ...]:
         """The first of these findings: where, and what."""
         return tuple(f"{self.place(each)}: {each.detail}" for each in findings[:most])
 
@@ -177,10 +177,10 @@ class Evidence:
     def _anomaly(self, name: str) -> Anomaly:
         return self.results.anomalies.get(name, Anomaly(name, "", unchecked="this version did not look for it"))
 
-    def _judged(self) -> Iterable[Judged]:
+    def _judged(self) -> Iterable[MarkedFinding]:
         return (judged for seen in self.verdict.seen for judged in seen.findings)
 
-    def _left(self, anomalies: Iterable[str], tag: str) -> list[Judged]:
+    def _left(self, anomalies: Iterable[str], tag: str) -> list[MarkedFinding]:
         names = set(anomalies)
         found = [
             each

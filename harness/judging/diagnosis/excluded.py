@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from harness.judging.diagnosis.cause import Measured, Outcome, counted
+from harness.judging.diagnosis.cause import Measured, MeasurementOutcome, counted
 from harness.judging.diagnosis.evidence import Evidence, total
 from harness.judging.diagnosis.watermarks import lag_s
 
@@ -82,7 +82,7 @@ def _of_stalls(evidence: Evidence, name: str, class_: str, none: str) -> Measure
     seen, wrong = evidence.seen("stall", tag=class_), evidence.wrong("stall", tag=class_)
     if not seen:
         return Measured(name, "none", f"measured, none: {none}")
-    outcome: Outcome = "seen" if wrong else "allowed"
+    outcome: MeasurementOutcome = "seen" if wrong else "allowed"
     return Measured(
         name, outcome, f"measured, in {evidence.places(wrong or seen)}{'' if wrong else ', which is allowed'}"
     )

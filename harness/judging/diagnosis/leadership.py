@@ -166,7 +166,7 @@ def split_brain(evidence: Evidence) -> Cause | None:
         "certain",
         tuple(proof),
         (*follows, *evidence.wrong("metadata-disagreement")),
-        because=(*evidence.told([both]), *_what_it_cost(follows)),
+        because=(*evidence.quotes([both]), *_what_it_cost(follows)),
         remedies=(
             "let a leader append only as long as it holds its epoch: followers and the controller refuse older ones",
             "acknowledge acks=all only when the in-sync replicas of that epoch have the batch",
@@ -193,7 +193,7 @@ def stale_leader(evidence: Evidence) -> Cause | None:
         "certain",
         tuple(proof),
         tuple(_of_its_answers(evidence, proof)),
-        because=(*evidence.told(proof), *_falls(evidence, proof), *_changes(evidence)),
+        because=(*evidence.quotes(proof), *_falls(evidence, proof), *_changes(evidence)),
         remedies=("let a node that hears of a higher epoch refuse at once, and one that hears of nobody step down",),
         allowed=allowed,
     )
@@ -213,10 +213,10 @@ def answers_as_leader(evidence: Evidence) -> Cause | None:
         tuple(proof),
         (*_of_its_answers(evidence, proof), *evidence.seen("nonmonotonic-send")),
         because=(
-            *evidence.told(proof),
+            *evidence.quotes(proof),
             *_falls(evidence, proof),
             f"{total(proof, 'answers'):,} answers without an error in all, by nodes that do not lead",
-            *evidence.told(evidence.wrong("metadata-disagreement")),
+            *evidence.quotes(evidence.wrong("metadata-disagreement")),
         ),
         remedies=(
             "refuse Produce, Fetch and ListOffsets with NOT_LEADER_OR_FOLLOWER where a node does not lead",
@@ -240,7 +240,7 @@ def _falls(evidence: Evidence, proof: list[Finding]) -> list[str]:
         for each in evidence.beside(proof, "watermark-regression", "end-offset-regression")
         if "across nodes" in each.tags
     ]
-    return list(evidence.told(fell))
+    return list(evidence.quotes(fell))
 
 
 def _changes(evidence: Evidence) -> list[str]:
@@ -259,7 +259,7 @@ def leaders_disputed(evidence: Evidence) -> Cause | None:
         "certain",
         tuple(proof),
         (*loops, *evidence.beside(loops, *WAITS)),
-        because=(*evidence.told(proof, SHOWN), *_circles(evidence, loops)),
+        because=(*evidence.quotes(proof, SHOWN), *_circles(evidence, loops)),
         remedies=("answer Metadata from replicated state, with its leader epoch, and never with an older one",),
     )
 
@@ -298,6 +298,6 @@ def no_leader(evidence: Evidence) -> Cause | None:
         "certain",
         tuple(proof),
         tuple(evidence.beside(proof, *WAITS)),
-        because=evidence.told(proof, SHOWN),
+        because=evidence.quotes(proof, SHOWN),
         remedies=("elect a leader among the in-sync replicas that are alive",),
     )

@@ -22,9 +22,9 @@ from harness.judging.diagnosis import (
 from harness.judging.diagnosis.cause import Cause
 from harness.judging.diagnosis.evidence import Evidence
 
-Rule = Callable[[Evidence], Cause | None]
+CauseRule = Callable[[Evidence], Cause | None]
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[CauseRule, ...] = (
     # who leads, and whether clients find it
     leadership.clients_cannot_find_leaders,
     leadership.split_brain,

@@ -36,9 +36,9 @@ def fetch_hangs(evidence: Evidence) -> Cause | None:
         tuple(proof),
         tuple(evidence.beside(proof, "stall", "unseen", "slow-recovery")),
         because=(
-            *evidence.told(evidence.beside(proof, "stall")),
+            *evidence.quotes(evidence.beside(proof, "stall")),
             *when(unseen, f"{missing:,} acknowledged messages that the final read did not get to either"),
-            *evidence.told(unseen),
+            *evidence.quotes(unseen),
             *_others(evidence, proof),
         ),
         against=when(not hung, "no stretch was caught in which every Fetch went unanswered"),
@@ -71,7 +71,7 @@ def partition_behind(evidence: Evidence) -> Cause | None:
         tuple(proof),
         tuple(evidence.beside(proof, "stall")),
         because=(
-            *evidence.told(proof, SHOWN),
+            *evidence.quotes(proof, SHOWN),
             *(
                 f"p{row.partition}: the load got {row.distinct:,} of {row.acknowledged:,}, and the final read the rest"
                 for row in rows[:SHOWN]
@@ -100,9 +100,9 @@ def reader_waits(evidence: Evidence) -> Cause | None:
         f"readers were handed nothing of {evidence.places(proof)} for {lasted_s(proof):.1f} s, though more was there",
         "possible",
         tuple(proof),
-        because=evidence.told(proof, SHOWN),
+        because=evidence.quotes(proof, SHOWN),
         against=("whether their Fetches were answered was not seen, or they were answered and not handed on",),
-        remedies=("repeat the run with taps, and with the other client",),
+        remedies=("repeat the run with taps, and with another client",),
     )
 
 
@@ -118,5 +118,5 @@ def sends_wait(evidence: Evidence) -> Cause | None:
         + (", long after the fault was undone" if after else ""),
         "possible",
         tuple(proof),
-        because=evidence.told(proof, SHOWN),
+        because=evidence.quotes(proof, SHOWN),
     )

@@ -40,7 +40,7 @@ def hanging_transaction(evidence: Evidence) -> Cause | None:
         "certain",
         tuple(proof),
         tuple(evidence.beside(proof, "stall", "unseen", "lost-tail", "wrong-outcome")),
-        because=evidence.told(proof, 2),
+        because=evidence.quotes(proof, 2),
         remedies=(
             "verify at the leader that a transaction is open before its first batch is appended (KIP-890)",
             "abort by hand what hangs: kafka-transactions.sh find-hanging, abort",
@@ -63,7 +63,10 @@ def aborted_shown(evidence: Evidence) -> Cause | None:
         "certain",
         tuple(proof),
         tuple(evidence.seen("G1c", "G1c-realtime", "precommitted-read", "zombie-write", *STEPS)),
-        because=(*evidence.told(proof), *when(ended, f"{counted(ended, 'transaction')} whose abort was acknowledged")),
+        because=(
+            *evidence.quotes(proof),
+            *when(ended, f"{counted(ended, 'transaction')} whose abort was acknowledged"),
+        ),
         remedies=(
             "name the aborted transactions in every answer to a Fetch with read_committed"
             if in_transactions
@@ -84,7 +87,7 @@ def torn_transactions(evidence: Evidence) -> Cause | None:
         "certain",
         tuple(proof),
         (*evidence.seen("wrong-outcome", "offsets-not-atomic"), *_lacking(evidence)),
-        because=evidence.told(proof),
+        because=evidence.quotes(proof),
         remedies=("write the marker of a transaction to all its partitions before its end is acknowledged",),
     )
 
@@ -123,7 +126,7 @@ def wrong_outcome(evidence: Evidence) -> Cause | None:
         "likely",
         tuple(proof),
         tuple(_lacking(evidence)),
-        because=evidence.told(proof, 2),
+        because=evidence.quotes(proof, 2),
         remedies=("raise the producer epoch with every transaction, so that what comes late is refused (KIP-890)",),
     )
 
@@ -142,7 +145,7 @@ def offsets_forgotten(evidence: Evidence) -> Cause | None:
             *evidence.seen("committed-offset-regression", "offsets-not-atomic", "rebalance-loss", "duplicate"),
             *evidence.seen(*STEPS),
         ),
-        because=evidence.told(proof, 2),
+        because=evidence.quotes(proof, 2),
         remedies=(
             "load a group's offsets whole before its coordinator answers, and expire none of a group that lives",
         ),
@@ -160,7 +163,7 @@ def offsets_go_back(evidence: Evidence) -> Cause | None:
         "certain",
         tuple(proof),
         tuple(evidence.seen("offsets-not-atomic", *STEPS)),
-        because=evidence.told(proof, 2),
+        because=evidence.quotes(proof, 2),
         remedies=("answer OffsetFetch only after what was acknowledged before it is applied",),
     )
 
@@ -178,7 +181,7 @@ def offsets_not_atomic(evidence: Evidence) -> Cause | None:
         "certain",
         tuple(proof),
         tuple(evidence.seen("duplicate")),
-        because=evidence.told(proof),
+        because=evidence.quotes(proof),
         remedies=("end a transaction in the partition of its group's offsets as in all others",),
     )
 
@@ -194,7 +197,7 @@ def owned_twice(evidence: Evidence) -> Cause | None:
         "certain",
         tuple(proof),
         tuple(evidence.seen("committed-offset-regression", "rebalance-loss")),
-        because=evidence.told(proof, 2),
+        because=evidence.quotes(proof, 2),
         remedies=("give a partition to a member only when its last one has confirmed that it is revoked",),
     )
 
@@ -209,8 +212,8 @@ def committed_unread(evidence: Evidence) -> Cause | None:
         f"a group committed more than it had been handed, in {evidence.places(proof)}",
         "possible",
         tuple(proof),
-        because=evidence.told(proof, 2),
-        against=("it is the client that commits: repeat the run with the other client",),
+        because=evidence.quotes(proof, 2),
+        against=("it is the client that commits: repeat the run with another client",),
     )
 
 

@@ -55,9 +55,9 @@ def shown_before_replicated(evidence: Evidence) -> Cause | None:
             *([] if lost else evidence.seen("duplicate")),
         ),
         because=(
-            *evidence.told(proof),
+            *evidence.quotes(proof),
             *_handed(evidence),
-            *evidence.told(fell),
+            *evidence.quotes(fell),
         ),
         against=when(lost, f"{counted(lost, 'acknowledged message')} lost as well: a log that was cut off looks alike"),
         remedies=(
@@ -93,8 +93,8 @@ def watermark_not_idempotent(evidence: Evidence) -> Cause | None:
         tuple(each for each in evidence.seen(*OF_WATERMARKS) if each.anomaly != "watermark-ahead"),
         because=(
             f"{found:,} of {resent:,} marks compared around a resend fell right after it",
-            *evidence.told(proof),
-            *evidence.told(fell),
+            *evidence.quotes(proof),
+            *evidence.quotes(fell),
         ),
         against=when(not often, "most resends were not followed by a lower mark"),
         remedies=(
@@ -124,7 +124,7 @@ def watermark_frozen(evidence: Evidence) -> Cause | None:
         tuple(proof),
         (*hidden, *evidence.beside(proof, *OF_WATERMARKS, "stall", "realtime-order")),
         because=(
-            *evidence.told(proof, SHOWN),
+            *evidence.quotes(proof, SHOWN),
             *when(above, f"{above:,} offsets at or above it were acknowledged meanwhile, with acks={evidence.acks}"),
             *when(
                 above and replicated,
@@ -154,9 +154,9 @@ def stale_reads(evidence: Evidence) -> Cause | None:
         (*proof, *behind),
         (*evidence.seen(*OF_WATERMARKS), *evidence.seen("realtime-order")),
         because=(
-            *evidence.told(same or proof),
+            *evidence.quotes(same or proof),
             *when(same and answers, f"{answers:,} answers showed less than one before them, in one leader epoch"),
-            *evidence.told(behind),
+            *evidence.quotes(behind),
             *when(no_retry, "no retry brought it about: no batch was sent again, or no mark fell after one that was"),
         ),
         remedies=("answer Fetch and ListOffsets from the leader's current state, not from a cache or a copy of it",),
@@ -177,7 +177,7 @@ def end_offset_goes_back(evidence: Evidence) -> Cause | None:
         tuple(proof),
         (*behind, *evidence.seen(*FALLS, *ENDS)),
         because=(
-            *evidence.told(proof),
+            *evidence.quotes(proof),
             f"so in {times(total(proof, 'answers'))}",
             *when(steady, "the high watermark in Fetch never fell: it is ListOffsets alone"),
         ),
@@ -202,7 +202,7 @@ def watermark_behind(evidence: Evidence) -> Cause | None:
         "certain",
         tuple(proof),
         tuple(evidence.seen("not-linearizable", "lso-above-hw")),
-        because=evidence.told(proof, SHOWN),
+        because=evidence.quotes(proof, SHOWN),
         remedies=("acknowledge acks=all only once the watermark that readers are shown is past the batch",),
     )
 
@@ -217,6 +217,6 @@ def log_start_goes_back(evidence: Evidence) -> Cause | None:
         f"the log start goes back: {nodes_of(proof)} showed a lower one than had been shown before",
         "certain",
         tuple(proof),
-        because=evidence.told(proof),
+        because=evidence.quotes(proof),
         remedies=("let the log start rise only",),
     )

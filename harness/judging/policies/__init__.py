@@ -7,41 +7,20 @@ from __future__ import annotations
 
 from checkers.core.results import CheckResults, Finding
 from checkers.delivery import SETTLED
-from harness.judging.policies import (
-    delivery,
-    groups,
-    idempotence,
-    leadership,
-    linearizability,
-    liveness,
-    order,
-    replicas,
-    transactions,
-    watermarks,
-)
-from harness.judging.policies.case import Case, Mark, PlannedFault, Policy, RunFacts
+from harness.foundation.discovery import modules_with
+from harness.judging.policies.case import FindingCase, Mark, PlannedFault, Policy, RunFacts
 
 __all__ = ["POLICIES", "Mark", "PlannedFault", "Policy", "RunFacts", "judge"]
 
-_MODULES = (
-    delivery,
-    order,
-    linearizability,
-    watermarks,
-    leadership,
-    idempotence,
-    transactions,
-    groups,
-    replicas,
-    liveness,
-)
-POLICIES: dict[str, Policy] = {name: policy for module in _MODULES for name, policy in module.POLICIES.items()}
+POLICIES: dict[str, Policy] = {
+    name: policy for module in modules_with("POLICIES", __name__, __path__) for name, policy in module.POLICIES.items()
+}
 
 
 def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
     """What can excuse it, one after the other."""
     policy = POLICIES.get(finding.anomaly, Policy())
-    case = Case(finding, results, facts, policy)
+    case = FindingCase(finding, results, facts, policy)
     if policy.by_absence and (unproven := _unproven(finding, results)):
         return unproven
     if policy.by_own_deletion and "deleted topic" in finding.tags:
@@ -56,7 +35,7 @@ def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
     return mark
 
 
-def _by_configuration(case: Case) -> Mark:
+def _by_configuration(case: FindingCase) -> Mark:
     lost_with_a_leader = case.policy.by_leader_change and SETTLED not in case.finding.tags
     if lost_with_a_leader and (weak := case.weak) and case.leaders_changed:
         return weak

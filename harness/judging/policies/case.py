@@ -15,7 +15,7 @@ from workloads.clients.stack import Quirks
 from workloads.clients.stacks import quirks_of
 
 Trait = Literal["changes_leaders", "deletes", "unclean"]
-Status = Literal["illegal", "allowed", "possibly the client", "unproven"]
+MarkStatus = Literal["illegal", "allowed", "possibly the client", "unproven"]
 WEAK_ACKS, UNCLEAN = "weak-acks", "unclean-election"  # codes of marks
 
 
@@ -40,7 +40,7 @@ class RunFacts:
     imported: bool = False  # the history of clients that are not ours
     idempotence: bool = False  # of producers of which the history does not say it
     retries: int | None = None  # None: as often as the client likes
-    client: str = "kafka-python"
+    client: str = ""  # whatever nobody knows is not excused
     unclean_election: bool = False
     faults: tuple[PlannedFault, ...] = ()
     probes: bool = False
@@ -70,7 +70,7 @@ class RunFacts:
 class Mark:
     """What the policy says of findings, and why: by a code, whose words are in `harness.judging.policies.marks`."""
 
-    status: Status
+    status: MarkStatus
     code: str = ""
     about: tuple[tuple[str, str], ...] = ()  # what the words name
 
@@ -88,7 +88,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Case:
+class FindingCase:
     """A finding, and the run that it is of."""
 
     finding: Finding
@@ -187,12 +187,12 @@ class Case:
         )
 
 
-def illegal(_: Case) -> Mark:
+def illegal(_: FindingCase) -> Mark:
     """Whatever the configuration."""
     return Mark("illegal")
 
 
-def never(_: Case) -> bool:
+def never(_: FindingCase) -> bool:
     """Whatever it is."""
     return False
 
@@ -201,14 +201,14 @@ def never(_: Case) -> bool:
 class Policy:
     """How findings of one anomaly are judged: what can excuse them, asked in this order, and else by `judge`."""
 
-    judge: Callable[[Case], Mark] = illegal
+    judge: Callable[[FindingCase], Mark] = illegal
     by_absence: bool = False  # it rests on something being absent: a history with holes proves nothing
     by_own_deletion: bool = False  # the workload deleted the topic (a tag says so)
     by_deletion: bool = False  # a fault deleted the topic
     by_configuration: bool = False  # some configuration permits it: unproven when nobody knows how it was set up
     by_leader_change: bool = False  # acks=0 or 1, or unclean election, permits it when leaders change
     by_unclean_election: bool = False  # unproven when nobody knows whether an election was unclean
-    certain: Callable[[Case], bool] = never  # illegal however the run was set up
+    certain: Callable[[FindingCase], bool] = never  # illegal however the run was set up
     seen_at_its_time: bool = False  # its time is when it was seen, and not that of the write or of the first event
     dated: bool = False  # its time is that of the write, or of the first of two events
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.judging.policies.case import OF_WRITES, Case, Mark, Policy
+from harness.judging.policies.case import OF_WRITES, FindingCase, Mark, Policy
 
 DUPLICATES_REQUESTS = "duplicate-requests"
 OF_PRODUCERS = frozenset({"plain", "idempotent", "transactional"})  # tags of a duplicate
 
 
-def _judge_duplicate(case: Case) -> Mark:
+def _judge_duplicate(case: FindingCase) -> Mark:
     """By its producer where the history knows it, else by how the run was set up."""
     finding, facts = case.finding, case.facts
     planned = {fault.name for fault in facts.faults}
@@ -28,13 +28,13 @@ def _judge_duplicate(case: Case) -> Mark:
     return Mark("illegal")
 
 
-def _judge_unseen(case: Case) -> Mark:
+def _judge_unseen(case: FindingCase) -> Mark:
     if case.facts.interrupted:
         return Mark("unproven", "interrupted")
     return Mark("illegal")
 
 
-def _judge_false_ack(case: Case) -> Mark:
+def _judge_false_ack(case: FindingCase) -> Mark:
     """By what brokers said: some libraries take a batch without an answer for written when a later one was."""
     if "no offset" not in case.finding.tags or not case.facts.quirks.assumes_acks:
         return Mark("illegal")

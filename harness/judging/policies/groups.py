@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from harness.judging.policies.case import Case, Mark, Policy
+from harness.judging.policies.case import FindingCase, Mark, Policy
 
 COORDINATORS_KNOWN_NS = 10_000_000_000  # after a fault, until everybody knows who coordinates what
 
 
-def _near(case: Case, *, all_faults: bool = False) -> bool:
+def _near(case: FindingCase, *, all_faults: bool = False) -> bool:
     """Whether a fault that changes leaders, or any at all, was there when it was seen, or not long before."""
     changing = {fault.name for fault in case.facts.faults if all_faults or fault.changes_leaders}
     seen_ns = case.finding.until_ns
@@ -20,7 +20,7 @@ def _near(case: Case, *, all_faults: bool = False) -> bool:
     )
 
 
-def _judge_answer(case: Case) -> Mark:
+def _judge_answer(case: FindingCase) -> Mark:
     if "transaction" in case.finding.tags:
         return Mark("allowed", "offsets-settle")
     if case.facts.unclean_election and case.leaders_changed:
@@ -30,13 +30,13 @@ def _judge_answer(case: Case) -> Mark:
     return Mark("illegal")
 
 
-def _judge_owners(case: Case) -> Mark:
+def _judge_owners(case: FindingCase) -> Mark:
     if "generation unknown" in case.finding.tags and _near(case, all_faults=True):
         return Mark("allowed", "member-thrown-out")
     return Mark("illegal")
 
 
-def _judge_loss(case: Case) -> Mark:
+def _judge_loss(case: FindingCase) -> Mark:
     if "open poll" in case.finding.tags:
         return Mark("allowed", "killed-in-poll")
     return Mark("illegal")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.judging.policies.case import Case, Mark, Policy
+from harness.judging.policies.case import FindingCase, Mark, Policy
 from harness.judging.policies.leadership import in_wake
 
 _OF_A_BATCH = Policy(
@@ -14,7 +14,7 @@ _OF_A_BATCH = Policy(
 )
 
 
-def _judge_mark(case: Case) -> Mark:
+def _judge_mark(case: FindingCase) -> Mark:
     if case.unclean and case.leaders_changed:
         return Mark("allowed", "unclean-election")
     if in_wake(case):

@@ -9,14 +9,14 @@ from __future__ import annotations
 from math import inf
 
 from checkers.core.timeline import Fault
-from harness.judging.policies.case import Case, Mark, Policy
+from harness.judging.policies.case import FindingCase, Mark, Policy
 
 RECOVERY_NS = 10_000_000_000
 OLD_ANSWERS = "stale-metadata"  # the fault that answers Metadata as it was
 STALE = "cut-off"
 
 
-def in_wake(case: Case, *named: str) -> bool:
+def in_wake(case: FindingCase, *named: str) -> bool:
     """Whether it lies in the wake of a fault that changes leaders (or is named so), or of several in a row."""
     faults = case.came(set(named)) if named else case.injected("changes_leaders")
     began = case.finding.time_ns
@@ -34,12 +34,12 @@ def _wake(fault: Fault) -> tuple[int, float]:
     return fault.injected_ns or 0, inf if over is None else over + RECOVERY_NS
 
 
-def _lasted_ns(case: Case) -> float:
+def _lasted_ns(case: FindingCase) -> float:
     began, ended = case.finding.time_ns, case.finding.until_ns
     return inf if began is None or ended is None else ended - began
 
 
-def _judge_slow(case: Case) -> Mark:
+def _judge_slow(case: FindingCase) -> Mark:
     """What a node need not have known yet; on a machine that is busy leaders change without any fault."""
     mark = _judge_stale(case)
     if mark.status == "illegal" and not case.leaders_changed and _lasted_ns(case) < RECOVERY_NS:
@@ -47,44 +47,44 @@ def _judge_slow(case: Case) -> Mark:
     return mark
 
 
-def _judge_stale(case: Case) -> Mark:
+def _judge_stale(case: FindingCase) -> Mark:
     return Mark("allowed", STALE) if in_wake(case) else Mark("illegal")
 
 
-def _judge_loop(case: Case) -> Mark:
+def _judge_loop(case: FindingCase) -> Mark:
     if "brief" in case.finding.tags:
         return Mark("allowed", "brief")
-    return _judge_stale(case)
+    return _judge_slow(case) if "moved" in case.finding.tags else _judge_stale(case)
 
 
-def _judge_disagreement(case: Case) -> Mark:
+def _judge_disagreement(case: FindingCase) -> Mark:
     return _judge_slow(case) if "stale" in case.finding.tags else Mark("illegal")
 
 
-def _judge_epochs(case: Case) -> Mark:
+def _judge_epochs(case: FindingCase) -> Mark:
     if {fault.name for fault in case.facts.faults} & {OLD_ANSWERS} and in_wake(case, OLD_ANSWERS):
         return Mark("allowed", "stale-metadata-fault")
     return _judge_slow(case) if "one client" in case.finding.tags else Mark("illegal")
 
 
-def _judge_incomplete(case: Case) -> Mark:
+def _judge_incomplete(case: FindingCase) -> Mark:
     tags = case.finding.tags
     return _judge_stale(case) if "broker" in tags or "brief" in tags else Mark("illegal")
 
 
-def _judge_impostor(case: Case) -> Mark:
+def _judge_impostor(case: FindingCase) -> Mark:
     if "deposed" not in case.finding.tags:
         return Mark("illegal")
     return Mark("allowed", "deposed-unaware") if in_wake(case) else _judge_slow(case)
 
 
-def _judge_split(case: Case) -> Mark:
+def _judge_split(case: FindingCase) -> Mark:
     if "overlapping" in case.finding.tags and case.leaders_changed:
         return Mark("unproven", "there-and-back")
     return Mark("illegal")
 
 
-def _judge_coordinator(case: Case) -> Mark:
+def _judge_coordinator(case: FindingCase) -> Mark:
     if "moved" in case.finding.tags:
         return Mark("allowed", "coordinator-moved") if case.leaders_changed else Mark("unproven", "moved-without-fault")
     return _judge_stale(case)

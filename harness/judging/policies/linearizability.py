@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.judging.policies.case import OF_WRITES, Case, Mark, Policy
+from harness.judging.policies.case import OF_WRITES, FindingCase, Mark, Policy
 from harness.judging.policies.watermarks import deposed
 
 
-def _judge_end(case: Case) -> Mark:
+def _judge_end(case: FindingCase) -> Mark:
     tags = case.finding.tags
     if "behind" in tags and case.facts.acks in {"0", "1"}:
         return case.by_acks("weak-acks-end")

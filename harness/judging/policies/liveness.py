@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 
 from checkers.core.timeline import Fault
-from harness.judging.policies.case import Case, Mark, Policy
+from harness.judging.policies.case import FindingCase, Mark, Policy
 from workloads.base import CONSUMER, FINAL, PROBE, RAW
 
 RECOVERY_NS = 30_000_000_000  # after a fault was undone, for consumers and groups to find their way
@@ -15,7 +15,7 @@ DO_NOT_SEND = (CONSUMER, PROBE, FINAL, RAW)  # workers, by their roles
 MAY_BLOCK = frozenset({"bridge", "flapping", "packet-loss"})  # beside those that are said to
 
 
-def _windows(case: Case, names: set[str], after_ns: int = 0) -> list[tuple[int, int]]:
+def _windows(case: FindingCase, names: set[str], after_ns: int = 0) -> list[tuple[int, int]]:
     """When faults of these names were there, and for so long afterwards, in the order of time."""
     found = []
     for covered in case.results.coverage.faults:
@@ -26,7 +26,7 @@ def _windows(case: Case, names: set[str], after_ns: int = 0) -> list[tuple[int, 
     return sorted(found)
 
 
-def outside_ns(case: Case, names: set[str], after_ns: int = 0) -> int:
+def outside_ns(case: FindingCase, names: set[str], after_ns: int = 0) -> int:
     """How long it lasted without such a fault."""
     begin, end = case.finding.time_ns or 0, case.finding.until_ns or 0
     left = end - begin
@@ -36,13 +36,13 @@ def outside_ns(case: Case, names: set[str], after_ns: int = 0) -> int:
     return left
 
 
-def _near(case: Case, names: set[str], after_ns: int = 0) -> bool:
+def _near(case: FindingCase, names: set[str], after_ns: int = 0) -> bool:
     """Whether such a fault was there at any time of it."""
     begin, end = case.finding.time_ns or 0, case.finding.until_ns or 0
     return any(start <= end and stop >= begin for start, stop in _windows(case, names, after_ns))
 
 
-def _judge_stall(case: Case) -> Mark:
+def _judge_stall(case: FindingCase) -> Mark:
     tags = case.finding.tags
     names = {fault.name for fault in case.facts.faults}
     late = "class 3" in tags
@@ -55,7 +55,7 @@ def _judge_stall(case: Case) -> Mark:
     return Mark("illegal")
 
 
-def _judge_waiting(case: Case) -> Mark:
+def _judge_waiting(case: FindingCase) -> Mark:
     blocking = {fault.name for fault in case.facts.faults if fault.blocks or fault.name in MAY_BLOCK}
     # what outlasts a fault has met it: there it counts for how long
     slow = case.finding.anomaly == SLOW_RECOVERY and outside_ns(case, blocking, RECOVERY_NS) >= STALL_NS

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.judging.policies.case import Case, Mark, Policy
+from harness.judging.policies.case import FindingCase, Mark, Policy
 from harness.judging.policies.delivery import DUPLICATES_REQUESTS, OF_PRODUCERS
 
 
-def _judge_step(case: Case) -> Mark:
+def _judge_step(case: FindingCase) -> Mark:
     if "rebalance" in case.finding.tags:
         return Mark("allowed", "rebalance")
     return Mark("illegal")
 
 
-def _judge_gap(case: Case) -> Mark:
+def _judge_gap(case: FindingCase) -> Mark:
     if case.facts.imported and "transactions" not in case.finding.tags:
         return Mark("unproven", "markers-unknown")
     return _judge_step(case)
 
 
-def _judge_send(case: Case) -> Mark:
+def _judge_send(case: FindingCase) -> Mark:
     """By its producer where the history knows it, else by how the run was set up."""
     finding, facts = case.finding, case.facts
     numbered = facts.idempotence if OF_PRODUCERS.isdisjoint(finding.tags) else "plain" not in finding.tags

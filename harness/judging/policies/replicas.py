@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.judging.policies.case import Case, Mark, Policy
+from harness.judging.policies.case import FindingCase, Mark, Policy
 
 
-def _judge(case: Case) -> Mark:
+def _judge(case: FindingCase) -> Mark:
     if case.unclean and case.leaders_changed:
         return Mark("allowed", "unclean-election")
     if "missing" in case.finding.tags and case.results.has_holes:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.judging.policies.case import OF_WRITES, Case, Mark, Policy
+from harness.judging.policies.case import OF_WRITES, FindingCase, Mark, Policy
 
 _NO_ISOLATION = Mark("allowed", "no-write-isolation")
 _BEHIND = Mark("allowed", "readers-behind")
 
 
-def _judge_interleaving(_: Case) -> Mark:
+def _judge_interleaving(_: FindingCase) -> Mark:
     return _NO_ISOLATION
 
 
-def _judge_circular(case: Case) -> Mark:
+def _judge_circular(case: FindingCase) -> Mark:
     """Who reads another's writes reads them after that one was committed; the order of writes promises nothing."""
     return _NO_ISOLATION if "ww" in case.finding.tags else Mark("illegal")
 
 
-def _judge_behind(_: Case) -> Mark:
+def _judge_behind(_: FindingCase) -> Mark:
     return _BEHIND
 
 
-def _judge_absent(case: Case) -> Mark:
+def _judge_absent(case: FindingCase) -> Mark:
     """What rests on something being absent is not proven by a history with holes."""
     if case.results.has_holes and not {"abort", "twice"}.intersection(case.finding.tags):
         return Mark("unproven", "holes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from harness.judging.policies.case import Case, Mark, Policy
+from harness.judging.policies.case import FindingCase, Mark, Policy
 from harness.judging.policies.liveness import STALL_NS, outside_ns
 
 END = "end-offset-regression"
@@ -14,12 +14,12 @@ _NEW = Mark("allowed", "new-leader")
 _UNCLEAN = Mark("allowed", "unclean-election")
 
 
-def deposed(case: Case) -> Mark:
+def deposed(case: FindingCase) -> Mark:
     """Of an answer of an older epoch: Metadata shows that the leader changed, and not why."""
     return _DEPOSED if case.leaders_changed else Mark("unproven", "deposed-without-fault")
 
 
-def _judge_regression(case: Case) -> Mark:
+def _judge_regression(case: FindingCase) -> Mark:
     tags, changed = case.finding.tags, case.leaders_changed
     if case.unclean and changed:
         return _UNCLEAN
@@ -34,20 +34,20 @@ def _judge_regression(case: Case) -> Mark:
     return Mark("illegal")  # KIP-207: a new leader does not tell its end before it knows it
 
 
-def _of_unknown(case: Case) -> Mark:
+def _of_unknown(case: FindingCase) -> Mark:
     """Nobody knows who led; a node may have lost the lead and regained it."""
     if "across nodes" in case.finding.tags and case.finding.anomaly != END:
         return Mark("allowed", "other-node-epoch-unknown")
     return Mark("unproven", "leadership-unknown")
 
 
-def _judge_above(case: Case) -> Mark:
+def _judge_above(case: FindingCase) -> Mark:
     if "one answer" in case.finding.tags:
         return Mark("allowed", "two-reads")
     return _judge_regression(case)
 
 
-def _judge_behind(case: Case) -> Mark:
+def _judge_behind(case: FindingCase) -> Mark:
     tags, changed = case.finding.tags, case.leaders_changed
     if case.facts.acks in {"0", "1"}:
         return case.by_acks("weak-acks-visibility")
@@ -62,13 +62,13 @@ def _judge_behind(case: Case) -> Mark:
     return Mark("illegal")
 
 
-def _kept_from_followers(case: Case) -> bool:
+def _kept_from_followers(case: FindingCase) -> bool:
     """Whether it stood while a fault had changed the leader and need let nothing through to the new one."""
     names = {fault.name for fault in case.facts.faults if fault.blocks and fault.changes_leaders}
     return bool(case.came(names)) and outside_ns(case, names) < STALL_NS
 
 
-def _judge_frozen(case: Case) -> Mark:
+def _judge_frozen(case: FindingCase) -> Mark:
     tags, changed = case.finding.tags, case.leaders_changed
     if _kept_from_followers(case):
         return _NEW
@@ -79,11 +79,11 @@ def _judge_frozen(case: Case) -> Mark:
     return Mark("illegal")
 
 
-def _judge_ahead(case: Case) -> Mark:
+def _judge_ahead(case: FindingCase) -> Mark:
     return _UNCLEAN if case.unclean and case.leaders_changed else Mark("illegal")
 
 
-def _judge_stuck(case: Case) -> Mark:
+def _judge_stuck(case: FindingCase) -> Mark:
     return deposed(case) if "older epoch" in case.finding.tags else Mark("illegal")
 
 
@@ -98,7 +98,7 @@ _REGRESSION = Policy(
 )
 
 
-def _of_acknowledgements(judge: Callable[[Case], Mark]) -> Policy:
+def _of_acknowledgements(judge: Callable[[FindingCase], Mark]) -> Policy:
     return Policy(judge, by_deletion=True, by_configuration=True, by_unclean_election=True, dated=True)
 
 

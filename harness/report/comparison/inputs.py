@@ -23,7 +23,7 @@ from typing import Any
 from harness.foundation.errors import UsageError
 from harness.history.store import LATEST, RESULTS_FILE, RUN_FILE, Run
 from harness.judging.checking import RESULTS_VERSION
-from harness.report.comparison.statistics import Counted
+from harness.report.comparison.statistics import ArrivalCount
 
 WATERMARK_LAG = "watermark lag"  # as the diagnosis calls it
 _NUMBERS = re.compile(r"\d+/\d+(,\d+/\d+)*")
@@ -32,7 +32,7 @@ _NOT_ASKED = frozenset({"name", "seed", "expect", "settings"})  # differences th
 
 
 @dataclass(frozen=True)
-class Seen:
+class AnomalySample:
     """What a run says of one anomaly."""
 
     looked_at: bool
@@ -45,7 +45,7 @@ class PartitionCount:
     """What arrived in one partition of the load."""
 
     name: str
-    counted: Counted
+    counted: ArrivalCount
     low: bool
 
 
@@ -54,9 +54,9 @@ class Sample:
     """One run, as far as runs are compared."""
 
     name: str
-    counted: Counted | None = None
+    counted: ArrivalCount | None = None
     values: Mapping[str, float] = field(default_factory=dict)  # of what else was measured, by measure
-    anomalies: Mapping[str, Seen] | None = None  # None: nobody looked
+    anomalies: Mapping[str, AnomalySample] | None = None  # None: nobody looked
     outcome: str = ""
     partitions: tuple[PartitionCount, ...] = ()
     asked: Mapping[str, str] = field(default_factory=dict)  # what the run was told, by setting
@@ -74,7 +74,7 @@ class Group:
     left_out: tuple[str, ...] = ()  # a sentence for each run that says nothing
 
     @property
-    def counted(self) -> list[Counted]:
+    def counted(self) -> list[ArrivalCount]:
         """What arrived, by run."""
         return [run.counted for run in self.runs if run.counted]
 
@@ -99,7 +99,7 @@ def sample_of(name: str, results: Mapping[str, Any], facts: Mapping[str, Any] | 
     arrived = int(figures.get("distinct") or 0)
     return Sample(
         name,
-        counted=Counted(min(arrived, expected), expected) if expected > 0 else None,
+        counted=ArrivalCount(min(arrived, expected), expected) if expected > 0 else None,
         values=dict(_values(results, figures)),
         anomalies=dict(_anomalies(results)),
         outcome=str(results.get("verdict", "")),
@@ -161,7 +161,7 @@ def _from_numbers(text: str) -> Sample:
     arrived, expected = map(int, text.split("/"))
     if not 0 <= arrived <= expected or not expected:
         raise UsageError(f"'{text}' is no share", "write how many of how many messages arrived, as 4391/5000")
-    return Sample(text, counted=Counted(arrived, expected))
+    return Sample(text, counted=ArrivalCount(arrived, expected))
 
 
 def _paths(named: str, store: Path) -> list[Path]:
@@ -215,16 +215,16 @@ def _values(results: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[
         yield from ((f"latency {name}", float(longest[f"{name}_ms"])) for name in ("p50", "p99"))
 
 
-def _anomalies(results: Mapping[str, Any]) -> Iterator[tuple[str, Seen]]:
+def _anomalies(results: Mapping[str, Any]) -> Iterator[tuple[str, AnomalySample]]:
     marks = {row["anomaly"]: row["mark"]["status"] for row in results.get("seen") or []}
     for name, row in _table(results, "anomalies").items():
         found = int(row.get("found") or 0)
         looked = bool(found or (row.get("looked_at") and not row.get("not_applicable") and not row.get("unchecked")))
-        yield name, Seen(looked, found, marks.get(name) == "illegal")
+        yield name, AnomalySample(looked, found, marks.get(name) == "illegal")
     for row in _table(results, "diagnosis").get("measured") or []:
         if row.get("name") == WATERMARK_LAG:
             wrong = row.get("outcome") == "seen"
-            yield WATERMARK_LAG, Seen(row.get("outcome") != "not measured", int(wrong), wrong)
+            yield WATERMARK_LAG, AnomalySample(row.get("outcome") != "not measured", int(wrong), wrong)
 
 
 def _lag(results: Mapping[str, Any]) -> str | None:
@@ -243,7 +243,7 @@ def _partitions(figures: Mapping[str, Any]) -> Iterator[PartitionCount]:
             where = (
                 str(row["partition"]) if len(topics) == 1 else f"{topics.index(str(row['topic']))}/{row['partition']}"
             )
-            counted = Counted(min(int(row["distinct"]), int(row["sent"])), int(row["sent"]))
+            counted = ArrivalCount(min(int(row["distinct"]), int(row["sent"])), int(row["sent"]))
             yield PartitionCount(where, counted, bool(row["low"]))
 
 

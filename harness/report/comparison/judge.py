@@ -64,7 +64,7 @@ SPEEDS = (  # percentiles of latencies are off by up to 6 %: nothing that is clo
 
 
 @dataclass(frozen=True)
-class Judged:
+class MeasureComparison:
     """One measure of a pair, with its verdict and why."""
 
     measure: str
@@ -82,7 +82,7 @@ class Pair:
     before: str
     after: str
     verdict: Verdict
-    measures: tuple[Judged, ...]
+    measures: tuple[MeasureComparison, ...]
 
     @property
     def sentence(self) -> str:
@@ -90,7 +90,7 @@ class Pair:
         deciding = next((each for each in self.measures if each.verdict == self.verdict), None)
         return deciding.sentence if deciding else f"{self.verdict}: nothing was measured in both"
 
-    def of(self, measure: str) -> Judged | None:
+    def of(self, measure: str) -> MeasureComparison | None:
         """The verdict in one measure."""
         return next((each for each in self.measures if each.measure == measure), None)
 
@@ -204,7 +204,7 @@ def _adjusted(drafts: Sequence[_Draft], values: Sequence[float | None]) -> list[
     return adjusted
 
 
-def _judge(draft: _Draft, p: float | None, p_independent: float | None) -> Judged:
+def _judge(draft: _Draft, p: float | None, p_independent: float | None) -> MeasureComparison:
     difference = draft.difference
     if draft.counts:
         verdict, noise, why = _by_presence(draft, draft.counts, p)
@@ -220,7 +220,7 @@ def _judge(draft: _Draft, p: float | None, p_independent: float | None) -> Judge
         sentence = f"{verdict}: {draft.measure.name} {change_of(draft.measure, difference)}{noise}"
     if draft.counts:
         sentence = f"{verdict}: {draft.measure.name}, {_presence(draft.counts)}"
-    return Judged(draft.measure.name, verdict, difference, p, sentence, why)
+    return MeasureComparison(draft.measure.name, verdict, difference, p, sentence, why)
 
 
 def _by_presence(
@@ -287,7 +287,7 @@ def _direction(*, worse: bool) -> Verdict:
     return "regression" if worse else "improvement"
 
 
-def _gravest(measures: Sequence[Judged]) -> Verdict:
+def _gravest(measures: Sequence[MeasureComparison]) -> Verdict:
     """A regression in anything; an improvement, or no difference, only if nothing beside speed is left open."""
     found = {each.verdict for each in measures}
     arriving = {each.verdict for each in measures if each.measure not in {speed.name for speed in SPEEDS}}
@@ -372,7 +372,7 @@ def _group_json(group: Group) -> dict[str, Any]:
     }
 
 
-def _judged_json(judged: Judged) -> dict[str, Any]:
+def _judged_json(judged: MeasureComparison) -> dict[str, Any]:
     return {
         "measure": judged.measure,
         "verdict": judged.verdict,

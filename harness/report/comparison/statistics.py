@@ -33,7 +33,7 @@ Basis = Literal["between runs", "inside one run", "presence", "nothing"]
 
 
 @dataclass(frozen=True)
-class Counted:
+class ArrivalCount:
     """Of so many messages of one run that were expected, so many arrived."""
 
     arrived: int
@@ -95,7 +95,7 @@ def critical() -> float:
     return float(stats.norm.ppf(1 - ALPHA / 2))
 
 
-def rate_difference(before: Sequence[Counted], after: Sequence[Counted]) -> Difference:
+def rate_difference(before: Sequence[ArrivalCount], after: Sequence[ArrivalCount]) -> Difference:
     """Two groups of runs by the share of messages that arrived."""
     if len(before) + len(after) < RUNS_IN_ALL:
         return _inside_one_run(before, after)
@@ -142,7 +142,7 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values))
 
 
-def _independent_variance(runs: Sequence[Counted]) -> float:
+def _independent_variance(runs: Sequence[ArrivalCount]) -> float:
     """What the rate of one run varies by if messages are independent; never nothing, though all may have arrived."""
     arrived, expected = sum(run.arrived for run in runs), sum(run.expected for run in runs)
     share = (arrived + 2) / (expected + 4)
@@ -172,7 +172,7 @@ def _between_runs(before: Sequence[float], after: Sequence[float], floors: tuple
     return Difference(_mean(before), _mean(after), change, change - half, change + half, "between runs", p)
 
 
-def _inside_one_run(before: Sequence[Counted], after: Sequence[Counted]) -> Difference:
+def _inside_one_run(before: Sequence[ArrivalCount], after: Sequence[ArrivalCount]) -> Difference:
     """Both groups as one run each, with messages that are lost CLUMP at a time (and one at a time)."""
     from scipy import stats
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.report.comparison.inputs import Group
-from harness.report.comparison.judge import SUCCESS, Comparison, Judged, Pair, percent
+from harness.report.comparison.judge import SUCCESS, Comparison, MeasureComparison, Pair, percent
 from harness.report.comparison.statistics import CLUMP, RUNS_FOR_VARIANCE, mean_interval, wilson
 from harness.report.terminal.tables import line
 
@@ -110,7 +110,7 @@ def others(pair: Pair) -> Iterator[str]:
             yield f"{verdict}: {', '.join(names[:NAMES_SHOWN])}{more}"
 
 
-def telling(pair: Pair) -> list[Judged]:
+def telling(pair: Pair) -> list[MeasureComparison]:
     """What has a line of its own: messages that arrive, and whatever differs."""
     return [each for each in pair.measures if each.measure == SUCCESS or each.verdict in {"regression", "improvement"}]
 

@@ -15,7 +15,7 @@ from checkers.summaries.figures import Figures
 from harness.foundation.errors import Exit
 from harness.foundation.reasons import ILLEGAL
 from harness.judging.checking import Checked
-from harness.judging.verdict import Seen
+from harness.judging.verdict import SeenAnomaly
 from harness.report.terminal.diagnosis import allowed_lines, diagnosis_lines
 from harness.report.terminal.tables import as_json_line, as_json_text, line
 from harness.tap.taps import TapPlace
@@ -182,7 +182,7 @@ def _reasons(checked: Checked) -> list[str]:
     return [*shown, f"and {left} reasons more (results.json)"] if left > 0 else shown
 
 
-def _seen(seen: Seen) -> list[str]:
+def _seen(seen: SeenAnomaly) -> list[str]:
     lines = [f"{seen.anomaly} ×{seen.found:,}, {seen.mark}"]
     for judged in seen.findings[:1]:
         finding = judged.finding

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from bench.check_report import ALL, COLD, CORE, DUCK, HEALTHY, Asked, Measured, Results, cells, page, plot
+from bench.check_report import ALL, COLD, CORE, DUCK, HEALTHY, CheckCase, CheckMeasurement, Results, cells, page, plot
 
 HOT, WIDE = 3, 1_000
 
 
-def _healthy(events: int, what: str, cpu_s: float, partitions: int = HOT) -> Measured:
-    return Measured(Asked(events, HEALTHY, partitions, what), 1.0, cpu_s)
+def _healthy(events: int, what: str, cpu_s: float, partitions: int = HOT) -> CheckMeasurement:
+    return CheckMeasurement(CheckCase(events, HEALTHY, partitions, what), 1.0, cpu_s)
 
 
-def _sick(events: int, cpu_s: float, jvm_mb: int = 0, python_mb: int = 0) -> Measured:
-    return Measured(Asked(events, "refusals", 0, ALL), 1.0, cpu_s, jvm_mb, python_mb)
+def _sick(events: int, cpu_s: float, jvm_mb: int = 0, python_mb: int = 0) -> CheckMeasurement:
+    return CheckMeasurement(CheckCase(events, "refusals", 0, ALL), 1.0, cpu_s, jvm_mb, python_mb)
 
 
-def _told(rows: list[Measured]) -> dict[Asked, list[str]]:
+def _told(rows: list[CheckMeasurement]) -> dict[CheckCase, list[str]]:
     results = Results(rows)
     return {row.asked: [str(target) for target in results.targets(row)] for row in results.rows}
 
@@ -47,16 +47,16 @@ def test_the_core_is_measured_against_duckdb_from_ten_million_on() -> None:
     ]
     results = Results(rows)
     assert [results.against(row) for row in results.rows] == [None, (2.0, "DuckDB"), None, (2.0, "DuckDB")]
-    assert _told(rows)[Asked(10_000_000, HEALTHY, HOT, CORE)] == ["≤ 1.5 × DuckDB: MISSED"]
-    assert _told(rows)[Asked(1_000_000, HEALTHY, HOT, CORE)] == []
+    assert _told(rows)[CheckCase(10_000_000, HEALTHY, HOT, CORE)] == ["≤ 1.5 × DuckDB: MISSED"]
+    assert _told(rows)[CheckCase(1_000_000, HEALTHY, HOT, CORE)] == []
 
 
 def test_hot_partitions_are_measured_against_wide_ones() -> None:
     """The cold check is another matter."""
     rows = [_healthy(100_000, ALL, 1.4), _healthy(100_000, ALL, 1.0, WIDE), _healthy(50_000, COLD, 9.0)]
-    assert _told(rows)[Asked(100_000, HEALTHY, HOT, ALL)] == ["≤ 1.3 × wide: MISSED"]
-    assert _told(rows)[Asked(100_000, HEALTHY, WIDE, ALL)] == []
-    assert _told(rows)[Asked(50_000, HEALTHY, HOT, COLD)] == []
+    assert _told(rows)[CheckCase(100_000, HEALTHY, HOT, ALL)] == ["≤ 1.3 × wide: MISSED"]
+    assert _told(rows)[CheckCase(100_000, HEALTHY, WIDE, ALL)] == []
+    assert _told(rows)[CheckCase(50_000, HEALTHY, HOT, COLD)] == []
 
 
 def test_sick_histories_are_measured_against_healthy_ones_and_grow_from_the_smallest() -> None:
@@ -67,8 +67,8 @@ def test_sick_histories_are_measured_against_healthy_ones_and_grow_from_the_smal
         _sick(100_000, 1.0),
         _sick(1_000_000, 13.0, jvm_mb=4_097, python_mb=1_024),
     ]
-    assert _told(rows)[Asked(100_000, "refusals", 0, ALL)] == ["≤ 3 × healthy: met"]
-    assert _told(rows)[Asked(1_000_000, "refusals", 0, ALL)] == [
+    assert _told(rows)[CheckCase(100_000, "refusals", 0, ALL)] == ["≤ 3 × healthy: met"]
+    assert _told(rows)[CheckCase(1_000_000, "refusals", 0, ALL)] == [
         "≤ 3 × healthy: MISSED", "≤ n^1.1: MISSED", "JVM ≤ 4 GB: MISSED", "Python ≤ 1 GB: met",
     ]  # fmt: skip
     line = cells(Results(rows), rows[-1])

@@ -10,8 +10,8 @@ import pytest
 
 from bench import detection
 from bench.detection import chosen, newest
-from bench.detection_matrix import CLIENTS, MATRIX, STARVED, WORKLOADS, Case
-from bench.detection_report import Found, Row, found_in, page, row_of
+from bench.detection_matrix import CLIENTS, MATRIX, STARVED, WORKLOADS, DetectionCase
+from bench.detection_report import DetectionRow, FoundAnomaly, found_in, page, row_of
 from checkers.core.families import FAMILIES
 from harness.foundation.errors import UsageError
 from harness.history.sealing import HISTORY
@@ -22,15 +22,17 @@ from nemesis import FAULTS
 from workloads import WORKLOADS as ALL_WORKLOADS
 
 ANOMALIES = {name for family in FAMILIES for name in family.anomalies}
-BUG = Case("broken-x-ck", "confluent-kafka", "stream", {}, 12, broken="x", meant=("lost-write",), follows=("gap",))
-SOUND = Case("clean-stream-ck", "confluent-kafka", "stream", {}, 12, nemesis="kill")
+BUG = DetectionCase(
+    "broken-x-ck", "confluent-kafka", "stream", {}, 12, broken="x", meant=("lost-write",), follows=("gap",)
+)
+SOUND = DetectionCase("clean-stream-ck", "confluent-kafka", "stream", {}, 12, nemesis="kill")
 BY_RIGHT = {"status": "allowed", "code": "weak-acks", "why": "acks=1, and a fault changes leaders"}
 WRONG = {"status": "illegal", "code": "", "why": ""}
 ILLEGAL = {"mark": WRONG, "marks": [WRONG]}
 ALLOWED = {"mark": BY_RIGHT, "marks": [BY_RIGHT]}
 
 
-def stored(store: Path, case: Case, seen: dict[str, dict[str, Any]], verdict: str = "invalid") -> Run:
+def stored(store: Path, case: DetectionCase, seen: dict[str, dict[str, Any]], verdict: str = "invalid") -> Run:
     """A run of a case in the store, checked, with anomalies."""
     run = create(store, case.name)
     (run.path / HISTORY).mkdir()
@@ -42,7 +44,7 @@ def stored(store: Path, case: Case, seen: dict[str, dict[str, Any]], verdict: st
     return run
 
 
-def row(case: Case, tmp_path: Path, verdict: str = "invalid", **seen: dict[str, Any]) -> Row:
+def row(case: DetectionCase, tmp_path: Path, verdict: str = "invalid", **seen: dict[str, Any]) -> DetectionRow:
     """What came of a case; names of anomalies with _ for -."""
     return row_of(case, stored(tmp_path, case, {name.replace("_", "-"): mark for name, mark in seen.items()}, verdict))
 
@@ -83,7 +85,7 @@ def test_each_bug_is_meant_for_something_that_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize("case", [*MATRIX, *STARVED], ids=lambda case: case.name)
-def test_each_scenario_is_right(case: Case, tmp_path: Path) -> None:
+def test_each_scenario_is_right(case: DetectionCase, tmp_path: Path) -> None:
     """The harness takes it as it is written."""
     file = tmp_path / "case.toml"
     file.write_text(to_toml(case.as_file()), encoding="utf-8")
@@ -131,7 +133,7 @@ def test_a_run_that_is_not_there(tmp_path: Path) -> None:
 def test_the_gravest_comes_first() -> None:
     """Illegal before allowed."""
     seen = [{"anomaly": "a", "found": 1, **ALLOWED}, {"anomaly": "b", "found": 2, **ILLEGAL}]
-    assert found_in({"seen": seen}) == (Found("b", 2, "illegal"), Found("a", 1, "allowed"))
+    assert found_in({"seen": seen}) == (FoundAnomaly("b", 2, "illegal"), FoundAnomaly("a", 1, "allowed"))
 
 
 def test_the_page(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_the_page(tmp_path: Path) -> None:
     rows = [
         row(BUG, tmp_path, lost_write=ILLEGAL, torn=ILLEGAL),
         row(SOUND, tmp_path, "unknown", duplicate=ALLOWED),
-        Row(BUG, None),
+        DetectionRow(BUG, None),
     ]
     text = page(rows)
     assert "| `x` | confluent-kafka | stream | lost-write | lost-write ×3, torn ×3 | torn ×3 |" in text
@@ -162,7 +164,7 @@ def test_what_is_stored_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Mon
     """Only the missing runs are recorded; the exit code says whether all is well."""
     asked: list[str] = []
 
-    def recorded(case: Case, store: Path, _: Path) -> str:
+    def recorded(case: DetectionCase, store: Path, _: Path) -> str:
         asked.append(case.name)
         stored(store, case, {"misrouted": ILLEGAL})
         return case.name

@@ -9,12 +9,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from checkers.broker_logs import FAMILIES, Logs, lines_of
+from checkers.broker_logs import FAMILIES, BrokerLogFiles, lines_of
 from harness.clusters.target import load_target
 from harness.history.schema import Kind
 from harness.judging.broker_logs import logs_of
-from tests.histories import SECOND_NS, Rows, write
-from tests.kernels import SIZES, WHOLE, Size, check_rows, context, steps_of
+from tests.support.histories import SECOND_NS, Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, check_rows, context, steps_of
 
 PLACE = r"topic=(?P<topic>\S+), partition=(?P<partition>\d+), "
 PATTERNS = {
@@ -51,24 +51,24 @@ def rows() -> Rows:
     return made
 
 
-def _logs(directory: Path, *lines: str, **given: Any) -> Logs:
+def _logs(directory: Path, *lines: str, **given: Any) -> BrokerLogFiles:
     path = directory / "node 1.log"
     path.write_text("\n".join(lines), encoding="utf-8")
-    return Logs({1: str(path)}, PATTERNS, monotonic_ns=5 * SECOND_NS, wall_ns=WALL_NS, **given)
+    return BrokerLogFiles({1: str(path)}, PATTERNS, monotonic_ns=5 * SECOND_NS, wall_ns=WALL_NS, **given)
 
 
-def _lines(logs: Logs) -> pl.DataFrame:
+def _lines(logs: BrokerLogFiles) -> pl.DataFrame:
     return pl.concat(lines_of(logs, {7: "t7"}))
 
 
-def _summary(rows: Rows, logs: Logs | None, size: Size = WHOLE) -> dict[str, Any]:
+def _summary(rows: Rows, logs: BrokerLogFiles | None, size: Size = WHOLE) -> dict[str, Any]:
     outcomes, failures = check_rows(rows, FAMILIES, size, logs=logs)
     assert not failures
     summary: dict[str, Any] = outcomes["broker logs"].summary
     return summary
 
 
-def _signs(rows: Rows, logs: Logs | None, size: Size = WHOLE) -> list[tuple[int, int, int, int]]:
+def _signs(rows: Rows, logs: BrokerLogFiles | None, size: Size = WHOLE) -> list[tuple[int, int, int, int]]:
     return sorted(
         (row["partition"], row["class"], (row["until"] - row["since"]) // SECOND_NS, row["at"])
         for row in _summary(rows, logs, size)["stood_still"]

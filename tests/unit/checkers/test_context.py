@@ -11,17 +11,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from checkers.core.nearest import Keyed, Shelf
+from checkers.core.nearest import RowsByKey, SortedQueries
 from checkers.core.piece import Piece
 from checkers.core.results import Anomaly, Finding
 from checkers.core.run import RunContext
 from checkers.core.tables import tables_of
-from checkers.summaries import context as around
-from checkers.summaries.context import READS, Wanted, look, told, wanted
-from harness.history.schema import F, Kind, Type, View
-from tests.histories import Rows, process_of, write
-from tests.kernels import context, frame_of
+from checkers.summaries import candidate_rows
+from checkers.summaries.context import READS, find_context, merge_context
+from checkers.summaries.finding_queries import ContextRequest, ShownFinding, context_request
+from harness.history.schema import F, Kind, OffsetView, Type
 from tests.oracle import delivery, groups, idempotence, leadership, replicas, watermarks
+from tests.support.histories import Rows, process_of, write
+from tests.support.kernels import context, frame_of
 
 KINDS = (Kind.COMPLETE, Kind.RECORD, Kind.PROBE, Kind.EXCHANGE)
 Row = dict[str, Any]
@@ -41,10 +42,10 @@ def pieces(rows: Rows, run: RunContext, rows_of_a_part: int) -> Iterator[Piece]:
     yield Piece(tables, run)
 
 
-def picked(rows: Rows, asked: Wanted, size: int = 0) -> dict[str, Any]:
+def picked(rows: Rows, asked: ContextRequest, size: int = 0) -> dict[str, Any]:
     """What is told of findings."""
     run = context(rows)
-    return told([look(piece, asked, run) for piece in pieces(rows, run, size)], asked, run)
+    return merge_context([find_context(piece, asked, run) for piece in pieces(rows, run, size)], asked, run)
 
 
 def all_rows(rows: Rows) -> Iterator[tuple[str, Row]]:
@@ -65,14 +66,14 @@ def covers(kind: str, row: Row, offset: int | None) -> bool:
     return bool(first == offset)
 
 
-def belongs(kind: str, row: Row, shown: around.Shown, near_ns: int) -> tuple[int, int] | None:
+def belongs(kind: str, row: Row, shown: ShownFinding, near_ns: int) -> tuple[int, int] | None:
     """Its rank, and how far it is away."""
     client = row.get("client") if kind == "exchange" else None
-    own = client is not None and re.search(around.OWN, client) is not None
+    own = client is not None and re.search(candidate_rows.OWN, client) is not None
     here = shown.place is not None and (row.get("topic"), row.get("partition")) == shown.place
     moments = [moment for moment in (shown.since, shown.until) if moment is not None]
     away = min((abs(row["time"] - moment) for moment in moments), default=None)
-    shows = row.get("api") == 1 or (row.get("api") == 2 and row.get("view") == View.LATEST)
+    shows = row.get("api") == 1 or (row.get("api") == 2 and row.get("view") == OffsetView.LATEST)
     if row["event"] in shown.events:
         rank = 0
     elif not own and (row.get("value") in shown.values or (here and covers(kind, row, shown.offset))):
@@ -85,10 +86,10 @@ def belongs(kind: str, row: Row, shown: around.Shown, near_ns: int) -> tuple[int
         return None
     number = re.search(r"-(\d{1,9})$", client or "")
     stranger = bool(shown.blamed) and number is not None and int(number[1]) not in shown.blamed
-    return rank, (away or 0) + stranger * around.STRANGER_NS
+    return rank, (away or 0) + stranger * candidate_rows.STRANGER_NS
 
 
-def slowly(rows: Rows, asked: Wanted) -> dict[str, set[tuple[str, int, int]]]:
+def slowly(rows: Rows, asked: ContextRequest) -> dict[str, set[tuple[str, int, int]]]:
     """Of each finding kinds, ranks and events."""
     near_ns = asked.near_ns(context(rows))
     expected: dict[str, set[tuple[str, int, int]]] = {}
@@ -105,17 +106,17 @@ def slowly(rows: Rows, asked: Wanted) -> dict[str, set[tuple[str, int, int]]]:
     return expected
 
 
-def some_findings(rows: Rows, random: Random, count: int = 40) -> Wanted:
+def some_findings(rows: Rows, random: Random, count: int = 40) -> ContextRequest:
     """Findings about whatever is there."""
     events = [row for _, row in all_rows(rows)]
     times = [row["time"] for row in events]
     values = [row["value"] for row in events if row.get("value") is not None]
 
-    def finding(number: int) -> around.Shown:
+    def finding(number: int) -> ShownFinding:
         about = random.choice(events)
         since = random.choice([about["time"], random.choice(times)])
         named = [random.choice(events)["event"] for _ in range(random.randint(0, 3))]
-        return around.Shown(
+        return ShownFinding(
             f"x/{number}", about.get("topic"), about.get("partition"),
             random.choice([about.get("offset"), random.randint(0, 6), None]),
             tuple({random.choice(values) for _ in range(random.randint(0, 3))}) if values else (), tuple(set(named)),
@@ -123,7 +124,7 @@ def some_findings(rows: Rows, random: Random, count: int = 40) -> Wanted:
             tuple({random.choice([1, 2, 3, about["process"]]) for _ in range(random.randint(0, 2))}),
         )  # fmt: skip
 
-    return Wanted(tuple(finding(number) for number in range(count)))
+    return ContextRequest(tuple(finding(number) for number in range(count)))
 
 
 def bustle(rows: Rows, topic: int, random: Random) -> None:
@@ -164,7 +165,7 @@ def test_what_is_picked_is_what_comparing_everything_says(
     size: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Named, of it, near; the nearest first, strangers last."""
-    monkeypatch.setattr(around, "SCANNED", 1000)
+    monkeypatch.setattr(candidate_rows, "SCANNED", 1000)
     rows, random = Rows(), Random(seed)
     bustle(rows, 0, random)
     bustle(rows, 1, random)
@@ -180,7 +181,7 @@ def test_what_is_picked_is_what_comparing_everything_says(
 
 def test_rows_that_belong_to_a_finding_are_never_told_as_near(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even where there are more of them than are scanned."""
-    monkeypatch.setattr(around, "SCANNED", 3)
+    monkeypatch.setattr(candidate_rows, "SCANNED", 3)
     rows, random = Rows(), Random(7)
     bustle(rows, 0, random)
     asked = some_findings(rows, random)
@@ -200,7 +201,7 @@ def test_operations_are_told_with_what_they_are() -> None:
     rows.events[Kind.EXCHANGE][0]["detail"] = "x" * 1000
     exchange, send = rows.events[Kind.EXCHANGE][0], rows.events[Kind.COMPLETE][0]
     finding = Finding("a", "t3", 0, 7, (send["value"],), (), (), 2 * 10**9, None, (), ())
-    asked = wanted({"a": Anomaly("a", "", findings=[finding] * 4), "b": Anomaly("b", "")}, context(rows))
+    asked = context_request({"a": Anomaly("a", "", findings=[finding] * 4), "b": Anomaly("b", "")}, context(rows))
     assert [each.key for each in asked.findings] == ["a/0", "a/1", "a/2"]
     found = picked(rows, asked)["around"]
     assert found["a/0"] == found["a/2"]
@@ -218,7 +219,7 @@ def test_findings_are_told_of_up_to_a_bound() -> None:
     rows = Rows(topics={0: "t"})
     finding = Finding("a", "t", 0, 0, (), (), (), 1, 0, (), ())
     many = {str(n): Anomaly(str(n), "", findings=[finding] * 3) for n in range(50)}
-    asked = wanted(many, context(rows))
+    asked = context_request(many, context(rows))
     assert [len(asked.findings), asked.findings[-1].key, asked.findings[0].until] == [120, "39/2", 1]
 
 
@@ -247,9 +248,9 @@ def test_what_replicas_have_is_told_node_by_node(size: int) -> None:
     rows = Rows()
     write(rows, 0, REPLICAS)
     value = rows.events[Kind.COMPLETE][1]["value"]
-    shown = around.Shown("x/0", 0, 0, 1, (value,), (), 3 * 10**9, None, ())
-    nowhere = around.Shown("y/0", 0, 0, None, (value,), (), 3 * 10**9, None, ())
-    found = picked(rows, Wanted((shown, nowhere)), size)["replicas"]
+    shown = ShownFinding("x/0", 0, 0, 1, (value,), (), 3 * 10**9, None, ())
+    nowhere = ShownFinding("y/0", 0, 0, None, (value,), (), 3 * 10**9, None, ())
+    found = picked(rows, ContextRequest((shown, nowhere)), size)["replicas"]
     assert found == {
         "x/0": [[1, "has it", [[value, 1]]], [2, "another record", []], [3, "not looked at", []],
                 [4, "nothing there", []]],
@@ -274,7 +275,7 @@ def test_witnesses_are_the_appends_around_an_offset(size: int, seed: int) -> Non
             kind, who, more = random.choice([(Kind.PROBE, "n1", {}), (Kind.EXCHANGE, "t1", {"type": 1})])
             rows.add(kind, who, offset=offset, **api, **more, **common)
     middles = {(0, 0): 30, (0, 1): 3}
-    found = picked(rows, Wanted(witnesses=middles), size)["witness"]
+    found = picked(rows, ContextRequest(witnesses=middles), size)["witness"]
     assert list(found) == ["t0-0", "t0-1"]
     first = context(rows).first_time_ns
     for (_, partition), middle in middles.items():
@@ -314,13 +315,13 @@ def test_a_history_without_any_of_it_says_nothing() -> None:
     """No rows, no findings, or findings of things that are not there."""
     rows = Rows(topics={0: "t"})
     nothing: dict[str, Any] = {"around": {}, "replicas": {}, "witness": {}}
-    assert picked(rows, Wanted()) == nothing
-    assert told([], Wanted(), context(rows)) == nothing
-    shown = around.Shown("x/0", None, None, None, (), (), None, None, ())
-    assert picked(rows, Wanted((shown,))) == nothing
+    assert picked(rows, ContextRequest()) == nothing
+    assert merge_context([], ContextRequest(), context(rows)) == nothing
+    shown = ShownFinding("x/0", None, None, None, (), (), None, None, ())
+    assert picked(rows, ContextRequest((shown,))) == nothing
     write(rows, 0, "p1 send a ─ ok @0\n n1 list ─ @1\n t1 list ─ @1")
-    assert picked(rows, Wanted((shown,))) == nothing
-    assert picked(rows, Wanted())["around"] == {}
+    assert picked(rows, ContextRequest((shown,))) == nothing
+    assert picked(rows, ContextRequest())["around"] == {}
 
 
 def test_a_finding_without_a_moment_has_what_comes_first() -> None:
@@ -328,7 +329,7 @@ def test_a_finding_without_a_moment_has_what_comes_first() -> None:
     rows = Rows()
     write(rows, 0, "\n".join(["p1 send a ─ ok @0", *(f"c1 poll ─ @0:a [{n}..{n + 1}]" for n in range(40, 20, -1))]))
     value = rows.events[Kind.COMPLETE][0]["value"]
-    found = picked(rows, Wanted((around.Shown("x/0", None, None, None, (value,), (), None, None, ()),)))
+    found = picked(rows, ContextRequest((ShownFinding("x/0", None, None, None, (value,), (), None, None, ()),)))
     read = [row["to"] // 10**9 for row in found["around"]["x/0"] if row["kind"] == "record"]
     assert read == list(range(22, 32))
 
@@ -349,7 +350,7 @@ def test_the_nearest_rows_of_a_key_are_found(seed: int) -> None:
     questions = [(random.randint(0, 5), random.randint(-2, 12)) for _ in range(20)]
     keys, times, events = np.array(rows, np.int64).reshape(-1, 3).T
     asked, moments = np.array(questions, np.int64).T
-    found = Keyed(keys, times, events).nearest(asked, moments, 4)
+    found = RowsByKey(keys, times, events).nearest(asked, moments, 4)
     for number, (key, moment) in enumerate(questions):
         mine = {int(row) for row, question in zip(*found, strict=True) if question == number}
         assert mine == slow_nearest(rows, key, moment, 4)
@@ -362,8 +363,8 @@ def test_questions_between_two_numbers_are_found(seed: int) -> None:
     questions = [(random.randint(0, 3), random.randint(0, 9)) for _ in range(random.randint(0, 20))]
     rows = [(random.randint(-1, 5), low := random.randint(-2, 10), low + random.randint(-1, 4)) for _ in range(30)]
     places, numbers = np.array(questions, np.int64).reshape(-1, 2).T
-    shelf = Shelf.of(places, numbers, np.arange(len(questions)))
+    shelf = SortedQueries.of(places, numbers, np.arange(len(questions)))
     first, end = shelf.between(*np.array(rows, np.int64).T)
     for (place, low, high), a, b in zip(rows, first.tolist(), end.tolist(), strict=True):
         expected = {n for n, (of, number) in enumerate(questions) if of == place and low <= number <= high}
-        assert set(shelf.question[a:b].tolist()) == expected
+        assert set(shelf.query[a:b].tolist()) == expected

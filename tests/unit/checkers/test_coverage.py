@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkers.core.timeline import Fault, Timeline, timeline
-from checkers.summaries.coverage import FAMILIES, LONGEST_SHORT_NS, Counted, Coverage, Span, segments, spans
+from checkers.summaries.coverage import FAMILIES, LONGEST_SHORT_NS, Coverage, CoverageCounts, Span, segments, spans
 from harness.history.schema import F, FaultStage, Kind, Type
-from tests.histories import Rows, write
-from tests.kernels import SIZES, WHOLE, Size, context, steps_of
 from tests.oracle import delivery, groups, idempotence, leadership
-from tests.places import Places
+from tests.support.histories import Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, context, steps_of
+from tests.support.stub_values import Places
 
 
 def row(time: int, name: str, fault: int | None = None, stage: int | None = None, detail: str = "") -> dict[str, Any]:
@@ -102,6 +102,29 @@ def test_windows_that_overlap_have_nothing_between_them() -> None:
     first, second = line.faults
     assert (line.before_ns(first), line.after_ns(first)) == ((0, 20), None)
     assert (line.before_ns(second), line.after_ns(second)) == (None, (50, 100))
+
+
+def _beside(line: Timeline, fault: Fault, *, after: bool) -> tuple[int, int] | None:
+    """What lies between a fault and the nearest other one, by looking at all of them."""
+    own = line.window_ns(fault)
+    others = [window for other in line.faults if other is not fault and (window := line.window_ns(other))]
+    if own is None or any(start <= own[after] <= end for start, end in others):
+        return None
+    if after:
+        return own[1], max(own[1], min((start for start, _ in others if start > own[1]), default=line.load_ns[1]))
+    return min(own[0], max((end for _, end in others if end < own[0]), default=line.load_ns[0])), own[0]
+
+
+def test_what_lies_beside_faults_is_found_without_comparing_them_all() -> None:
+    """With many that overlap, that last for no time, that were never undone or never injected."""
+    random = Random(7)
+    for _ in range(300):
+        at = [random.choice([None, random.randint(0, 12)]) for _ in range(14)]
+        faults = [Fault(number, "a", at[number], at[number + 7]) for number in range(random.randint(0, 7))]
+        line = Timeline((random.randint(0, 6), random.randint(6, 12)), faults=faults)
+        for fault in faults:
+            assert line.before_ns(fault) == _beside(line, fault, after=False)
+            assert line.after_ns(fault) == _beside(line, fault, after=True)
 
 
 def test_a_fault_that_was_never_undone_lasts_until_the_end_of_the_load() -> None:
@@ -216,8 +239,8 @@ def test_who_went_on_with_other_numbers_is_known() -> None:
             )  # fmt: skip
     rows.add(Kind.EXCHANGE, "t1", time=9, invoked=9, type=1, api=22, client="tidegauge-producer-3", producer_id=9)
     for size in SIZES:
-        counted_ = steps_of(rows, [Places(), *FAMILIES], context(rows), size).known["coverage"]
-        assert isinstance(counted_, Counted)
+        counted_ = steps_of(rows, [Places(), *FAMILIES], context(rows), size).gathered["coverage"]
+        assert isinstance(counted_, CoverageCounts)
         assert counted_.renumbered == {4, 5}
 
 

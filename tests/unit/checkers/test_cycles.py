@@ -10,8 +10,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from checkers.cycles import Ends, Reads, Steps, Transactions, Writes, dependencies
-from checkers.shared.graph import RW, TIME, WR, WW, Found, Graph, search, with_time
+from checkers.cycles import Ends, Reads, TransactionSteps, TransactionTable, Writes, dependencies
+from checkers.shared.graph import RW, TIME, WR, WW, FoundCycles, Graph, search, with_time
 
 SOON = 60.0
 
@@ -22,7 +22,7 @@ def _graph(nodes: int, edges: list[tuple[int, int, int]]) -> Graph:
     return Graph(nodes, nodes, kind.astype(np.int8), source, destination)
 
 
-def _search(graph: Graph, limit: int = 20) -> dict[str, Found]:
+def _search(graph: Graph, limit: int = 20) -> dict[str, FoundCycles]:
     found, late = search(graph, limit, time.monotonic() + SOON)
     assert not late
     return found
@@ -129,7 +129,7 @@ def test_what_comes_next_does() -> None:
         (7, 200_000, 107, 20), (7, 5, 105, 10), (7, 0, 100, 10), (7, 90_000, 106, 20), (8, 300_000, 108, 30),
         (7, 90_000, 104, 50),
     )  # fmt: skip
-    steps = Steps(
+    steps = TransactionSteps(
         0,
         Writes(*[*writes, *np.zeros((2, 6), np.bool_)]),
         Reads(*_columns((8, 300_000, 108, 90), (7, 5, 105, 10), (7, 0, 100, 70))),
@@ -146,9 +146,9 @@ def test_what_comes_next_does() -> None:
     )
 
 
-def _depending(steps: Steps, *operations: int) -> list[tuple[int, ...]]:
+def _depending(steps: TransactionSteps, *operations: int) -> list[tuple[int, ...]]:
     """Edges between these transactions."""
-    nodes = Transactions(*(np.array(operations) for _ in range(5)))
+    nodes = TransactionTable(*(np.array(operations) for _ in range(5)))
     edges = dependencies(steps, nodes)
     ends = nodes.op[edges.source], nodes.op[edges.destination]
     return [

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from checkers.core.check import Setting
+from checkers.core.check import CheckSettings
 from checkers.watermarks import Watermarks
 from harness.history.schema import F, Kind, Type
 from harness.judging.policies import RunFacts
 from harness.judging.verdict import decide
-from tests.histories import ROLES, Rows, write
-from tests.kernels import check_here
+from tests.support.histories import ROLES, Rows, write
+from tests.support.kernels import check_here
 
-FEW = Setting(only=("lost-write", "phantom"))  # where it is not about what is found
+FEW = CheckSettings(only=("lost-write", "phantom"))  # where it is not about what is found
 
 
 def _one_event(rows: Rows) -> None:
@@ -41,7 +41,7 @@ def test_watermarks_need_no_probes(tmp_path: Path) -> None:
     rows = Rows()
     write(rows, 0, "t1 fetch ─ @7\nt1 fetch ─ @6\nt1 list ─ @3\nt1 list ─ @3")
     write(rows, 1, "t1 fetch ─ @6\nt1 fetch ─ @7\nt2 fetch ─ @6\nt1 list ─ @6\nt1 list ─ @7")
-    found = check_here(rows.store(tmp_path), Setting(only=("watermarks",))).anomalies
+    found = check_here(rows.store(tmp_path), CheckSettings(only=("watermarks",))).anomalies
     assert [(each.topic, each.offset, each.tags) for each in found["watermark-regression"].findings] == [
         ("t0", 6, ("epoch unknown", "same node"))
     ]
@@ -59,7 +59,9 @@ def test_watermarks_of_a_fetch_with_many_batches_are_one_answer(tmp_path: Path) 
                     partition=0, high_watermark=mark, invoked=10 * number, time=10 * number + 5,
                 )  # fmt: skip
     rows.topics[0] = "t0"
-    found = check_here(rows.store(tmp_path), Setting(only=("watermarks",))).anomalies["watermark-regression"].findings
+    found = (
+        check_here(rows.store(tmp_path), CheckSettings(only=("watermarks",))).anomalies["watermark-regression"].findings
+    )
     assert [(each.topic, each.facts["answers"]) for each in found] == [("t0", 1)]
 
 
@@ -69,7 +71,7 @@ def test_more_than_the_limit_is_counted_and_the_first_are_kept(tmp_path: Path) -
     sends = [f"p1 send {chr(97 + n)} ─ ok @{n}" for n in range(20)]
     falls = [f"n1 fetch ─ {n}@{10 * n}\nn1 fetch ─ {n}@0" for n in range(1, 9)]
     write(rows, 0, "\n".join([*sends, "p1 send z ─ ok @20", "c1 poll ─ @20:z", *falls]))
-    results = check_here(rows.store(tmp_path), Setting(only=("lost-write", "watermark-regression")), limit=4)
+    results = check_here(rows.store(tmp_path), CheckSettings(only=("lost-write", "watermark-regression")), limit=4)
     lost, fallen = results.anomalies["lost-write"], results.anomalies["watermark-regression"]
     assert (lost.found, [finding.offset for finding in lost.findings]) == (20, [0, 1, 2, 3])
     assert fallen.found == 8
@@ -80,7 +82,7 @@ def test_nothing_is_acknowledged_with_acks_0(tmp_path: Path) -> None:
     """Rules about acknowledgements do not apply, and the others do."""
     rows = Rows()
     write(rows, 0, "p1 send a ─ ok 0@-1\np1 send b ─ ok 0@-1\nc1 poll ─ @0:b @0:x\nr1 final ─ ok @1")
-    results = check_here(rows.store(tmp_path), Setting(acks="0"))
+    results = check_here(rows.store(tmp_path), CheckSettings(acks="0"))
     assert {anomaly.name for anomaly in results.found} == {"phantom", "inconsistent-offset", "int-nonmonotonic-poll"}
     assert results.anomalies["lost-write"].not_applicable
 
@@ -147,7 +149,7 @@ def test_a_check_that_takes_too_long_is_named_and_the_others_report(
             pass
 
     monkeypatch.setattr(Watermarks, "survey", endless)
-    results = check_here(rows.store(tmp_path), Setting(budget_s=1.0))
+    results = check_here(rows.store(tmp_path), CheckSettings(budget_s=1.0))
     assert results.failures == ["the check of watermarks failed (it took longer than its budget of 1 s)"]
     assert {anomaly.name for anomaly in results.found} == {"lost-write", "stall"}
 
@@ -208,7 +210,7 @@ def test_a_duplicate_says_what_its_producer_was(tmp_path: Path) -> None:
         ["p1 send a ─ ok @0", "i1 send a ─ ok @0", "j1 send a ─ info", "j1 send a ─ ok @0 txn"]
     ):
         write(rows, topic, f"{send}\nc1 poll ─ @0:a @1:a")
-    duplicates = check_here(rows.store(tmp_path), Setting(only=("duplicate",))).anomalies["duplicate"].findings
+    duplicates = check_here(rows.store(tmp_path), CheckSettings(only=("duplicate",))).anomalies["duplicate"].findings
     assert {finding.topic: finding.tags for finding in duplicates} == {
         "t0": (),
         "t1": ("idempotent",),
@@ -227,7 +229,7 @@ def test_a_duplicate_of_a_producer_that_numbers_anew_is_known_as_such(tmp_path: 
             Kind.EXCHANGE, "t1", api=0, client=f"tidegauge-producer-{ROLES['i'][1] + who}", producer_id=7,
             producer_epoch=epoch, type=Type.OK, time=1, invoked=0,
         )  # fmt: skip
-    results = check_here(rows.store(tmp_path), Setting(only=("duplicate",)))
+    results = check_here(rows.store(tmp_path), CheckSettings(only=("duplicate",)))
     assert not results.failures
     assert {finding.topic: finding.tags for finding in results.anomalies["duplicate"].findings} == {
         "t0": ("idempotent", "numbered anew"),
@@ -242,7 +244,7 @@ def test_a_compacted_topic_need_not_keep_everything(tmp_path: Path) -> None:
     write(rows, 0, text)
     write(rows, 1, text)
     write(rows, 2, "p1 send a ─ ok @0 txn\np1 send b ─ ok @2 txn\nc1 poll ─ @0:a @2:b\nr1 final ─ ok @4")
-    results = check_here(rows.store(tmp_path), Setting(compacted=["t0", "another"]))
+    results = check_here(rows.store(tmp_path), CheckSettings(compacted=["t0", "another"]))
     assert not results.failures
     lost = [finding.topic for finding in results.anomalies["lost-write"].findings]
     assert lost == ["t1"]
@@ -259,7 +261,7 @@ def test_of_a_foreign_history_nobody_is_blamed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("setting", "incomplete"), [(FEW, ["t1-0"]), (replace(FEW, foreign=True), [])])
-def test_transactions_ask_for_a_raw_read(tmp_path: Path, setting: Setting, incomplete: list[str]) -> None:
+def test_transactions_ask_for_a_raw_read(tmp_path: Path, setting: CheckSettings, incomplete: list[str]) -> None:
     """Of our own runs: one that never took place is missed, others need not have made any."""
     rows = Rows()
     write(rows, 0, "p1 send a ─ ok @0\nc1 poll ─ @0:a\nr1 final ─ ok @1")
@@ -318,9 +320,9 @@ def test_a_drawing_that_fails_costs_no_verdict(tmp_path: Path, monkeypatch: pyte
         raise RuntimeError("no ink")
 
     for what in (
-        "checkers.summaries.series.Drawing.survey",
-        "checkers.summaries.series.drawn",
-        "checkers.summaries.context.look",
+        "checkers.summaries.series.SeriesFamily.survey",
+        "checkers.summaries.drawn_series.drawn",
+        "checkers.summaries.context.find_context",
     ):
         with monkeypatch.context() as patch:
             patch.setattr(what, broken)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness.history.schema import F, Kind, Type
-from tests.exactly_once import broken_promises
-from tests.histories import Rows
+from tests.support.exactly_once_histories import broken_promises
+from tests.support.histories import Rows
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 
 from checkers import delivery
 from checkers.core.arrays import NEVER, NONE
-from checkers.core.engine import Steps
+from checkers.core.engine import CheckState
 from checkers.core.family import Family
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
@@ -19,12 +19,12 @@ from checkers.core.tables import empty
 from checkers.shared import fates as values
 from checkers.shared import flawed_records as odd
 from checkers.shared import log_starts
-from checkers.shared.fates import Fates, Gathered, Split, fates
+from checkers.shared.fates import Fates, GatheredValues, Split, fates
 from harness.history.schema import F, Kind, Status, Type
-from tests.histories import SECOND_NS, Rows, write
-from tests.kernels import SIZES, WHOLE, Size, context, findings_of, frame_of, steps_of
 from tests.oracle import compacted
 from tests.oracle import delivery as oracle
+from tests.support.histories import SECOND_NS, Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, context, findings_of, frame_of, steps_of
 
 FAMILIES: list[Family] = [*values.FAMILIES, *delivery.FAMILIES, *odd.FAMILIES]
 SMALL = SIZES[1:]
@@ -46,7 +46,7 @@ HEALTHY = """p1 send a ─ ok @0
     r1 final ─ ok 1@2"""
 
 
-def look(text: str, size: Size = WHOLE, families: list[Family] = FAMILIES) -> Steps:
+def look(text: str, size: Size = WHOLE, families: list[Family] = FAMILIES) -> CheckState:
     """All steps but the last, of a history of one topic."""
     rows = Rows()
     write(rows, 0, text)
@@ -55,18 +55,18 @@ def look(text: str, size: Size = WHOLE, families: list[Family] = FAMILIES) -> St
     return steps
 
 
-def gathered(steps: Steps) -> Gathered:
+def gathered(steps: CheckState) -> GatheredValues:
     """How values were looked at."""
-    found: Gathered = steps.known["fates"]
+    found: GatheredValues = steps.gathered["fates"]
     return found
 
 
-def said(steps: Steps) -> tuple[Any, ...]:
+def said(steps: CheckState) -> tuple[Any, ...]:
     """Findings with all that proves them, in how much was looked, and what is known of partitions."""
     outcomes = steps.conclude()
     assert not steps.failures
     rows = sorted(repr(row) for each in outcomes.values() for kept in each.findings.rows.values() for row in kept)
-    places = steps.known["values"].places.sort("topic", "partition", nulls_last=True)
+    places = steps.gathered["values"].places.sort("topic", "partition", nulls_last=True)
     return rows, {name: each.looked_at for name, each in outcomes.items()}, places.to_dicts()
 
 
@@ -85,7 +85,7 @@ def test_a_healthy_history_is_not_judged_from_scratch(size: Size) -> None:
 def test_figures_count_what_is_settled_and_what_is_loose() -> None:
     """As many sends and reads as there are."""
     for size in SIZES:
-        places = look(HEALTHY, size).known["values"].places.sort("partition")
+        places = look(HEALTHY, size).gathered["values"].places.sort("partition")
         counted = places.select("sent", "acknowledged", "failed", "info", "read", "distinct", "transactional")
         assert counted.rows() == [(5, 3, 1, 1, 4, 4, 1), (2, 2, 0, 0, 1, 1, 0)]
         ends = places.select("reached", "final_ok", "final_offset", "final_end", "raw_ok", "never_read")

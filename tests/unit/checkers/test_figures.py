@@ -13,23 +13,23 @@ import pytest
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.summaries import coverage
-from checkers.summaries.coverage import Counted
+from checkers.summaries.coverage import CoverageCounts
 from checkers.summaries.figures import (
     FAMILIES,
     PARTITIONS_AT_MOST,
     STALL_NS,
     STALLS_AT_MOST,
-    Batches,
+    BatchCounts,
     Figures,
+    FigureSurvey,
     PartitionRow,
-    Surveyed,
     figures,
 )
 from harness.history.schema import F, Kind, Type
-from tests.histories import SECOND_NS, Rows, process_of
-from tests.kernels import SIZES, WHOLE, Size, context, steps_of
 from tests.oracle import delivery, groups, idempotence, leadership
-from tests.places import Places
+from tests.support.histories import SECOND_NS, Rows, process_of
+from tests.support.kernels import SIZES, WHOLE, Size, context, steps_of
+from tests.support.stub_values import Places
 
 RUN = RunContext(topics={1: "batch"})
 
@@ -46,8 +46,8 @@ def of(places: Sequence[dict[str, Any]], run: RunContext = RUN, **parts: Any) ->
     counted = {name: parts.pop(name) for name in ("operations", "reads") if name in parts}
     return figures(
         Places(places).places,
-        replace(Counted.of(empty, run), **counted),
-        replace(Surveyed.of(empty, run), **parts),
+        replace(CoverageCounts.of(empty, run), **counted),
+        replace(FigureSurvey.of(empty, run), **parts),
         run,
     )
 
@@ -141,7 +141,7 @@ def test_without_batches_at_taps_nobody_knows_how_they_ended() -> None:
     """None is another thing than nought."""
     found = of([])
     assert (found.resends, found.unsettled, found.offsetless) == (0, None, None)
-    seen = of([], batches=Batches(5, 3, 2, 0))
+    seen = of([], batches=BatchCounts(5, 3, 2, 0))
     assert (seen.resends, seen.unsettled, seen.offsetless) == (2, 2, 0)
 
 

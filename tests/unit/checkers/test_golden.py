@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.golden_histories import GOLDEN, SUFFIX, expected, names, summaries
-from tests.spark_sessions import shared_session
+from tests.support.golden_histories import GOLDEN, SUFFIX, expected, names, summaries
+from tests.support.spark_sessions import shared_session
 
 AT_MOST_BYTES = 1_500_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.history.schema import KINDS, F, Kind, Type
-from tests.group_histories import History, Row
+from tests.support.group_histories import History, Row
 
 BLANK = dict.fromkeys(KINDS[Kind.COMPLETE])
 

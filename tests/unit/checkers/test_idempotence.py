@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from checkers.core.arrays import NONE
-from checkers.core.family import Outcome
+from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
 from checkers.core.timeline import Fault
 from checkers.idempotence import FAMILIES, highest_over
 from checkers.summaries.coverage import FaultCoverage
 from harness.history.schema import ID_BITS
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Case, Rows, write
-from tests.kernels import SIZES, WHOLE, Size, check_rows, findings_of
+from tests.support.histories import SECOND_NS, Case, Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, check_rows, findings_of
 
 N = "producer_id 7 producer_epoch 0"
 WIDE = "producer_id 4611686018427387904 producer_epoch 30000"
@@ -210,20 +210,20 @@ def rows() -> Rows:
     return made
 
 
-def _checked(rows: Rows, size: Size = WHOLE) -> dict[str, Outcome]:
+def _checked(rows: Rows, size: Size = WHOLE) -> dict[str, FamilyResult]:
     outcomes, failures = check_rows(rows, FAMILIES, size)
     assert not failures
     return outcomes
 
 
 @pytest.fixture(scope="module")
-def outcomes(rows: Rows) -> dict[str, Outcome]:
+def outcomes(rows: Rows) -> dict[str, FamilyResult]:
     """All of them checked at once."""
     return _checked(rows)
 
 
 @pytest.fixture(scope="module")
-def found(rows: Rows, outcomes: dict[str, Outcome]) -> list[Finding]:
+def found(rows: Rows, outcomes: dict[str, FamilyResult]) -> list[Finding]:
     """All findings."""
     return findings_of(rows, outcomes)
 
@@ -239,7 +239,7 @@ def test_it_finds_what_is_there_and_nothing_else(topic: int, found: list[Finding
     assert sorted(mine) == sorted(CASES[topic].expected)
 
 
-def test_counts_are_those_of_the_findings(outcomes: dict[str, Outcome], found: list[Finding]) -> None:
+def test_counts_are_those_of_the_findings(outcomes: dict[str, FamilyResult], found: list[Finding]) -> None:
     """Every anomaly was found, and looked for in more places than it was found in."""
     for family in FAMILIES:
         outcome = outcomes[family.name]
@@ -249,7 +249,9 @@ def test_counts_are_those_of_the_findings(outcomes: dict[str, Outcome], found: l
 
 
 @pytest.mark.parametrize("size", SIZES[1:], ids=str)
-def test_pieces_find_what_one_finds(size: Size, rows: Rows, outcomes: dict[str, Outcome], found: list[Finding]) -> None:
+def test_pieces_find_what_one_finds(
+    size: Size, rows: Rows, outcomes: dict[str, FamilyResult], found: list[Finding]
+) -> None:
     """Of partitions that lie in different pieces."""
     cut = _checked(rows, size)
     assert sorted(map(_told, findings_of(rows, cut))) == sorted(map(_told, found))

@@ -12,8 +12,8 @@ from checkers.core.deletions import Deletions
 from checkers.core.results import Finding
 from checkers.keys import FAMILIES, LAST_OF_ITS_KEY
 from harness.history.schema import F, Kind, Status, Type
-from tests.histories import SECOND_NS, Rows
-from tests.kernels import SIZES, WHOLE, Size, context, findings_of, steps_of
+from tests.support.histories import SECOND_NS, Rows
+from tests.support.kernels import SIZES, WHOLE, Size, context, findings_of, steps_of
 
 COMPACTED, PLAIN = 1, 2
 READ_AT_NS = 100 * SECOND_NS  # when the final read begins

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from checkers.coordinators import FAMILIES as COORDINATORS
-from checkers.core.family import Outcome
+from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
 from checkers.core.run import RunContext
 from checkers.core.timeline import Fault
@@ -17,11 +17,11 @@ from checkers.shared.epochs import FAMILIES as EPOCHS
 from checkers.summaries.coverage import FaultCoverage
 from harness.history.schema import F, Kind, Type
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Case, Rows, write
-from tests.kernels import SIZES, WHOLE, Size, check_rows, findings_of
+from tests.support.histories import SECOND_NS, Case, Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, check_rows, findings_of
 
 FAMILIES = [*EPOCHS, *METADATA, *COORDINATORS, *LEADERSHIP]
-Checked = tuple[list[Finding], dict[str, Outcome]]
+Checked = tuple[list[Finding], dict[str, FamilyResult]]
 
 # expected: anomaly, tags, nodes
 CASES = [
@@ -163,6 +163,33 @@ CASES = [
         ("not-leader-loop  1",),
     ),
     Case(
+        "a loop while a new leader may have come, of which nobody spoke before",
+        """n1 metadata ─ leader 1 epoch 1 [0..1]
+           n2 metadata ─ leader 1 epoch 1 [0..1]
+           t1 fetch ─ @ error 6 client x [6..7]
+           t1 fetch ─ @ error 6 client x [7..8]
+           t1 fetch ─ @ error 6 client x [8..9]
+           t3 metadata ─ leader 1 client x [9..10]
+           t1 fetch ─ @ error 6 client x [11..12]
+           t1 fetch ─ @ error 6 client x [12..13]
+           n2 metadata ─ leader 2 epoch 2 [30..31]""",
+        ("not-leader-loop moved 1",),
+    ),
+    Case(
+        "a loop with a leader that had come long before, or came long after",
+        """n1 metadata ─ leader 3 epoch 1 [0..0]
+           n1 metadata ─ leader 1 epoch 2 [0..1]
+           t1 fetch ─ @ error 6 client x [6..7]
+           t1 fetch ─ @ error 6 client x [7..8]
+           t1 fetch ─ @ error 6 client x [8..9]
+           t3 metadata ─ leader 1 client x [9..10]
+           t1 fetch ─ @ error 6 client x [11..12]
+           t1 fetch ─ @ error 6 client x [12..13]
+           n2 metadata ─ leader 1 epoch 2 [20..21]
+           n2 metadata ─ leader 2 epoch 3 [30..31]""",
+        ("not-leader-loop  1",),
+    ),
+    Case(
         "without a refresh in between, or of another client, or too late, it is only impatience",
         """t3 metadata ─ leader 1 client x
            t1 fetch ─ @ error 6 client x
@@ -284,6 +311,25 @@ CASES = [
            n2 list ─ @7 [10..11]
            n1 metadata ─ leader 1 epoch 1 [14..15]
            n1 metadata ─ leader 2 epoch 2 [29..30]""",
+        ("impostor-leader  2",),
+    ),
+    Case(
+        "a new leader that was asked late, while a third node had not heard of it for long",
+        """n1 metadata ─ leader 1 epoch 1 [0..1]
+           n2 metadata ─ leader 1 epoch 1 [8..9]
+           n3 metadata ─ leader 1 epoch 1 [0..1]
+           n2 list ─ @7 [10..11]
+           n3 metadata ─ leader 1 epoch 1 [14..15]
+           n2 metadata ─ leader 2 epoch 2 [29..30]""",
+    ),
+    Case(
+        "a node that answered although it said itself, later, that another one leads",
+        """n1 metadata ─ leader 1 epoch 1 [0..1]
+           n2 metadata ─ leader 1 epoch 1 [8..9]
+           n2 list ─ @7 [10..11]
+           n2 metadata ─ leader 1 epoch 1 [14..15]
+           n1 metadata ─ leader 1 epoch 1 [16..17]
+           n2 metadata ─ leader 2 epoch 2 [29..30]""",
         ("impostor-leader  2",),
     ),
 ]
@@ -582,6 +628,9 @@ MARKS = [
     ("not-leader-loop", (), 12, 31, "illegal"),
     ("not-leader-loop", (), 5, 20, "illegal"),
     ("not-leader-loop", ("brief",), 5, 6, "allowed"),
+    ("not-leader-loop", ("moved",), 2, 6, "unproven"),
+    ("not-leader-loop", (), 2, 6, "illegal"),
+    ("not-leader-loop", ("moved",), -3, 8, "illegal"),
     ("metadata-disagreement", ("stale",), 12, 29, "allowed"),
     ("metadata-disagreement", ("one epoch",), 12, 20, "illegal"),
     ("epoch-regression", ("one client",), 12, 20, "allowed"),

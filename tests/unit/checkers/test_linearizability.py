@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from checkers.core.family import Outcome
+from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
 from checkers.core.timeline import Fault
 from checkers.summaries.coverage import Coverage, FaultCoverage
 from harness.history.schema import Kind
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests import histories
-from tests.histories import SECOND_NS, Rows, told, value_of, write
-from tests.kernels import WHOLE, Size, check_rows, chosen, context, findings_of, steps_of
+from tests.support import histories
+from tests.support.histories import SECOND_NS, Rows, told, value_of, write
+from tests.support.kernels import WHOLE, Size, check_rows, chosen, context, findings_of, steps_of
 
 ANOMALIES = ("realtime-order", "not-linearizable")
 
@@ -187,7 +187,7 @@ CASES = [
 ]
 
 
-Checked = tuple[list[Finding], dict[str, Outcome]]
+Checked = tuple[list[Finding], dict[str, FamilyResult]]
 
 
 def _check(size: Size) -> Checked:

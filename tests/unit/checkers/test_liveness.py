@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from checkers import liveness, progress
-from checkers.core.family import Outcome
+from checkers.core.family import FamilyResult
 from checkers.core.piece import Piece
 from checkers.core.results import CheckResults, Finding
 from checkers.core.timeline import Fault, Timeline
@@ -17,8 +17,8 @@ from checkers.summaries.coverage import FaultCoverage
 from harness.foundation.limits import DEFAULTS, limits_of
 from harness.history.schema import F, FaultStage, Kind
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests.histories import SECOND_NS, Case, Rows, write
-from tests.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, frame_of, steps_of
+from tests.support.histories import SECOND_NS, Case, Rows, write
+from tests.support.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, frame_of, steps_of
 
 # expected: anomaly, place, tags. The load polls from 0 to 100 s
 CASES = [
@@ -208,20 +208,20 @@ def rows() -> Rows:
     return made
 
 
-def _checked(rows: Rows, size: Size = WHOLE) -> dict[str, Outcome]:
+def _checked(rows: Rows, size: Size = WHOLE) -> dict[str, FamilyResult]:
     outcomes, failures = check_rows(rows, FAMILIES, size, limits=LIMITS)
     assert not failures
     return outcomes
 
 
 @pytest.fixture(scope="module")
-def outcomes(rows: Rows) -> dict[str, Outcome]:
+def outcomes(rows: Rows) -> dict[str, FamilyResult]:
     """All of them checked at once."""
     return _checked(rows)
 
 
 @pytest.fixture(scope="module")
-def found(rows: Rows, outcomes: dict[str, Outcome]) -> list[Finding]:
+def found(rows: Rows, outcomes: dict[str, FamilyResult]) -> list[Finding]:
     """All findings."""
     return findings_of(rows, outcomes)
 
@@ -266,7 +266,9 @@ def test_facts_tell_how_long_no_send_got_through(found: list[Finding]) -> None:
     assert after.facts == {"lasted_ns": 46 * SECOND_NS, "fault": "leader-kill", "span_ns": 32 * SECOND_NS}
 
 
-def test_findings_are_counted_and_so_is_how_long_sends_took(outcomes: dict[str, Outcome], found: list[Finding]) -> None:
+def test_findings_are_counted_and_so_is_how_long_sends_took(
+    outcomes: dict[str, FamilyResult], found: list[Finding]
+) -> None:
     """The summary has a row for each segment with sends."""
     counted = {name: outcomes["liveness"].findings.count(name) for name in liveness.Liveness.anomalies}
     assert counted == {name: sum(each.anomaly == name for each in found) for name in counted}
@@ -280,7 +282,9 @@ def test_findings_are_counted_and_so_is_how_long_sends_took(outcomes: dict[str, 
 
 
 @pytest.mark.parametrize("size", SIZES[1:], ids=str)
-def test_pieces_find_what_one_finds(size: Size, rows: Rows, outcomes: dict[str, Outcome], found: list[Finding]) -> None:
+def test_pieces_find_what_one_finds(
+    size: Size, rows: Rows, outcomes: dict[str, FamilyResult], found: list[Finding]
+) -> None:
     """A large history is spread over tasks; that changes nothing."""
     cut = _checked(rows, size)
     assert sorted(map(_told, findings_of(rows, cut))) == sorted(map(_told, found))
@@ -312,7 +316,7 @@ def test_without_pieces_there_is_nothing() -> None:
     run = context(Rows())
     (family,) = liveness.FAMILIES
     waited = family.gather([], run, {})
-    assert not family.look_again(waited, run, {})
+    assert not family.needs_judging(waited, run, {})
     assert family.conclude(waited, [], run, {}).looked_at == dict.fromkeys(family.anomalies, 0)
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from checkers import order
-from checkers.core.family import Outcome
+from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
 from checkers.core.timeline import Fault
 from checkers.summaries.coverage import Coverage, FaultCoverage, Span
 from checkers.summaries.figures import Figures
 from harness.history.schema import F, Kind, Status, Type
 from harness.judging.policies import PlannedFault, RunFacts, judge
-from tests import histories
-from tests.histories import Rows, told, write
-from tests.kernels import WHOLE, Size, check_rows, findings_of
+from tests.support import histories
+from tests.support.histories import Rows, told, write
+from tests.support.kernels import WHOLE, Size, check_rows, findings_of
 
 
 @dataclass(frozen=True)
@@ -360,18 +360,18 @@ def rows() -> Rows:
     return rows
 
 
-def _check(rows: Rows, size: Size = WHOLE, **more: Any) -> Outcome:
+def _check(rows: Rows, size: Size = WHOLE, **more: Any) -> FamilyResult:
     compacted = [topic for topic in rows.topics if topic < len(CASES) and CASES[topic].compacted]
     outcomes, failures = check_rows(rows, order.FAMILIES, size, **({"compact": compacted} | more))
     assert not failures
     return outcomes["order"]
 
 
-def _findings(rows: Rows, outcome: Outcome) -> list[Finding]:
+def _findings(rows: Rows, outcome: FamilyResult) -> list[Finding]:
     return findings_of(rows, {"order": outcome})
 
 
-def _told(rows: Rows, outcome: Outcome) -> dict[str, list[str]]:
+def _told(rows: Rows, outcome: FamilyResult) -> dict[str, list[str]]:
     """By topic, what was found."""
     found: dict[str, list[str]] = {name: [] for name in rows.topics.values()}
     for finding in _findings(rows, outcome):
@@ -380,22 +380,22 @@ def _told(rows: Rows, outcome: Outcome) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def outcome(rows: Rows) -> Outcome:
+def outcome(rows: Rows) -> FamilyResult:
     """All of them at once."""
     return _check(rows)
 
 
 @pytest.mark.parametrize("topic", range(len(CASES)), ids=[case.name for case in CASES])
-def test_it_finds_what_is_there_and_nothing_else(topic: int, rows: Rows, outcome: Outcome) -> None:
+def test_it_finds_what_is_there_and_nothing_else(topic: int, rows: Rows, outcome: FamilyResult) -> None:
     """Planted, near miss, allowed: exactly the findings that the case names."""
     assert _told(rows, outcome)[f"t{topic}"] == sorted(CASES[topic].expected)
 
 
-def _counts(outcome: Outcome) -> dict[str, int]:
+def _counts(outcome: FamilyResult) -> dict[str, int]:
     return {name: count for name in order.ABOUT if (count := outcome.findings.count(name))}
 
 
-def test_all_is_counted(rows: Rows, outcome: Outcome) -> None:
+def test_all_is_counted(rows: Rows, outcome: FamilyResult) -> None:
     """As often as it was found, and not more often than it was looked at."""
     assert _counts(outcome) == Counter(finding.anomaly for finding in _findings(rows, outcome))
     assert set(outcome.looked_at) == set(order.ABOUT)
@@ -405,7 +405,7 @@ def test_all_is_counted(rows: Rows, outcome: Outcome) -> None:
 @pytest.mark.parametrize("carried", [100_000, 0], ids=["few", "too many"])
 @pytest.mark.parametrize("size", CUTS, ids=str)
 def test_chunks_and_pieces_change_nothing(
-    size: Size, carried: int, rows: Rows, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+    size: Size, carried: int, rows: Rows, outcome: FamilyResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large history is cut into chunks and pieces; if too much of it is odd, these are judged by themselves."""
     monkeypatch.setattr(order, "CARRIED", carried)
@@ -416,7 +416,7 @@ def test_chunks_and_pieces_change_nothing(
     assert cut.findings.counts == outcome.findings.counts
 
 
-def test_everything_can_travel(rows: Rows, outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_can_travel(rows: Rows, outcome: FamilyResult, monkeypatch: pytest.MonkeyPatch) -> None:
     """What pieces say, and what is made of it."""
     for step in ("survey", "gather", "judge"):
         made = getattr(order.Order, step)
@@ -428,19 +428,19 @@ def test_everything_can_travel(rows: Rows, outcome: Outcome, monkeypatch: pytest
     assert _told(rows, _check(rows, Size(4, 3, 5))) == _told(rows, outcome)
 
 
-def test_every_anomaly_can_be_asked_for_alone(rows: Rows, outcome: Outcome) -> None:
+def test_every_anomaly_can_be_asked_for_alone(rows: Rows, outcome: FamilyResult) -> None:
     """Whether somebody wants the others or not."""
     for name in order.ABOUT:
         alone = _check(rows, unasked=frozenset(order.ABOUT) - {name})
         assert _counts(alone) == {name: outcome.findings.count(name)}, name
 
 
-def _sole(rows: Rows, outcome: Outcome, topic: int) -> Finding:
+def _sole(rows: Rows, outcome: FamilyResult, topic: int) -> Finding:
     (finding,) = (each for each in _findings(rows, outcome) if each.topic == f"t{topic}")
     return finding
 
 
-def test_evidence_names_both_records(rows: Rows, outcome: Outcome) -> None:
+def test_evidence_names_both_records(rows: Rows, outcome: FamilyResult) -> None:
     """Their events, their reader, and when either was handed out."""
     finding = _sole(rows, outcome, 1)
     assert [event % (1 << 40) for event in finding.events] == [10, 12]

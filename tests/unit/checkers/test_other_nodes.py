@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkers.core.arrays import Bools, Groups, Ints
-from checkers.core.other_nodes import Before, Ranked, first_of_each
+from checkers.core.arrays import Bools, GroupBy, Ints
+from checkers.core.other_nodes import MomentIndex, RunningBest, first_of_each
 
 SEEDS = range(60)
 
@@ -31,7 +31,7 @@ def test_the_best_of_others_is_that_of_all_that_differ(seed: int) -> None:
     one, two = _few(random, len(lane), most), _few(random, len(lane), most)
     upto = _few(random, 40, len(lane) + 1) - 1
     mine = _few(random, 40, most + 1), _few(random, 40, most + 1)
-    ranked = Ranked(lane, order)
+    ranked = RunningBest(lane, order)
 
     def best(row: int, counts: Bools) -> int:
         upto_row = [each for each in range(row + 1) if lane[each] == lane[row] and counts[each]]
@@ -53,7 +53,7 @@ def test_what_lies_before_a_moment_is_counted(seed: int) -> None:
     moment = _few(random, len(lane), 6) * 10
     moment = moment[np.lexsort((moment, lane))]
     asked, at = _few(random, 40, 6) - 1, _few(random, 40, 70) - 5
-    before = Before(lane, moment)
+    before = MomentIndex(lane, moment)
     rows = [
         [row for row in range(len(lane)) if lane[row] == a and moment[row] < b]
         for a, b in zip(asked.tolist(), at.tolist(), strict=True)
@@ -72,7 +72,7 @@ def test_the_first_of_each_group_is_the_first_by_all_keys(seed: int) -> None:
     random = Random(seed)
     group = _few(random, random.randrange(30), 5)
     one, two = _few(random, len(group), 2), _few(random, len(group), 3)
-    first = first_of_each(Groups(group), one, two).tolist()
+    first = first_of_each(GroupBy(group), one, two).tolist()
     rows = range(len(group))
     assert first == [
         min((each for each in rows if group[each] == key), key=lambda each: (one[each], two[each], each))

@@ -13,28 +13,17 @@ import pytest
 from checkers.core.piece import Piece
 from checkers.core.results import Anomaly, Finding
 from checkers.core.tables import tables_of
-from checkers.summaries import context as around
+from checkers.summaries import context as finding_context
 from checkers.summaries import series as series_module
-from checkers.summaries.series import (
-    BUCKETS,
-    CLASSES,
-    FAMILIES,
-    OTHERS,
-    PARTITIONS,
-    Grid,
-    _latency,
-    drawn,
-    fingerprint,
-    points,
-    thinned,
-    witnesses,
-)
+from checkers.summaries.drawn_series import PARTITIONS, _latency, drawn, fingerprint, witnesses
+from checkers.summaries.finding_queries import context_request
+from checkers.summaries.series import BUCKETS, CLASSES, FAMILIES, OTHERS, Grid, points, thinned
 from harness.foundation.error_codes import name_of
 from harness.history.schema import F, FaultStage, Kind, Type
-from tests.histories import SECOND_NS, Rows, process_of, value_of, write
-from tests.kernels import SIZES, WHOLE, Size, context, frame_of, steps_of
 from tests.oracle import delivery, idempotence, leadership, watermarks
-from tests.places import Places
+from tests.support.histories import SECOND_NS, Rows, process_of, value_of, write
+from tests.support.kernels import SIZES, WHOLE, Size, context, frame_of, steps_of
+from tests.support.stub_values import Places
 
 Row = dict[str, Any]
 
@@ -83,13 +72,13 @@ def drawings(rows: Rows, anomalies: dict[str, Anomaly], size: Size = WHOLE) -> d
     gathered = steps.conclude()["series"].summary
     assert not steps.failures
     findings = [finding for anomaly in anomalies.values() for finding in anomaly.findings]
-    wanted = around.wanted(anomalies, run, witnesses(gathered, findings, run))
+    wanted = context_request(anomalies, run, witnesses(gathered, findings, run))
     kinds = (Kind.COMPLETE, Kind.RECORD, Kind.PROBE, Kind.EXCHANGE)
     tables: dict[str, pl.DataFrame] = {}
     for kind in kinds:
-        tables |= tables_of(kind, frame_of(rows, kind), around.READS, run)
-    parts = [around.look(Piece(tables, run), wanted, run)]
-    return {**drawn(gathered, findings, run), **around.told(parts, wanted, run)}
+        tables |= tables_of(kind, frame_of(rows, kind), finding_context.READS, run)
+    parts = [finding_context.find_context(Piece(tables, run), wanted, run)]
+    return {**drawn(gathered, findings, run), **finding_context.merge_context(parts, wanted, run)}
 
 
 def test_sends_and_reads_are_counted_when_they_ended(series: dict[str, Any]) -> None:

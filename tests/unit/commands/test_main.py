@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -26,10 +27,10 @@ from harness.history.store import create, runs
 from harness.judging.checking import Checked
 from harness.judging.policies import RunFacts
 from harness.judging.verdict import decide
-from harness.runs.machine import Check
+from harness.runs.machine import MachineCheck
 from harness.runs.replay import Replay
 from harness.runs.scenario import Scenario, load, to_toml
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import SharedResources
 from nemesis.schedule import Slot
 from tests.support import cli as run_process
 
@@ -105,6 +106,32 @@ def test_help(run: Run, command: list[str], flag: str) -> None:
     code, out, err = run(*command, flag)
     assert (code, err) == (Exit.VALID, "")
     assert " ".join(["tidegauge", *command]) in " ".join(out.split())
+
+
+HELP = """
+import sys
+from typer.testing import CliRunner
+from harness.commands.main import app
+
+for command in sys.argv[1:]:
+    assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0
+print(*{each.partition(".")[0] for each in sys.modules})
+"""
+
+
+@pytest.mark.parametrize(
+    ("listing_kinds", "slow"),
+    [
+        (False, {"polars", "pyspark", "numpy", "pyarrow", "jinja2", "docker", "kafka", "requests", "urllib3"}),
+        (True, {"polars", "pyspark", "numpy", "pyarrow", "jinja2"}),
+    ],
+)
+def test_help_does_not_wait_for_slow_imports(listing_kinds: bool, slow: set[str]) -> None:  # noqa: FBT001
+    """Nobody needs those to read; kinds of clusters load their libraries where they are listed."""
+    listed = [["demo"], ["cluster", "up"], ["run"], ["investigate"], ["explore"], ["suite"]]
+    chosen = [" ".join(command) for command in COMMANDS if (command in listed) == listing_kinds]
+    loaded = subprocess.run([sys.executable, "-c", HELP, *chosen], capture_output=True, text=True, check=True)
+    assert slow & set(loaded.stdout.split()) == set()
 
 
 def test_help_names_the_exit_codes(run: Run) -> None:
@@ -223,9 +250,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, checked: Checked) -> Asked:
         tell(checked)
         return checked
 
-    monkeypatch.setattr("harness.commands.main.run_scenario", pretend)
-    monkeypatch.setattr("harness.commands.demo.run_scenario", pretend)
-    monkeypatch.setattr("harness.commands.demo.lending", lambda *_: nullcontext(Lent()))
+    monkeypatch.setattr("harness.runs.runner.run_scenario", pretend)
+    monkeypatch.setattr("harness.runs.shared_resources.sharing", lambda *_: nullcontext(SharedResources()))
     return runs
 
 
@@ -401,7 +427,7 @@ def test_every_error_ends_with_its_exit_code(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: Exit, said: str
 ) -> None:
     """On standard error, while standard output stays empty for whoever parses it."""
-    monkeypatch.setattr("harness.commands.demo.lending", failing(error))
+    monkeypatch.setattr("harness.runs.shared_resources.sharing", failing(error))
     ended, out, err = run("demo", "--json")
     assert (ended, out) == (code, "")
     assert said in err
@@ -409,7 +435,7 @@ def test_every_error_ends_with_its_exit_code(
 
 def test_a_reader_that_went_away(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """`tidegauge ... | head` ends without a word."""
-    monkeypatch.setattr("harness.commands.doctor.examine", failing(BrokenPipeError()))
+    monkeypatch.setattr("harness.runs.machine.examine", failing(BrokenPipeError()))
     assert run("doctor") == (Exit.HARNESS_ERROR, "", "")
 
 
@@ -436,8 +462,8 @@ def test_heal_says_what_was_left(
 @pytest.mark.parametrize(("needed", "code"), [(True, Exit.CANNOT_HERE), (False, Exit.VALID)])
 def test_the_doctor_ends_with_a_verdict(run: Run, monkeypatch: pytest.MonkeyPatch, needed: bool, code: Exit) -> None:  # noqa: FBT001
     """6 when local clusters lack something, 0 when only other things are missing."""
-    check = Check("x", ok=False, found="y", costs="z", remedy="w", needed_for_local=needed)
-    monkeypatch.setattr("harness.commands.doctor.examine", lambda: [check])
-    monkeypatch.setattr("harness.commands.doctor.examine_faults", list)
+    check = MachineCheck("x", ok=False, found="y", costs="z", remedy="w", needed_for_local=needed)
+    monkeypatch.setattr("harness.runs.machine.examine", lambda: [check])
+    monkeypatch.setattr("harness.runs.machine.examine_faults", list)
     ended, out, _ = run("doctor", "--json")
     assert (ended, json.loads(out)) == (code, [check.as_json()])

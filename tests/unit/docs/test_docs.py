@@ -1,4 +1,4 @@
-"""What the documentation says of the code: links, commands and files that are there, and code that is the code."""
+"""What the documentation says of the code: links and commands that are there, and code that is the code."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from harness.runs.scenario import load
 from harness.tap.broken import BROKEN
 from nemesis import FAULTS, check_sense, families_in
 from tests.support import REPOSITORY
+from tests.support.doc_pages import PAGES
 from workloads import WORKLOADS, workloads_in
 from workloads.clients import stacks
 from workloads.clients.stacks import STACKS, stacks_in
 
-PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 GUIDE = REPOSITORY / "docs" / "extending.md"
 PROGRAM: Any = typer.main.get_command(app)
 HELP = {"-h", "--help"}
@@ -44,7 +44,6 @@ _LINK = re.compile(r"\]\((?!\w+:)([^)\s]*)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _COMMAND = re.compile(r"^(?:\$ )?(?:[\w./]*/)?tidegauge (.+)$")
 _ENDS = re.compile(r"\s(?:#|&&|\||>|;)\s.*$|\s+#.*$")  # where a shell, or a reader, takes the command to be over
-_FILE = re.compile(r"`((?:harness|nemesis|checkers|workloads|tests|bench|docs|suites)/[\w./-]*)`")
 _QUOTED = re.compile(r"# (?P<file>[\w/]+\.py)\n")
 _WORKED = re.compile(r"# (?P<kind>checker|workload|client|fault): (?P<name>\w+\.py)\n")
 _LEFT_OUT = re.compile(r"^\s*\.\.\.,?$", re.MULTILINE)
@@ -145,13 +144,6 @@ def test_commands_are_looked_at() -> None:
     assert wrong("cluster rise") == "there is no command rise"
     assert senseless("run -w stream -n kill,pause:leader --nemesis isolate:follower") == ""
     assert "cannot be aimed at" in senseless("run -w stream -n isolate:leader,pause")
-
-
-@by_page
-def test_files_that_are_named_exist(page: Path) -> None:
-    """Those of the repository; a name in capitals stands for any."""
-    named = {name for name in _FILE.findall(prose(page)) if not re.search(r"[A-Z]{2}", name)}
-    assert sorted(name for name in named if not (REPOSITORY / name).exists()) == []
 
 
 @pytest.mark.parametrize("file", sorted((REPOSITORY / "docs" / "examples").glob("*.yml")), ids=lambda file: file.name)

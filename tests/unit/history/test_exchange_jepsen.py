@@ -11,7 +11,7 @@ from harness.foundation.errors import UsageError
 from harness.history.exchange.edn import EdnError, Quoted, Symbol, parse, parse_quickly, written
 from harness.history.schema import ID_BITS, NEMESIS_PROCESS, F, Kind, Status, Type
 from harness.history.sealing import OPEN, open_history
-from tests.foreign import LOST_AND_ABORTED, edn, rows_of, take
+from tests.support.foreign_histories import LOST_AND_ABORTED, edn, rows_of, take
 
 SEND = ":type :invoke, :process 0, :f :send, :value [[:send 5 1]]"
 SENT = ":type :ok, :process 0, :f :send, :value [[:send 5 [7 1]]]"

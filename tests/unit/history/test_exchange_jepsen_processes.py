@@ -16,7 +16,7 @@ from harness.foundation.errors import TidegaugeError, UsageError
 from harness.history.exchange import importing
 from harness.history.exchange import jepsen_processes as helpers
 from harness.history.exchange.lines import Chunk
-from tests.foreign import edn, give, jsonl, take
+from tests.support.foreign_histories import edn, give, jsonl, take
 
 PROCESSES = 3
 MANY = 60

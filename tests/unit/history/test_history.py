@@ -1,3 +1,5 @@
+"""The schema and the recorder: what a row holds, and that an invocation is on disk before its call is made."""
+
 import re
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""Sealing: segments become Parquet in the order of time, open operations become `info`, and damage is reported."""
+
 import json
 import mmap
 import zlib

@@ -1,3 +1,5 @@
+"""Segments: what was written is read, and torn tails, holes and lost frames are told apart."""
+
 import os
 from pathlib import Path
 

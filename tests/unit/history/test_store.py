@@ -1,3 +1,5 @@
+"""The store: directories and links of runs, names that find them, facts that are added, and secrets that stay out."""
+
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -5,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.foundation.errors import CannotHere, UsageError
+from harness.foundation.paths import STORE_VARIABLE
 from harness.history import store
 
 
@@ -91,9 +94,9 @@ def test_secrets_do_not_get_into_the_store() -> None:
 def test_the_store_is_where_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As given, else by the environment, else in the working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(store.STORE_VARIABLE, raising=False)
+    monkeypatch.delenv(STORE_VARIABLE, raising=False)
     assert store.store_dir() == tmp_path / "store"
-    monkeypatch.setenv(store.STORE_VARIABLE, "/elsewhere")
+    monkeypatch.setenv(STORE_VARIABLE, "/elsewhere")
     assert store.store_dir() == Path("/elsewhere")
     assert store.store_dir(Path("/given")) == Path("/given")
 

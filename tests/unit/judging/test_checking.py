@@ -1,3 +1,5 @@
+"""From run.json and results.json to what the policy judges by: the configuration, lost processes, older results."""
+
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +16,7 @@ from harness.history.sealing import open_history
 from harness.history.sources import segment_path
 from harness.history.store import Run
 from harness.judging import checking
-from harness.judging.checking import Checked, facts_of
+from harness.judging.checking import Checked, run_facts_of
 from harness.judging.policies import PlannedFault
 from harness.judging.verdict import decide
 
@@ -27,7 +29,7 @@ FACTS: dict[str, Any] = {
 
 def test_the_policy_sees_the_configuration() -> None:
     """What run.json says is what is judged by."""
-    facts = facts_of(FACTS)
+    facts = run_facts_of(FACTS)
     assert (facts.acks, facts.client, facts.probes, facts.interrupted) == ("1", "kafka-python", True, False)
     assert [fault.name for fault in facts.faults] == ["leader-kill"]
     assert facts.changes_leaders
@@ -37,7 +39,7 @@ def test_the_policy_sees_the_configuration() -> None:
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_idempotence_is_what_the_client_was_told(idempotent: bool) -> None:  # noqa: FBT001
     """Whether the scenario said so or the client's default did."""
-    assert facts_of({**FACTS, "idempotent": idempotent}).idempotence is idempotent
+    assert run_facts_of({**FACTS, "idempotent": idempotent}).idempotence is idempotent
 
 
 def test_a_process_that_left_nothing_is_missed(tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ def test_the_verdict_knows_what_faults_may_do(monkeypatch: pytest.MonkeyPatch) -
     """By their classes; one that nobody knows may change leaders."""
     fault = SimpleNamespace(changes_leaders=False, blocks=True, deletes=True, unclean=False)
     monkeypatch.setattr(checking, "FAULTS", {"recreate-topic": fault})
-    facts = facts_of({**FACTS, "schedule": [{"fault": "recreate-topic"}, {"fault": "gone"}]})
+    facts = run_facts_of({**FACTS, "schedule": [{"fault": "recreate-topic"}, {"fault": "gone"}]})
     assert facts.faults == (
         PlannedFault("recreate-topic", changes_leaders=False, blocks=True, deletes=True),
         PlannedFault("gone", changes_leaders=True),
@@ -130,7 +132,7 @@ def test_the_verdict_knows_what_faults_may_do(monkeypatch: pytest.MonkeyPatch) -
 def test_what_run_json_lacks_is_no_crash() -> None:
     """Whatever somebody made of it."""
     odd: list[dict[str, Any]] = [{"scenario": None}, {"scenario": {"settings": None}}, {"schedule": None}]
-    assert not any(facts_of(facts).known for facts in odd)
+    assert not any(run_facts_of(facts).known for facts in odd)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_what_run_json_lacks_is_no_crash() -> None:
 )
 def test_a_run_without_a_good_end_cannot_be_valid(facts: dict[str, Any], said: str) -> None:
     """It says what happened."""
-    (failure,) = facts_of(facts).failures
+    (failure,) = run_facts_of(facts).failures
     assert failure.code == RUN_FAILED
     assert said in failure.sentence
 
@@ -151,7 +153,7 @@ def test_a_run_without_a_good_end_cannot_be_valid(facts: dict[str, Any], said: s
 def test_troubles_keep_their_codes_and_those_of_older_runs_are_notes() -> None:
     """Whether one may be the broker's doing is told by its code, and not by its words."""
     said = "the cluster was not whole after 30 s"
-    failures = facts_of({"state": "recorded", "troubles": [{"code": NOT_WHOLE, "sentence": said}, said]}).failures
+    failures = run_facts_of({"state": "recorded", "troubles": [{"code": NOT_WHOLE, "sentence": said}, said]}).failures
     assert failures == (Reason(NOT_WHOLE, said), Reason(NOTED, said))
     assert [each.is_ours for each in failures] == [False, True]
 
@@ -163,7 +165,7 @@ def test_a_run_that_was_checked_is_judged_and_diagnosed_again_without_its_histor
         checking.checked_before(run)
     lost = Finding("lost-write", "t", 0, 5, (7,), (), (), 9, None, (), (), "acknowledged at offset 5")
     results = CheckResults(events=3, anomalies={"lost-write": Anomaly("lost-write", "", 4, 1, [lost])})
-    first = Checked(run, run.facts, results, decide(results, facts_of({**FACTS, "schedule": []})))
+    first = Checked(run, run.facts, results, decide(results, run_facts_of({**FACTS, "schedule": []})))
     run.write_results({**first.as_json(), "diagnosis": "of an older version"})
     again = checking.checked_before(run)
     assert again.results == results
@@ -175,7 +177,7 @@ def test_a_run_that_was_checked_is_judged_and_diagnosed_again_without_its_histor
 def test_results_of_another_version_are_not_read(tmp_path: Path, version: object) -> None:
     """Who wrote no version wrote sentences where there are codes now: the run has to be checked again."""
     run = stored(tmp_path)
-    results = Checked(run, run.facts, CheckResults(), decide(CheckResults(), facts_of(FACTS))).as_json()
+    results = Checked(run, run.facts, CheckResults(), decide(CheckResults(), run_facts_of(FACTS))).as_json()
     del results["version"]
     run.write_results(results if version is None else {**results, "version": version})
     with pytest.raises(UsageError, match="another version") as raised:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from checkers.core.results import CheckResults
 from harness.history.store import Run
-from harness.judging.checking import RESULTS_VERSION, Checked, facts_of
+from harness.judging.checking import RESULTS_VERSION, Checked, run_facts_of
 from harness.judging.diagnosis import Diagnosis, diagnose
 from harness.judging.verdict import Verdict, decide
 from harness.report.terminal import run as show_run
@@ -55,7 +55,7 @@ def load(path: Path) -> tuple[CheckResults, Verdict, dict[str, Any]]:
     assert data["results"]["version"] == RESULTS_VERSION
     anomalies = {name: {"name": name, "about": "", **each} for name, each in data["results"]["anomalies"].items()}
     results = CheckResults.from_json({**data["results"], "anomalies": anomalies})
-    return results, decide(results, facts_of(data["facts"])), data["facts"]
+    return results, decide(results, run_facts_of(data["facts"])), data["facts"]
 
 
 def diagnosed(path: Path) -> Diagnosis:

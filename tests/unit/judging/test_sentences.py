@@ -13,16 +13,18 @@ import pytest
 from checkers.core.families import FAMILIES
 from checkers.core.results import Anomaly, CheckResults, Finding
 from harness.history.schema import ID_BITS
-from harness.judging.sentences import SENTENCES, Say, cycle, sentence, tell
-from tests.histories import Rows
-from tests.kernels import check_rows, findings_of
+from harness.judging.sentences import SENTENCES, add_sentences, sentence
+from harness.judging.sentences.transactions import cycle
+from harness.judging.sentences.wording import Wording
 from tests.oracle import compacted, oracles
+from tests.support.histories import Rows
+from tests.support.kernels import check_rows, findings_of
 
 SECOND = 1_000_000_000
 HISTORIES = 600  # made up, a few of each family
 ANOMALIES = {name for family in FAMILIES for name in family.anomalies}
 FIRST_NS = 5 * SECOND
-SAY = Say(FIRST_NS)
+SAY = Wording(FIRST_NS)
 
 
 def at(seconds: float) -> int:
@@ -64,7 +66,7 @@ def test_what_kernels_find_can_be_said(found: list[Finding]) -> None:
     """Nearly all anomalies with nearly all their tags: whatever is not known is left out, and never told as `None`."""
     assert len(ANOMALIES - {each.anomaly for each in found}) < 5
     for each in found:
-        for say in (SAY, Say(foreign=True)):
+        for say in (SAY, Wording(foreign=True)):
             words = sentence(each, say)
             assert words, each
             assert not re.search(r"\bNone\b|\bnan\b|[{}\[\]\n]|  ", words), words
@@ -75,7 +77,7 @@ def test_words_are_the_same_when_results_come_back_from_a_file(found: list[Findi
     anomalies = {name: Anomaly(name, "", findings=[each for each in found if each.anomaly == name][:20])
                  for name in ANOMALIES}  # fmt: skip
     kept = CheckResults(first_ns=FIRST_NS, anomalies=anomalies)
-    tell(kept)
+    add_sentences(kept)
     back = CheckResults.from_json(json.loads(json.dumps(kept.as_json())))
     assert back == kept
     for anomaly in back.anomalies.values():
@@ -84,7 +86,7 @@ def test_words_are_the_same_when_results_come_back_from_a_file(found: list[Findi
 
 def test_of_values_that_are_not_ours_nobody_says_who_sent_them(found: list[Finding]) -> None:
     """The upper bits of an imported value say nothing."""
-    theirs = Say(FIRST_NS, foreign=True)
+    theirs = Wording(FIRST_NS, foreign=True)
     assert any("of producer" in sentence(each, SAY) for each in found)
     assert not [each for each in found if re.search("of (producer|process) ", sentence(each, theirs))]
 
@@ -169,7 +171,7 @@ def test_how_long_it_took_is_said_in_the_unit_that_suits_it(time_ns: int, said: 
 def test_how_things_are_called() -> None:
     """Moments since the history began, messages by who sent them, nodes by their numbers."""
     assert (SAY.at(at(1.2345)), SAY.at(None)) == ("1.234 s", "an unknown time")
-    assert (SAY.value(message(6, 28)), Say(foreign=True).value(28)) == ("message 28 of producer 6", "value 28")
+    assert (SAY.value(message(6, 28)), Wording(foreign=True).value(28)) == ("message 28 of producer 6", "value 28")
     assert [SAY.nodes(nodes) for nodes in ((), (1,), (1, 3), (1, 2, 3))] == [
         "an unknown node", "node 1", "nodes 1 and 3", "nodes 1, 2 and 3"
     ]  # fmt: skip
@@ -189,6 +191,6 @@ def test_every_finding_is_told() -> None:
     """With its sentence, and nothing else is changed."""
     one = finding("lost-tail", acknowledged=1)
     results = CheckResults(first_ns=FIRST_NS, anomalies={"lost-tail": Anomaly("lost-tail", "", 5, 2, [one, one])})
-    tell(results)
+    add_sentences(results)
     assert results.anomalies["lost-tail"].findings == [replace(one, detail=sentence(one, SAY))] * 2
     assert (results.anomalies["lost-tail"].found, results.anomalies["lost-tail"].looked_at) == (2, 5)

@@ -338,7 +338,7 @@ def test_a_finding_that_may_be_the_clients_leaves_the_verdict_open() -> None:
     """It is neither a broken promise nor nothing."""
     verdict = decide(results(finding("duplicate")), replace(FACTS, client="confluent-kafka"))
     assert verdict.outcome == "unknown"
-    assert "repeat the run with the other client" in said(verdict)[0]
+    assert "repeat the run with another client" in said(verdict)[0]
 
 
 def test_what_an_interrupted_run_did_not_get_to_read_is_not_stuck() -> None:

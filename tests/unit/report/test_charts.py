@@ -8,12 +8,12 @@ import sys
 import pytest
 import vl_convert
 
-from harness.report.charts import NOT_DRAWN, Frame, Line, lines
+from harness.report.charts import NOT_DRAWN, Line, PlotArea, lines
 from tests.support import REPOSITORY
 
 DRAW = """
-from harness.report.charts import Frame, Line, lines
-print(lines(Frame(0, 3, ()), [Line("a", "red", [(0, 1), (2, 4)])])[:4])
+from harness.report.charts import PlotArea, Line, lines
+print(lines(PlotArea(0, 3, ()), [Line("a", "red", [(0, 1), (2, 4)])])[:4])
 """
 
 
@@ -36,4 +36,4 @@ def test_what_cannot_be_drawn_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError("conversion failed")
 
     monkeypatch.setattr(vl_convert, "vegalite_to_svg", fails)
-    assert lines(Frame(0, 3, ()), [Line("a", "red", [(0, 1), (2, 4)])]) == NOT_DRAWN
+    assert lines(PlotArea(0, 3, ()), [Line("a", "red", [(0, 1), (2, 4)])]) == NOT_DRAWN

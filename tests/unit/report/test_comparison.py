@@ -1,3 +1,5 @@
+"""Comparing runs: what counts as a regression, what is noise, and what too few runs cannot show."""
+
 import io
 import json
 import re
@@ -11,9 +13,9 @@ from typer.testing import CliRunner
 from harness.commands.main import app
 from harness.foundation.errors import UsageError
 from harness.report.comparison.html import comparison_page
-from harness.report.comparison.inputs import Group, PartitionCount, Sample, Seen, groups_of
+from harness.report.comparison.inputs import AnomalySample, Group, PartitionCount, Sample, groups_of
 from harness.report.comparison.judge import Comparison, compare, percent
-from harness.report.comparison.statistics import Counted
+from harness.report.comparison.statistics import ArrivalCount
 from harness.report.terminal.comparison import shown
 
 NOTES = ("v2.2.7=4391/5000", "v2.2.7.1=3939/5000", "v2.2.7.2=3814/5000", "reverted=4410/5000")
@@ -37,9 +39,9 @@ def group(label: str, *runs: Sample) -> Group:
 def run(arrived: int = 5000, illegal: tuple[str, ...] = (), **values: float) -> Sample:
     """A run that looked for three anomalies."""
     names = ("lost-write", "stall", "duplicate")
-    seen = {name: Seen(looked_at=True, found=name in illegal, illegal=name in illegal) for name in names}
+    seen = {name: AnomalySample(looked_at=True, found=name in illegal, illegal=name in illegal) for name in names}
     named = {name.replace("_", " "): value for name, value in values.items()}
-    return Sample("s/t", Counted(arrived, 5000), named, seen, "invalid" if illegal else "valid")
+    return Sample("s/t", ArrivalCount(arrived, 5000), named, seen, "invalid" if illegal else "valid")
 
 
 def text_of(comparison: Comparison) -> str:
@@ -96,7 +98,7 @@ def test_a_finding_that_some_runs_have_is_nothing_yet() -> None:
 def test_what_a_configuration_allows_is_no_improvement_of_the_other() -> None:
     """Both have it; that only one may is no difference between them."""
     allowed = run()
-    allowed = replace(allowed, anomalies={"duplicate": Seen(looked_at=True, found=3, illegal=False)})
+    allowed = replace(allowed, anomalies={"duplicate": AnomalySample(looked_at=True, found=3, illegal=False)})
     (pair,) = compare([group("a", allowed), group("b", run(illegal=("duplicate",)))]).pairs
     judged = pair.of("duplicate")
     assert judged is not None
@@ -105,7 +107,7 @@ def test_what_a_configuration_allows_is_no_improvement_of_the_other() -> None:
 
 def test_what_was_not_looked_for_is_not_compared() -> None:
     """Absent is not the same as not looked at."""
-    blind = replace(run(), anomalies={"stall": Seen(looked_at=False, found=0, illegal=False)})
+    blind = replace(run(), anomalies={"stall": AnomalySample(looked_at=False, found=0, illegal=False)})
     (pair,) = compare([group("a", blind), group("b", run(illegal=("stall",)))]).pairs
     assert pair.of("stall") is None
 
@@ -162,7 +164,10 @@ def test_what_a_stopped_load_had_no_time_to_read_is_no_regression() -> None:
 
 def test_partitions_have_a_table() -> None:
     """With an interval each, and a mark where it is low."""
-    parts = (PartitionCount("0", Counted(1650, 1667), low=False), PartitionCount("10", Counted(1021, 1667), low=True))
+    parts = (
+        PartitionCount("0", ArrivalCount(1650, 1667), low=False),
+        PartitionCount("10", ArrivalCount(1021, 1667), low=True),
+    )
     text = text_of(compare([group("a", replace(run(), partitions=parts)), group("b", run())]))
     assert re.search(r"^0 +99\.0 % \(\S+ to \S+\) +-", text, re.MULTILINE)
     assert re.search(r"^10 +61\.2 % \(\S+ to \S+\) LOW +-", text, re.MULTILINE)

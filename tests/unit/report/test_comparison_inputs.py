@@ -1,3 +1,5 @@
+"""What a comparison reads from stored runs, and how runs are named and grouped on the command line."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,7 @@ import pytest
 from harness.foundation.errors import UsageError
 from harness.judging.checking import RESULTS_VERSION
 from harness.report.comparison.inputs import groups_of, sample_of
-from harness.report.comparison.statistics import Counted
+from harness.report.comparison.statistics import ArrivalCount
 
 
 def results(**change: Any) -> dict[str, Any]:
@@ -51,13 +53,13 @@ def store_of(path: Path, **runs: Any) -> Path:
 def test_a_run_is_what_its_results_say() -> None:
     """What was not aborted and arrived; of latencies those without faults; what nobody looked at is not absent."""
     sample = sample_of("x", results())
-    assert sample.counted == Counted(60, 100)
+    assert sample.counted == ArrivalCount(60, 100)
     assert sample.values == {"throughput of sends": 50.0, "latency p50": 3.0, "latency p99": 4.0}
     assert sample.anomalies is not None
     assert (sample.anomalies["lost-write"].illegal, sample.anomalies["lost-write"].found) == (True, 40)
     assert not sample.anomalies["stall"].looked_at
     assert not sample.anomalies["duplicate"].looked_at
-    assert [(each.name, each.counted, each.low) for each in sample.partitions] == [("0", Counted(60, 100), True)]
+    assert [(each.name, each.counted, each.low) for each in sample.partitions] == [("0", ArrivalCount(60, 100), True)]
     assert sample.lag is None
 
 
@@ -81,8 +83,8 @@ def test_results_that_lack_everything_are_no_error() -> None:
 def test_numbers_are_runs(tmp_path: Path) -> None:
     """One, or several with commas, with a label or without."""
     one, several = groups_of(["4391/5000", "v2=3939/5000,3814/5000"], tmp_path)
-    assert (one.label, one.counted) == ("4391/5000", [Counted(4391, 5000)])
-    assert (several.label, several.counted) == ("v2", [Counted(3939, 5000), Counted(3814, 5000)])
+    assert (one.label, one.counted) == ("4391/5000", [ArrivalCount(4391, 5000)])
+    assert (several.label, several.counted) == ("v2", [ArrivalCount(3939, 5000), ArrivalCount(3814, 5000)])
 
 
 def test_a_scenario_is_all_its_checked_runs(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
+"""The statistics of a comparison: independent messages, bursts of losses, few runs, and many questions at once."""
+
 import pytest
 
 from harness.report.comparison.statistics import (
-    Counted,
+    ArrivalCount,
     holm,
     mean_interval,
     presence_difference,
@@ -11,9 +13,9 @@ from harness.report.comparison.statistics import (
 )
 
 
-def counted(*arrived: int, of: int = 5000) -> list[Counted]:
+def counted(*arrived: int, of: int = 5000) -> list[ArrivalCount]:
     """Runs in which so many arrived."""
-    return [Counted(each, of) for each in arrived]
+    return [ArrivalCount(each, of) for each in arrived]
 
 
 def test_one_run_each_is_compared_by_the_noise_inside_it() -> None:

@@ -1,13 +1,15 @@
+"""JUnit files: a test case per run, an unknown verdict as an error, and hostile text as text."""
+
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from harness.report.junit import LETTERS_AT_MOST, RunTold, clean, junit, write_junit
+from harness.report.junit import LETTERS_AT_MOST, ReportedRun, clean, junit, write_junit
 
 ILLEGAL = {"status": "illegal", "code": "", "why": ""}
 
 
-def told(verdict: str, **change: Any) -> RunTold:
+def told(verdict: str, **change: Any) -> ReportedRun:
     """A run with one finding."""
     finding = {"topic": "t", "partition": 0, "detail": "acknowledged at offset 3"}
     reason = ("illegal", "lost-write ×1") if verdict == "invalid" else ("nothing-read", "nothing was read")
@@ -22,10 +24,10 @@ def told(verdict: str, **change: Any) -> RunTold:
         "anomalies": {"lost-write": {"findings": [finding]}},
         **change,
     }
-    return RunTold(results, {"title": "large-batch", "phases": [{"took_s": 1.5}, {"took_s": 2}]})
+    return ReportedRun(results, {"title": "large-batch", "phases": [{"took_s": 1.5}, {"took_s": 2}]})
 
 
-def parsed(*runs: RunTold) -> ET.Element:
+def parsed(*runs: ReportedRun) -> ET.Element:
     """The document, read back."""
     return ET.fromstring(junit(runs))
 
@@ -88,7 +90,7 @@ def test_a_long_text_is_cut() -> None:
 
 def test_results_that_say_nothing_are_an_error() -> None:
     """No verdict is not a pass."""
-    (error,) = parsed(RunTold({})).iter("error")
+    (error,) = parsed(ReportedRun({})).iter("error")
     assert error.get("type") == "unknown"
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from checkers.summaries.series import VERSION, fingerprint
+from checkers.summaries.drawn_series import VERSION, fingerprint
 from harness.foundation.errors import UsageError
 from harness.foundation.view import View, viewed_on
 from harness.history.sealing import Sealed
 from harness.history.store import RESULTS_FILE, RUN_FILE, Run
-from harness.judging.checking import RESULTS_VERSION, Asked, Checked, checked_before
+from harness.judging.checking import RESULTS_VERSION, After, Checked, CheckOptions, checked_before
 from harness.report import making
 from harness.report.making import REPORT_FILE, SERIES_FILE, kept_series, report_again, report_checked
 from harness.report.trace import TRACE_FILE
 from harness.spark.place import Place
-from tests.reports import facts, results, series
+from tests.support.hostile_run import facts, results, series
 
 
 @pytest.fixture
@@ -65,17 +65,23 @@ def test_series_of_another_check_are_not_taken(run: Run) -> None:
 def test_without_series_the_run_is_checked_once_more(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """And told as that check found it, with its series, which are kept."""
     (run.path / SERIES_FILE).unlink()
-    asked: list[tuple[list[Run], Asked]] = []
+    asked: list[tuple[list[Run], CheckOptions]] = []
 
-    def again(runs: list[Run], _: View, how: Asked) -> list[Checked]:
+    def again(runs: list[Run], _: View, how: CheckOptions, after: After) -> list[Checked]:
+        """A check that leaves what is drawn for later, and a session that ends with it."""
         asked.append((runs, how))
-        return [fresh(run)]
+        checked = fresh(run)
+        drawn, checked.results.drawn = checked.results.drawn, None
+        checked.results.drawing = lambda: (drawn, "")
+        after(checked, sealed_in(run.path))
+        assert checked.results.drawn == drawn
+        return [checked]
 
     monkeypatch.setattr(making, "check_again", again)
     monkeypatch.setattr(making, "open_run", lambda _: sealed_in(run.path))
     with viewed_on(Console(quiet=True)) as view:
         page = report_again(run, view, Place("local[1]")).read_text(encoding="utf-8")
-    assert asked == [([run], Asked(Place("local[1]")))]
+    assert asked == [([run], CheckOptions(Place("local[1]")))]
     assert '<svg class="timeline"' in page
     assert kept_series(run, results()) == series()
 

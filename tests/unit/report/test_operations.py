@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.report.operations import Clock, lasted, request, tell
+from harness.report.operations import RunClock, lasted, operation_line, request
 
 PROCESSES: dict[str, dict[str, Any]] = {
     "6": {"role": "producer"},
@@ -42,14 +42,14 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
 @pytest.mark.parametrize(("row", "actor", "sentence"), CASES, ids=[case[2] for case in CASES])
 def test_an_operation_in_words(row: dict[str, Any], actor: str, sentence: str) -> None:
     """Who did what, and how it ended."""
-    told = tell({**EVERY, **row}, PROCESSES)
+    told = operation_line({**EVERY, **row}, PROCESSES)
     assert (told.actor, told.sentence) == (actor, sentence)
 
 
 def test_a_clock_without_an_anchor_knows_no_time_of_day() -> None:
     """It is not made up."""
-    assert Clock(5).tell(1_500_000_000) == "(1.500 s)"
-    assert Clock(5, {"monotonic_ns": 5, "wall_ns": 0}).tell(1_500_000_000) == "00:00:01.500 (1.500 s)"
+    assert RunClock(5).both(1_500_000_000) == "(1.500 s)"
+    assert RunClock(5, {"monotonic_ns": 5, "wall_ns": 0}).both(1_500_000_000) == "00:00:01.500 (1.500 s)"
 
 
 def test_durations_and_requests_as_people_say_them() -> None:

@@ -11,10 +11,10 @@ import pytest
 
 from checkers.core.families import FAMILIES
 from harness.report.meanings import MEANINGS
-from harness.report.operations import Clock
+from harness.report.operations import RunClock
 from harness.report.page import render
-from harness.report.story import Teller
-from tests.reports import HOSTILE, ILLEGAL, facts, results, series
+from harness.report.story import StoryWriter
+from tests.support.hostile_run import HOSTILE, ILLEGAL, facts, results, series
 
 MOST_BYTES = 5_000_000
 PATH = "store/stream/2026-11-15T12-30-05"
@@ -173,7 +173,7 @@ def test_the_first_counterexample_is_that_of_the_cause(number: int) -> None:
     told["seen"][0]["marks"] = [ILLEGAL] * 3
     pointer = {"events": [number], "time_ns": kept["time_ns"] - number, "detail": "in other words"}
     told["diagnosis"]["causes"][0]["first"] |= pointer
-    teller = Teller(told, None, Clock(0))
+    teller = StoryWriter(told, None, RunClock(0))
     first = teller.first(teller.seen())
     assert first is not None
     assert first.key == f"realtime-order-{number}"

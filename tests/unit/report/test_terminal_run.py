@@ -1,3 +1,5 @@
+"""A run on the terminal: the verdict on one screen, the table of partitions, the cause, and JSON."""
+
 import io
 import json
 from dataclasses import replace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.report.timeline import LABELS, ROW, WIDTH, Timeline, moment, of_finding, of_witness
-from tests.reports import HOSTILE, S, series
+from harness.report.timeline import LABELS, ROW, WIDTH, FindingTimeline, moment, of_finding, of_witness
+from tests.support.hostile_run import HOSTILE, S, series
 
 SERIES = {"processes": {"6": {"role": "producer"}, "7": {"role": "final"}}, "faults": []}
 
@@ -18,7 +18,7 @@ def send(event: int, began: float, ended: float, rank: int = 0, **changes: Any) 
     }  # fmt: skip
 
 
-def drawn(*rows: dict[str, Any], in_order: bool = True) -> Timeline:
+def drawn(*rows: dict[str, Any], in_order: bool = True) -> FindingTimeline:
     """Of these rows."""
     line = of_finding("key", "title", rows, SERIES, in_order=in_order)
     assert line is not None

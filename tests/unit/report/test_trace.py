@@ -1,3 +1,5 @@
+"""The trace: slices for operations, faults and phases, watermarks as counters, and a note of what is left out."""
+
 import json
 from collections import defaultdict
 from itertools import pairwise

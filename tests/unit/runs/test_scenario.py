@@ -1,3 +1,5 @@
+"""Scenarios: what overrides what, short forms, mistakes as sentences, and a file that repeats the run."""
+
 import json
 import tomllib
 from pathlib import Path

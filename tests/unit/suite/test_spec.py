@@ -6,7 +6,7 @@ import pytest
 
 from harness.foundation.errors import UsageError
 from harness.suite.spec import case_of, find_suite, load_suite, suites_dir
-from tests.suites import STREAM, suite, suite_file
+from tests.support.scripted_suites import STREAM, suite, suite_file
 
 LAYERS = """
 title = "layers"

@@ -8,7 +8,7 @@ from harness.foundation.errors import UsageError
 from harness.foundation.protocol import Api
 from harness.tap.broken import BROKEN, make_broken
 from harness.tap.exchange import Answer
-from tests.tap_broker import NEWEST, VERSIONS, Broker, batch_of
+from tests.support.tap_broker import NEWEST, VERSIONS, Broker, batch_of
 
 NAMES = [
     "watermark-is-next-offset", "watermark-overwritten-by-retry", "watermark-frozen", "metadata-lists-self-only",
@@ -81,6 +81,6 @@ def test_kafkas_own_topics_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
     broker = Broker(make_broken("watermark-frozen:1", 0))
     broker.produce(batch_of(b"a", b"b"))
     assert broker.latest() == 1
-    monkeypatch.setattr("tests.tap_broker.TOPIC", "__consumer_offsets")
+    monkeypatch.setattr("tests.support.tap_broker.TOPIC", "__consumer_offsets")
     monkeypatch.setitem(broker.versions, Api.LIST_OFFSETS, NEWEST[Api.LIST_OFFSETS])
     assert broker.latest() == 2

@@ -10,8 +10,8 @@ from harness.tap.broken import make_broken
 from harness.tap.broken.base import Broken
 from harness.tap.codec import read_header
 from harness.tap.exchange import Delay, Drop, Exchange
-from tests.tap_broker import VERSIONS, Broker, batch_of
-from tests.tap_frames import request_frame
+from tests.support.tap_broker import VERSIONS, Broker, batch_of
+from tests.support.tap_frames import request_frame
 
 pytestmark = pytest.mark.parametrize("versions", VERSIONS, ids=["old", "middle", "newest"])
 

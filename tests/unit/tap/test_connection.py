@@ -16,8 +16,8 @@ from harness.foundation.protocol import Api
 from harness.history.schema import Recorder
 from harness.tap.connection import WAITING_REQUESTS_AT_MOST
 from harness.tap.exchange import CHANGED, Answer, Bend, Effects, Exchange
-from tests.tap_frames import bend
-from tests.tap_wire import (
+from tests.support.tap_frames import bend
+from tests.support.tap_wire import (
     BASE,
     INFO,
     LOOPBACK,
@@ -208,7 +208,7 @@ class Eager(Bend):
         """Whatever it asks for."""
         if self.whole:
             return (Answer(exchange.error_response(6)),)
-        for part in exchange.asked():
+        for part in exchange.request_parts():
             exchange.answer_part(part, base_offset=7)
         return (CHANGED,)
 

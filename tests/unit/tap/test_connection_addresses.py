@@ -12,8 +12,8 @@ from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.broken import make_broken
 from harness.tap.proxy import UNKNOWN_NODE
-from tests import tap_frames as frames
-from tests.tap_wire import LOOPBACK, NODE, OK, TOPIC, Stage, answering, numbered, play, replied, send, until
+from tests.support import tap_frames as frames
+from tests.support.tap_wire import LOOPBACK, NODE, OK, TOPIC, Stage, answering, numbered, play, replied, send, until
 
 ELSEWHERE = {"host": LOOPBACK, "port": 1}  # a broker that nobody has heard of
 Carrier = tuple[Api, int, dict[str, Any], dict[str, Any], str, str]  # request, response, where it names brokers

@@ -9,8 +9,8 @@ import pytest
 from harness.foundation.protocol import Api
 from harness.tap import codec, connection
 from harness.tap.connection import GHOSTS_BEGIN, SECOND
-from tests.tap_frames import bend
-from tests.tap_wire import BASE, BEHIND, FAIL, INFO, OK, UNHEARD, Brief, Stage, beat, play, send, until
+from tests.support.tap_frames import bend
+from tests.support.tap_wire import BASE, BEHIND, FAIL, INFO, OK, UNHEARD, Brief, Stage, beat, play, send, until
 
 NOT_LEADER = 6
 STOPPED = "the tap was stopped"

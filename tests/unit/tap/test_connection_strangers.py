@@ -10,10 +10,10 @@ import pytest
 from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.codec import MODEST_BYTES
-from harness.tap.recording import NOT_UNDERSTOOD
-from tests import tap_frames as frames
-from tests.exchanges import batch
-from tests.tap_wire import BASE, INFO, OK, STRANGER, Brief, Stage, numbered, play, replied, send, unknown, until
+from harness.tap.exchange_recorder import NOT_UNDERSTOOD
+from tests.support import tap_frames as frames
+from tests.support.tap_exchanges import batch
+from tests.support.tap_wire import BASE, INFO, OK, STRANGER, Brief, Stage, numbered, play, replied, send, unknown, until
 
 
 def test_the_old_way_to_authenticate_blinds_the_tap(tmp_path: Path) -> None:

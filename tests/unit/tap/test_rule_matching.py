@@ -12,8 +12,8 @@ from harness.tap.codec import CODECS
 from harness.tap.exchange import Delay, Drop, Exchange
 from harness.tap.rule_bend import RuleBend
 from harness.tap.rules import Rule
-from tests import tap_frames as frames
-from tests.tap_frames import Clock, acknowledged, bend, read, rule, sent
+from tests.support import tap_frames as frames
+from tests.support.tap_frames import Clock, acknowledged, bend, read, rule, sent
 
 NOT_LEADER = 6
 

@@ -20,7 +20,7 @@ from harness.tap.process import TapConfig, Upstream
 from harness.tap.rules import Rule
 from harness.tap.taps import Taps
 from tests.support import REPOSITORY, eventually
-from tests.tap_wire import replied, send
+from tests.support.tap_wire import replied, send
 
 PATIENCE_S = 60
 NODE = 7

@@ -13,12 +13,12 @@ from confluent_kafka import TopicPartition as LibraryPartition
 
 from harness.history.outcomes import is_classified, outcome
 from harness.history.schema import F, Type
-from tests.sessions import session, settings_of
 from tests.support import PATIENCE_S
+from tests.support.worker_sessions import session, settings_of
 from workloads.clients import confluent_group
 from workloads.clients.base import ClientError, TopicPartition
 from workloads.clients.confluent_group import TIMED_OUT, WRONG_STATE, ConfluentMember
-from workloads.clients.grouped import Joining
+from workloads.clients.member import Joining
 
 ZERO, ONE = ("t", 0), ("t", 1)
 

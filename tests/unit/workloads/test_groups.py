@@ -9,15 +9,15 @@ import pytest
 from pydantic import ValidationError
 
 from harness.history.schema import F, Type
-from tests.group_histories import History
-from tests.group_library import NOT_COORDINATOR, ONE, ZERO, Library, given, lost, records, some, taken
-from tests.sessions import session, settings_of
+from tests.support.group_histories import History
+from tests.support.scripted_member import NOT_COORDINATOR, ONE, ZERO, Library, given, lost, records, some, taken
+from tests.support.worker_sessions import session, settings_of
 from workloads import groups, membership
 from workloads.base import CONSUMER, PRODUCER, Role
 from workloads.clients import make_member
 from workloads.clients.confluent_group import ConfluentMember
-from workloads.clients.grouped import GroupListener, Joining
 from workloads.clients.kafka_python_group import KafkaPythonMember
+from workloads.clients.member import GroupListener, Joining
 from workloads.groups import Groups, GroupsSettings, Stay
 
 

@@ -9,8 +9,8 @@ import pytest
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from harness.foundation.security import Security
-from tests.sessions import NOBODY, PREFIX, silent_broker
 from tests.support import eventually
+from tests.support.worker_sessions import NOBODY, PREFIX, silent_broker
 from workloads import topics
 from workloads.base import Settings
 from workloads.topics import TopicAdmin

@@ -14,8 +14,8 @@ from harness.foundation.error_codes import REFUSED_LOCALLY, UNNUMBERED
 from harness.foundation.security import Security
 from harness.history.outcomes import is_classified, outcome
 from harness.history.schema import F, Type
-from tests.sessions import NOBODY, silent_broker
 from tests.support import eventually
+from tests.support.worker_sessions import NOBODY, silent_broker
 from workloads.base import TransactingSettings
 from workloads.clients import confluent_transactional, make_transactional_producer
 from workloads.clients.base import ClientError

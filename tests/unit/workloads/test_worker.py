@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sessions import worker_config
+from tests.support.worker_sessions import worker_config
 from workloads import find_workload
 from workloads.base import CONSUMER, FINAL, PRODUCER, Role
 from workloads.exactly_once import FEED, READ, TRANSFORM

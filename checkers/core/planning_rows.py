@@ -1,0 +1,43 @@
+"""Rows of which a history has few: read before the check, because plans depend on them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.history.schema import F, Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from harness.history.sealing import Sealed
+
+ROWS_AT_MOST = 100_000
+
+
+def planning_rows(
+    sealed: Sealed, spark: SparkSession | None, kind: Kind, columns: Sequence[str], functions: Collection[F] = ()
+) -> list[dict[str, Any]]:
+    """Columns of a kind, or of some functions in it. Files here are read here: a job for them would take longer."""
+    if not sealed.files.get(kind) or not sealed.rows.get(kind) or not _has(sealed, kind, functions):
+        return []
+    numbers = [int(function) for function in functions]
+    if sealed.base:
+        assert spark is not None, "the files are elsewhere"
+        frame = spark.read.parquet(*sealed.urls(kind))
+        if numbers:
+            frame = frame.where(f"f in ({', '.join(map(str, numbers))})")
+        return [row.asDict() for row in frame.select(*columns).limit(ROWS_AT_MOST).collect()]
+    from pyarrow import parquet
+
+    rows: list[dict[str, Any]] = []
+    for file in sealed.files[kind]:
+        rows += parquet.read_table(
+            file, columns=list(columns), filters=[("f", "in", numbers)] if numbers else None
+        ).to_pylist()
+    return rows[:ROWS_AT_MOST]
+
+
+def _has(sealed: Sealed, kind: Kind, functions: Collection[F]) -> bool:
+    counted = sealed.contents.get(kind)
+    return not functions or counted is None or any(counted.get(int(function), 0) for function in functions)

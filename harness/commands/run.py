@@ -1,0 +1,174 @@
+"""`tidegauge run`: one run, from its flags to its verdict."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.commands.console import clean_up, err, tell, tell_reports
+from harness.commands.option_groups import with_options
+from harness.commands.options import (
+    BrokenOption,
+    ClusterOptions,
+    JsonFlag,
+    JunitOption,
+    ScenarioArgument,
+    SparkOptions,
+    StoreOption,
+)
+from harness.foundation.errors import UsageError
+from harness.foundation.view import viewed_on
+
+if TYPE_CHECKING:  # they take long to import
+    from harness.history.store import Run
+    from harness.runs.scenario import Scenario
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What is run; what these leave out is as the scenario says."""
+
+    scenario: ScenarioArgument = None
+    workload: Annotated[
+        str | None,
+        typer.Option("--workload", "-w", envvar="TIDEGAUGE_WORKLOAD", help="What clients do; see `list workloads`."),
+    ] = None
+    nemesis: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--nemesis",
+            "-n",
+            metavar="NAME[:ROLE]",
+            envvar="TIDEGAUGE_NEMESIS",
+            help="A fault, on its schedule: leader-kill, isolate:follower, a mix as kill,pause, or random; may be "
+            "repeated.",
+        ),
+    ] = None
+    replay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Repeat a recorded run (its directory, or latest) with exactly its faults; other flags win over it.",
+        ),
+    ] = None
+    time: Annotated[
+        str | None,
+        typer.Option(
+            "--time", "-t", envvar="TIDEGAUGE_TIME", help="How long the load lasts: 45, 90s, 5m.", show_default="30s"
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", envvar="TIDEGAUGE_SEED", min=0, help="Repeats the choices of a run; new unless given."),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="A setting of the workload (acks=all), or of nemesis.… (nemesis.every=20s) or cluster.… "
+            "(cluster.netns=true); may be repeated, TIDEGAUGE_SET may hold some; see `tidegauge list workloads`.",
+        ),
+    ] = None
+    broken: BrokenOption = None
+    tap: Annotated[
+        bool | None,
+        typer.Option(
+            "--tap/--no-tap", envvar="TIDEGAUGE_TAP", help="Whether clients go through taps.", show_default="tap"
+        ),
+    ] = None
+
+
+@with_options
+def run(
+    *,
+    what: RunOptions,
+    on: ClusterOptions,
+    store: StoreOption = None,
+    spark: SparkOptions,
+    junit: JunitOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Put a cluster under load, break it, and find out whether it kept its promises.
+
+    The verdict is the exit code: 0 valid, 1 invalid, 5 unknown. Ctrl-C once ends the load, heals the cluster and still
+    gives a verdict; twice leaves at once. Command line over environment over scenario file over defaults.
+
+    [dim]tidegauge run -w large-batch -n leader-kill --cluster docker --time 60 --seed 7 --set acks=all[/]
+    [dim]tidegauge run --replay latest --cluster local[/]
+    """
+    from harness.history.store import find, store_dir
+    from harness.runs.replay import replay_of
+    from harness.runs.runner import run_scenario
+
+    changes = [*os.environ.get("TIDEGAUGE_SET", "").split(), *(what.settings or [])]
+    _refuse_contradictions(what, changes)
+    clean_up()
+    recorded = find(store_dir(store), what.replay) if what.replay else None
+    replay = replay_of(recorded) if recorded else None
+    scenario = _scenario(what, on, recorded, changes)
+    place = spark.place()
+    _headline(scenario)
+    with viewed_on(err) as view:
+        scenario = scenario.with_cluster(on.with_image(scenario.cluster, view))
+        checked = run_scenario(
+            scenario,
+            store_dir(store),
+            sys.argv,
+            view,
+            lambda each: tell([each], junit, as_json=as_json),
+            replay,
+            place,
+        )
+    tell_reports([checked], as_json=as_json)
+    raise typer.Exit(checked.exit_code)
+
+
+def _refuse_contradictions(what: RunOptions, changes: Sequence[str]) -> None:
+    """A run that is repeated has its scenario and its faults already."""
+    if what.replay == "":
+        raise UsageError("--replay names no run", "name its directory, its scenario, or latest")
+    faults_given = bool(what.nemesis) or any(text.startswith("nemesis.") for text in changes)
+    if what.replay and (what.scenario or faults_given):
+        raise UsageError(
+            "--replay takes the scenario and the faults from a run", "leave SCENARIO, --nemesis and --set nemesis.… out"
+        )
+
+
+def _scenario(what: RunOptions, on: ClusterOptions, recorded: Run | None, changes: Sequence[str]) -> Scenario:
+    """The scenario of the recorded run, or of the file that was named, with the flags over it."""
+    from harness.history.store import SCENARIO_FILE
+    from harness.runs.scenario import find, load
+
+    file = recorded.path / SCENARIO_FILE if recorded else find(what.scenario) if what.scenario else None
+    flags = {
+        "workload": what.workload,
+        "nemesis": what.nemesis or None,
+        "cluster": on.as_scenario(),
+        "tap": {key: value for key, value in (("on", what.tap), ("broken", what.broken)) if value not in (None, [])}
+        or None,
+        "time": what.time,
+        "seed": what.seed,
+    }
+    return load(file, flags, changes)
+
+
+def _headline(scenario: Scenario) -> None:
+    """What is about to be run."""
+    from harness.report.terminal.tables import line
+
+    settings = scenario.settings
+    what = [scenario.workload, *scenario.faults]
+    what += [f"broken on purpose: {name}" for name in scenario.tap.broken]
+    kind = scenario.cluster.kind
+    line(
+        err,
+        (" · ".join(what), "bold"),
+        f" · {kind} · {settings.client}, acks={settings.acks} · seed {scenario.seed}",
+    )
