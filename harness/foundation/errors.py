@@ -84,6 +84,8 @@ LINE_AT_MOST = 200
 
 def one_line(error: BaseException) -> str:
     """What an error says, short enough to be quoted; kafka-python puts whole requests and responses into its texts."""
+    if isinstance(error, TidegaugeError):
+        return " ".join(str(error).split())
     code = getattr(error, "errno", None)
     is_kafkas = isinstance(code, int) and not isinstance(error, OSError)
     text = " ".join(" ".join(map(str, error.args) if is_kafkas else [str(error)]).split())

@@ -37,13 +37,9 @@ def test_facts_are_added_to(tmp_path: Path) -> None:
 def test_a_failure_is_kept_with_what_led_to_it(tmp_path: Path) -> None:
     """Protocol objects are here, and nowhere else; a log that cannot be written is not another failure."""
     run = store.create(tmp_path, "stream")
-    try:
-        try:
-            raise ValueError("CreateTopicsResponse(topics=[])")
-        except ValueError as error:
-            raise UsageError("no topic", "make one") from error
-    except UsageError as error:
-        run.write_failure(error)
+    failure = UsageError("no topic", "make one")
+    failure.__cause__ = ValueError("CreateTopicsResponse(topics=[])")
+    run.write_failure(failure)
     kept = (run.path / "logs" / "harness.log").read_text()
     assert "CreateTopicsResponse(topics=[])" in kept
     assert "no topic: make one" in kept
