@@ -22,7 +22,7 @@ from checkers.core.selection import NOT_ASKED, asked_for, written
 from checkers.core.spark import CheckJob, context_in_many_tasks, fits_one_task, in_many_tasks, in_one_task
 from checkers.core.timeline import Timeline, timeline
 from harness.foundation.limits import DEFAULTS
-from harness.history.schema import F, Kind
+from harness.history.schema import F, Kind, Type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

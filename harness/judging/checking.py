@@ -182,7 +182,7 @@ def run_facts_of(facts: dict[str, Any]) -> RunFacts:
     return RunFacts(
         known=bool(settings),
         traffic_only=facts.get("kind") == "tap" or bool(facts.get("traffic_only")),
-        imported=facts.get("kind") == "import",
+        imported=facts.get("kind") == "import" and not facts.get("ours"),
         acks=str(settings.get("acks", "all")),
         idempotence=bool(facts.get("idempotent", settings.get("idempotence"))),
         retries=settings.get("retries"),
