@@ -10,9 +10,9 @@ stretch that they leave, where it is known which offset comes next (`KnownOffset
 next to the end of a span is asked for as if an odd step left it. A step from one span to the next is a *joint*.
 
 Spans of a reader and place that overlap are *tangled*: the file is not in the order of its events. Then what a chunk
-says of that reader and place is worth nothing; its runs are put together instead, as spans that are as short as that. So are
-those of a reader with several spans that transactions took back in one of them: what comes before a record is then not
-always the record before it (`_before`).
+says of that reader and place is worth nothing; its runs are put together instead, as spans that are as short as that.
+So are those of a reader with several spans that transactions took back in one of them: what comes before a record is
+then not always the record before it (`_before`).
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Reading:
                 within |= self._same(name, one, other) & (self._columns[name][one] != NONE)
         return within
 
-    def _as_spans(self, first: Ints, last: Ints, between: Ints, inside: Ints, back: Bools) -> pl.DataFrame:  # noqa: PLR0913, PLR0917 - columns
+    def _as_spans(self, first: Ints, last: Ints, between: Ints, inside: Ints, back: Bools) -> pl.DataFrame:
         begins = self.rows[first].select(*READER, *(pl.col(name).alias(f"first_{name}") for name in _FIRST))
         counts = [pl.Series("between", between, pl.Int64), pl.Series("inside", inside, pl.Int64)]
         back_ = pl.Series("back", back, pl.Boolean)  # whether any of its records was taken back
@@ -245,7 +245,9 @@ def joints(spans: pl.DataFrame, also: Sequence[str] = ()) -> pl.DataFrame:
     )
     steps = rows.hstack(ordered[left].select(columns_left))
     steps = steps.with_columns(within=pl.Series(within[follows] & (left == follows - 1), dtype=pl.Boolean))
-    return steps.filter(pl.col("era") == pl.col("first_era")).select(*READER, *columns_left, *_REACHED.values(), "within")
+    return steps.filter(pl.col("era") == pl.col("first_era")).select(
+        *READER, *columns_left, *_REACHED.values(), "within"
+    )
 
 
 def _is_same_reader() -> pl.Expr:

@@ -32,7 +32,7 @@ def judged(run: Run) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", names())
 def test_golden_histories_go_round(name: str, tmp_path: Path) -> None:
-    """In both formats: the same findings with the same marks, and the same reasons; and the lines come out as before."""
+    """In both formats: the same findings with the same marks, the same reasons; and lines come out as before."""
     first = take(GOLDEN / f"{name}{SUFFIX}", tmp_path / "store")
     wanted = judged(first.run)
     lines = give(first, tmp_path / "first.jsonl").file.read_bytes()
@@ -51,9 +51,7 @@ def with_everything(path: Path) -> Run:
         place: dict[str, Any] = {"topic": 0, "partition": 0}
         replica.end(replica.begin(F.ASSIGN, **place, offset=0), Type.OK, **place, offset=0)
         read = replica.begin(F.REPLICA, **place)
-        replica.write(
-            Kind.RECORD, op=read.id, invoked=read.invoked, offset=0, value=7, status=Status.GOOD, **place
-        )
+        replica.write(Kind.RECORD, op=read.id, invoked=read.invoked, offset=0, value=7, status=Status.GOOD, **place)
         replica.end(read, Type.OK, **place, count=1, offset=1, end=1, error=0)
     with Recorder(segment_path(path, 3), 3, {"role": "tap"}) as tap:
         tap.write(Kind.EXCHANGE, invoked=1, connection=4, node=1, error=-1, detail="refused")
@@ -75,7 +73,8 @@ def test_what_only_our_runs_hold_goes_round(form: str, tmp_path: Path) -> None:
     run = with_everything(tmp_path / "run")
     first = take(give(run, tmp_path / f"h.{form}").file, tmp_path / "store")
     again = take(give(first, tmp_path / f"again.{form}").file, tmp_path / "store")
-    lines = [give(each, tmp_path / f"{number}.jsonl").file.read_text() for number, each in enumerate((run, first, again))]
+    runs = enumerate((run, first.run, again.run))
+    lines = [give(each, tmp_path / f"{number}.jsonl").file.read_text() for number, each in runs]
     assert lines[0] == lines[1] == lines[2]
     assert first.events == again.events
 

@@ -20,7 +20,9 @@ SETTINGS = ["acks=all", "idempotence=true"]
 Anomalies = dict[str, str]
 
 
-def op(process: int, f: str, asked: str, told: str | None, type_: str = "ok", more: str = "") -> tuple[str, str]:
+def op(
+    process: int, f: str, asked: str, told: str | None, type_: str = "ok", *, more: str = ""
+) -> tuple[str, str]:
     """An operation: its invocation and its completion."""
     return (
         f":type :invoke, :process {process}, :f :{f}, :value {asked}{more}",
@@ -30,7 +32,8 @@ def op(process: int, f: str, asked: str, told: str | None, type_: str = "ok", mo
 
 def send(process: int, *offsets: int, type_: str = "ok") -> tuple[str, str]:
     """Sends of values that are as their offsets."""
-    asked, told = (" ".join(text.format(KEY, o) for o in offsets) for text in ("[:send {0} {1}]", "[:send {0} [{1} {1}]]"))
+    asked = " ".join(f"[:send {KEY} {offset}]" for offset in offsets)
+    told = " ".join(f"[:send {KEY} [{offset} {offset}]]" for offset in offsets)
     return op(process, "send", f"[{asked}]", f"[{told}]", type_)
 
 
@@ -52,7 +55,7 @@ def pairs(key: int, offsets: Sequence[int]) -> str:
 def assign(process: int, *keys: int, f: str = "assign", type_: str = "ok", seek: bool = False) -> tuple[str, str]:
     """An assign, or a subscribe."""
     more = ", :seek-to-beginning? true" if seek else ""
-    return op(process, f, f"[{' '.join(map(str, keys))}]", None, type_, more)
+    return op(process, f, f"[{' '.join(map(str, keys))}]", None, type_, more=more)
 
 
 def final_polls(process: int, *offsets: int, silent: int = 0) -> list[tuple[str, str]]:
@@ -178,7 +181,8 @@ def test_events_are_in_the_order_of_the_file(tmp_path: Path) -> None:
     rows = [(row["event"], kind, row.get("f")) for kind in Kind for row in rows_of(run, kind) if row["process"] == 3]
     assert [(kind, f) for _, kind, f in sorted(rows)] == [
         (Kind.INVOKE, F.ASSIGN), (Kind.COMPLETE, F.ASSIGN),
-        (Kind.INVOKE, F.TXN), (Kind.INVOKE, F.POLL), (Kind.COMPLETE, F.TXN), (Kind.RECORD, None), (Kind.COMPLETE, F.POLL),
+        (Kind.INVOKE, F.TXN), (Kind.INVOKE, F.POLL),
+        (Kind.COMPLETE, F.TXN), (Kind.RECORD, None), (Kind.COMPLETE, F.POLL),
         (Kind.INVOKE, F.ASSIGN), (Kind.COMPLETE, F.ASSIGN),
         (Kind.INVOKE, F.POLL), (Kind.RECORD, None), (Kind.COMPLETE, F.POLL),
     ]  # fmt: skip
@@ -243,5 +247,6 @@ def test_final_reads_are_operations(tmp_path: Path) -> None:
     run = take(file, tmp_path / "store").run
     (final,) = [row for row in rows_of(run, Kind.COMPLETE) if row["f"] == F.FINAL]
     (begun,) = [row for row in rows_of(run, Kind.INVOKE) if row["f"] == F.FINAL]
-    assert (final["type"], final["process"], final["partition"], final["offset"], final["end"]) == (Type.OK, 4, KEY, 8, 8)
+    told = [final[name] for name in ("type", "process", "partition", "offset", "end")]
+    assert told == [Type.OK, 4, KEY, 8, 8]
     assert (final["invoked"], final["time"], begun["time"]) == (2000, 7000, 2000)
