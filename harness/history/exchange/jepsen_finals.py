@@ -9,8 +9,8 @@ key, and it *got to the end* of the key if
     the last SILENT_POLLS or more of its polls that ended `ok` said that they returned nothing: nothing is left.
 
 Of several that count, the one that reached the highest offset is the final read of the key (of these the last): FINAL,
-from the assign to the last of its polls, `ok` with the offset after the one that it reached as its end if it got to
-the end, else `info`. Records stay those of their polls.
+from the assign to the last of its polls, `ok` if it got to the end, else `info`, with the offset after the one that it
+reached. Its end is null, for Jepsen asks nobody for it. Records stay those of their polls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.history.exchange.batch import blank
 from harness.history.exchange.columns import Numbers
 from harness.history.exchange.jepsen_lines import OPERATION, RECORD
 from harness.history.exchange.jepsen_operations import NULL
-from harness.history.schema import COLUMNS, F, Kind, Type
+from harness.history.schema import F, Kind, Type
 from harness.history.sources import Rows
 
 SILENT_POLLS = 5
@@ -83,7 +83,6 @@ class FinalReads:
                 if kind is Kind.COMPLETE:
                     row["time"], row["invoked"], row["offset"] = reading.time, reading.invoked, reached + 1
                     row["type"] = Type.OK if ended else Type.INFO
-                    row["end"] = reached + 1 if ended else COLUMNS["end"].null
                 yield kind, row
 
     def _chosen(self) -> dict[int, _Reading]:

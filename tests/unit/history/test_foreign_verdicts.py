@@ -12,7 +12,7 @@ from harness.history.opening import open_run, read_facts
 from harness.history.schema import F, Kind, Type
 from harness.judging.checking import CheckOptions, run_facts_of, setting_of
 from harness.judging.verdict import Verdict, decide
-from tests.support.foreign_histories import edn, rows_of, take
+from tests.support.foreign_histories import complete, edn, invoke, jsonl, rows_of, take
 from tests.support.kernels import check_here
 
 KEY = 3
@@ -20,9 +20,7 @@ SETTINGS = ["acks=all", "idempotence=true"]
 Anomalies = dict[str, str]
 
 
-def op(
-    process: int, f: str, asked: str, told: str | None, type_: str = "ok", *, more: str = ""
-) -> tuple[str, str]:
+def op(process: int, f: str, asked: str, told: str | None, type_: str = "ok", *, more: str = "") -> tuple[str, str]:
     """An operation: its invocation and its completion."""
     return (
         f":type :invoke, :process {process}, :f :{f}, :value {asked}{more}",
@@ -188,6 +186,20 @@ def test_events_are_in_the_order_of_the_file(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+# 3. misrouted, by the evidence
+
+
+@pytest.mark.parametrize("status", [None, "good", "misrouted"])
+@pytest.mark.parametrize("place", [{"partition": 1}, {"topic": "other"}])
+def test_a_value_in_another_place_is_misrouted(tmp_path: Path, status: str | None, place: dict[str, object]) -> None:
+    """Whatever the record says of itself, and once; it is no duplicate."""
+    events = [invoke(1, 1), complete(1, 2, offset=0), invoke(2, 3, f="poll"), complete(2, 4, f="poll", count=2)]
+    record = {"kind": "record", "time": 4, "process": 2, "op": 2, "topic": "t", "partition": 0, "value": 1}
+    astray = record | {"offset": 5} | place | ({"status": status} if status else {})
+    verdict = judged(jsonl(tmp_path / "h.jsonl", *events, record | {"offset": 0}, astray), tmp_path)
+    assert anomalies(verdict) == {"misrouted": "1 illegal"}
+
+
 # 4. micro-operations are in their order
 
 
@@ -232,6 +244,12 @@ def test_final_polls_are_the_final_read(tmp_path: Path) -> None:
         assert (verdict.outcome, anomalies(verdict)) == (outcome, {}), (name, verdict.reasons)
 
 
+def test_final_polls_need_not_read_what_was_never_acknowledged(tmp_path: Path) -> None:
+    """They may stop below what another reader was handed of a send that is `info`."""
+    verdict = verdict_of(tmp_path, send(0, 0), send(1, 1, type_="info"), poll(2, 0, 1), *final_polls(3, 0))
+    assert (verdict.outcome, anomalies(verdict)) == ("valid", {}), verdict.reasons
+
+
 def test_a_lost_tail_is_found(tmp_path: Path) -> None:
     """When the last polls return nothing, again and again, what was acknowledged above is not there."""
     sends = [send(0, 0, 1), send(0, 2)]
@@ -247,6 +265,6 @@ def test_final_reads_are_operations(tmp_path: Path) -> None:
     run = take(file, tmp_path / "store").run
     (final,) = [row for row in rows_of(run, Kind.COMPLETE) if row["f"] == F.FINAL]
     (begun,) = [row for row in rows_of(run, Kind.INVOKE) if row["f"] == F.FINAL]
-    told = [final[name] for name in ("type", "process", "partition", "offset", "end")]
-    assert told == [Type.OK, 4, KEY, 8, 8]
+    told = [final.get(name) for name in ("type", "process", "partition", "offset", "end")]
+    assert told == [Type.OK, 4, KEY, 8, None]
     assert (final["invoked"], final["time"], begun["time"]) == (2000, 7000, 2000)
