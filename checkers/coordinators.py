@@ -8,8 +8,8 @@ LEADER`, and that `node LEADER` is at ADDRESS. What two different nodes say of a
 differs and if each node said it more than S after the other: the highest `invoked` of one > the lowest `time` of the
 other + S, and the reverse. A broker does not move: two answers that give one node id different addresses contradict,
 whoever gave them and however soon. One finding per thing: `address` of a node id; else `steadfast` if two nodes that
-contradict each other never said anything else of it, or `moved`. It tells the time from the moment at which two of those
-had both been said to the last one at which two of them, each by its highest `invoked`, still were.
+contradict each other never said anything else of it, or `moved`. It tells the time from the moment at which two of
+those had both been said to the last one at which two of them, each by its highest `invoked`, still were.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ with an offset. (What an `info` or failed send says of its offset proves nothing
 the record tells.)
 
 inconsistent-offset   one offset with two or more values.
-shared-offset         one offset acknowledged to two or more sends: acknowledgements alone prove it. Zero is an offset like
-                      any other.
+shared-offset         one offset acknowledged to two or more sends: acknowledgements alone prove it. Zero is an offset
+                      like any other.
 
 A topic that the workload deletes begins again at offset 0. So each era of it (`checkers.core.deletions`) has a log of
 its own, and what may belong to two eras has another one, whose findings are tagged `deleted topic`.

@@ -49,8 +49,10 @@ def acknowledged_without_offset(evidence: Evidence) -> Cause | None:
     shared = evidence.wrong("shared-offset")
     counted_on = shared if _from_zero(shared, evidence.found("shared-offset")) else []
     follows = evidence.seen(*ORDER, "inconsistent-offset", "duplicate", "watermark-ahead") if counted_on else []
+    below = all("no offset" not in each.tags for each in proof)
     offsets = sorted({each.offset for each in proof if "no offset" in each.tags and each.offset is not None})
-    what = f"with offset {offsets[0]}" if len(offsets) == 1 else "without a usable offset"
+    none = f"with offset {offsets[0]}" if len(offsets) == 1 else "without a usable offset"
+    what = "below the log start" if below else none
     again = f"{counted(evidence.found('shared-offset'), 'offset')} from 0 on were acknowledged again and again"
     return Cause(
         "acknowledged-without-offset",

@@ -1,7 +1,7 @@
 """Coordinators of groups and transactions: whether nodes agree on them, and whether they take the requests.
 
-coordinator-differs   coordinator-mismatch: certain if the nodes never said anything else, or one node id is given several
-                      addresses; else likely. Accounts for stalls and for what groups are told
+coordinator-differs   coordinator-mismatch: certain if the nodes never said anything else, or one node id is given
+                      several addresses; else likely. Accounts for stalls and for what groups are told
 coordinator-refuses   without one: operations that end with NOT_COORDINATOR (LOOP times or more, and more often than
                       they succeed) in a run without faults. Likely, for who named whom was not compared
 """

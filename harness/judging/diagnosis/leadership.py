@@ -6,17 +6,20 @@ that is seen.
 clients-cannot-find-leaders   metadata-incomplete: nodes leave brokers out that answer, or name leaders that they do not
                               list. Certain if clients went in circles meanwhile (not-leader-loop) or a leader is named
                               that cannot be looked up, else likely. Accounts for loops, disagreement about leaders,
-                              nodes that take themselves for leaders in the same lists, stalls, waits, what nobody got
-                              to, and what clients that are refused send twice or out of order as far as that is allowed
+                              nodes that take themselves for leaders in the same lists, waits where clients are refused
+                              or a leader cannot be looked up, and what clients that are refused send twice or out of
+                              order as far as that is allowed
 split-brain                   split-brain: appends acknowledged by two nodes. Accounts for all that is seen in the same
                               partitions of values, offsets, watermarks and leaders
 stale-leader                  impostor-leader of a node that had been the leader (deposed), beyond the time that a fault
                               excuses; in that time it is allowed
 answers-as-leader             impostor-leader of any other. Both account for watermarks, ends and reads of the same
-                              partitions, for they are what that node answers
-leader-refuses                not-leader-loop while nodes agree in their lists (neither of the above): those that are
-                              named as leaders refuse
-leaders-disputed              metadata-disagreement, epoch-regression or loops while nodes name different leaders
+                              partitions that its answers can have caused, and for disputes that it takes part in; but
+                              a node that answers refuses nobody: neither for loops, nor for disputes where there are
+                              any, nor for sends that do not get through
+leaders-disputed              metadata-disagreement, epoch-regression, and loops in the same partitions. Each node is
+                              told with its list of leaders
+leader-refuses                the loops that are left: those that are named as leaders refuse
 no-leader                     leaderless
 """
 
@@ -26,8 +29,10 @@ from checkers.core.results import Finding
 from harness.judging.diagnosis.cause import Cause, counted, listed, when
 from harness.judging.diagnosis.evidence import Evidence, lasted_s, nodes_of, times, total
 
-REQUESTS = {0: "Produce", 1: "Fetch", 2: "ListOffsets"}
+PRODUCE = 0
+REQUESTS = {PRODUCE: "Produce", 1: "Fetch", 2: "ListOffsets"}
 OF_LEADERS = ("not-leader-loop", "metadata-disagreement", "epoch-regression", "impostor-leader", "leaderless")
+DISPUTES = ("metadata-disagreement", "epoch-regression")
 WAITS = ("stall", "no-progress-in-fault", "slow-recovery", "unseen")
 RESENT = ("duplicate", "nonmonotonic-send")
 OF_WATERMARKS = (
@@ -62,6 +67,7 @@ OF_LOGS = (
     "replica-divergence",
 )
 SHOWN = 2  # findings that a cause quotes
+PLACES_SHOWN = 6  # of the leaders that a node names
 
 
 def clients_cannot_find_leaders(evidence: Evidence) -> Cause | None:
@@ -90,7 +96,7 @@ def clients_cannot_find_leaders(evidence: Evidence) -> Cause | None:
         else f"{what} in Metadata; no client was seen to go in circles because of it",
         "certain" if harmed else "likely",
         tuple(proof),
-        (*_misled(evidence, proof), *evidence.seen(*WAITS), *resent),
+        (*_misled(evidence, proof), *evidence.beside([*loops, *unlisted], *WAITS), *resent),
         because=(*_circles(evidence, loops), *(each.detail for each in unlisted[:SHOWN]), *_given_up(evidence)),
         remedies=(
             "list every broker in Metadata, whichever node is asked",
@@ -204,6 +210,7 @@ def answers_as_leader(evidence: Evidence) -> Cause | None:
     proof = evidence.wrong("impostor-leader")
     if not proof:
         return None
+    resent = [each for each in evidence.seen("nonmonotonic-send") if each not in evidence.wrong("nonmonotonic-send")]
     led = sorted({each.facts["leader"] for each in proof if "leader" in each.facts})
     others = f", which the others say node {led[0]} leads" if len(led) == 1 else ""
     return Cause(
@@ -211,27 +218,58 @@ def answers_as_leader(evidence: Evidence) -> Cause | None:
         f"a node answers as leader and is not: {nodes_of(proof)} for {evidence.places(proof)}{others}",
         "certain",
         tuple(proof),
-        (*_of_its_answers(evidence, proof), *evidence.seen("nonmonotonic-send")),
+        (*_of_its_answers(evidence, proof), *resent),
         because=(
             *evidence.quotes(proof),
             *_falls(evidence, proof),
             f"{total(proof, 'answers'):,} answers without an error in all, by nodes that do not lead",
-            *evidence.quotes(evidence.wrong("metadata-disagreement")),
+            *_lists_of_leaders(evidence, evidence.wrong("metadata-disagreement")),
         ),
         remedies=(
-            "refuse Produce, Fetch and ListOffsets with NOT_LEADER_OR_FOLLOWER where a node does not lead",
+            f"refuse {_answered(proof)} with NOT_LEADER_OR_FOLLOWER where a node does not lead",
             "take the leader that Metadata names from the same state on every node",
         ),
     )
 
 
+def _answered(proof: list[Finding]) -> str:
+    """The requests that such a node was seen to answer; all that leaders answer if nobody counted them."""
+    if not all({"appends", "fetches"} <= each.facts.keys() for each in proof):
+        return "what only a leader may answer"
+    appends, fetches = total(proof, "appends"), total(proof, "fetches")
+    of_ends = total(proof, "answers") - appends - fetches
+    return listed([*when(appends, "Produce"), *when(fetches, "Fetch"), *when(of_ends > 0, "ListOffsets")])
+
+
 def _of_its_answers(evidence: Evidence, proof: list[Finding]) -> list[Finding]:
-    """What readers and probes saw because that node answered them."""
+    """What readers and probes saw because that node answered them; not what some node refused."""
     nodes, whole = {node for each in proof for node in each.nodes}, evidence.whole("impostor-leader")
-    named = evidence.seen("metadata-disagreement")
-    disputed = [each for each in named if not whole or nodes.intersection(each.nodes)]
-    beside = evidence.beside(proof, *OF_WATERMARKS, *WAITS, "lost-tail", "not-leader-loop", "impostor-leader")
-    return [*disputed, *beside]
+    refused = evidence.beside(evidence.wrong("not-leader-loop"), "metadata-disagreement")
+    disputes = [each for each in evidence.seen("metadata-disagreement") if each not in refused]
+    told = [*disputes, *evidence.beside(proof, *OF_WATERMARKS)]
+    its = [each for each in told if not whole or not each.nodes or nodes.intersection(each.nodes)]
+    return [*its, *evidence.beside(proof, "stall", "unseen", "lost-tail", "impostor-leader")]
+
+
+def _lists_of_leaders(evidence: Evidence, disputes: list[Finding]) -> list[str]:
+    """Each node with the leaders that it names, where nodes do not agree."""
+    named: dict[int, dict[tuple[str, int], set[int]]] = {}
+    for each in disputes:
+        for node, leader in (("node", "leader"), ("node_before", "leader_before")):
+            if {node, leader} <= each.facts.keys() and each.topic is not None and each.partition is not None:
+                of_node = named.setdefault(each.facts[node], {})
+                of_node.setdefault((each.topic, each.partition), set()).add(each.facts[leader])
+    several = len({topic for of_node in named.values() for topic, _ in of_node}) > 1
+    return [
+        f"node {node} names "
+        + listed([
+            f"{'nodes' if len(leaders) > 1 else 'node'} {listed(sorted(leaders))} for"
+            f" {f'{topic}-{partition}' if several else f'p{partition}'}"
+            for (topic, partition), leaders in sorted(of_node.items())[:PLACES_SHOWN]
+        ])
+        + (f", and {len(of_node) - PLACES_SHOWN} more" if len(of_node) > PLACES_SHOWN else "")
+        for node, of_node in sorted(named.items())
+    ]
 
 
 def _falls(evidence: Evidence, proof: list[Finding]) -> list[str]:
@@ -249,17 +287,18 @@ def _changes(evidence: Evidence) -> list[str]:
 
 def leaders_disputed(evidence: Evidence) -> Cause | None:
     """Nodes that name different leaders, or older epochs."""
-    proof = evidence.wrong("metadata-disagreement", "epoch-regression")
+    proof = evidence.wrong(*DISPUTES)
     if not proof:
         return None
-    loops = evidence.seen("not-leader-loop")
+    proof.sort(key=lambda each: not evidence.uses(each.topic))
+    loops = evidence.beside(proof, "not-leader-loop")
     return Cause(
         "leaders-disputed",
         f"nodes do not agree who leads {evidence.places(proof)}: what they tell depends on who is asked, and when",
         "certain",
         tuple(proof),
         (*loops, *evidence.beside(loops, *WAITS)),
-        because=(*evidence.quotes(proof, SHOWN), *_circles(evidence, loops)),
+        because=(*_lists_of_leaders(evidence, proof), *evidence.quotes(proof), *_circles(evidence, loops)),
         remedies=("answer Metadata from replicated state, with its leader epoch, and never with an older one",),
     )
 
@@ -271,7 +310,9 @@ def leader_refuses(evidence: Evidence) -> Cause | None:
         return None
     agree = evidence.looked_at("metadata-disagreement") > 0 and not evidence.found("metadata-disagreement")
     resent = [each for each in evidence.seen(*RESENT) if each not in evidence.wrong(*RESENT)]
-    follows = (*evidence.beside(proof, "unseen", "stall"), *evidence.seen("no-progress-in-fault", "slow-recovery"))
+    of_sends = any(each.facts.get("api", PRODUCE) == PRODUCE for each in proof)
+    waiting = evidence.seen("no-progress-in-fault", "slow-recovery") if of_sends else []  # it waits with all it sends
+    follows = (*evidence.beside(proof, "unseen", "stall"), *waiting)
     return Cause(
         "leader-refuses",
         f"nobody feels responsible for {evidence.places(proof)}: clients go in circles, refused by {nodes_of(proof)}",

@@ -467,7 +467,7 @@ def test_only_the_acts_of_an_impostor_are_told(batch: Checked) -> None:
     (finding,) = [each for each in _of(batch, "t94") if each.anomaly == "impostor-leader"]
     assert (_told(finding), _span_s(finding)) == ("impostor-leader  2", (8, 9))
     span = {"began_ns": 8 * SECOND_NS, "ended_ns": 9 * SECOND_NS}
-    assert finding.facts == {"answers": 1, "leader": 1, "epoch": 1, **span}
+    assert finding.facts == {"answers": 1, "appends": 0, "fetches": 0, "leader": 1, "epoch": 1, **span}
 
 
 def test_two_leaders_of_one_epoch_contradict_from_the_second_to_the_last(batch: Checked) -> None:
