@@ -31,12 +31,11 @@ from statistics import median
 from checkers.core.results import Finding
 from checkers.core.timeline import Fault
 from harness.judging.diagnosis.cause import Cause, counted, listed, when
-from harness.judging.diagnosis.delivery import ORDER, STEPS
+from harness.judging.diagnosis.delivery import LOST, ORDER, STEPS
 from harness.judging.diagnosis.evidence import Evidence
 
 SHOWN = 2
 MS = 1_000_000
-LOST = ("lost-write", "lost-tail")
 LOST_EACH = 4  # for an offset that was given away again: a log that was cut off need not be filled again as far
 FOLLOWS = (*ORDER, *STEPS, "inconsistent-offset", "duplicate", "watermark-ahead", "retry-offset-changed")
 

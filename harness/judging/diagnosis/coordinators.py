@@ -8,6 +8,7 @@ coordinator-refuses   without one: operations that end with NOT_COORDINATOR (LOO
 
 from __future__ import annotations
 
+from checkers.core.results import Finding
 from harness.judging.diagnosis.cause import Cause, counted, when
 from harness.judging.diagnosis.evidence import Evidence, nodes_of, times
 
@@ -34,7 +35,7 @@ def coordinator_differs(evidence: Evidence) -> Cause | None:
         " addresses",
         "certain" if steadfast or ids else "likely",
         tuple(proof),
-        (*evidence.seen("stall"), *evidence.wrong(*OF_GROUPS)),
+        (*evidence.seen("stall"), *_of_its_groups(evidence, proof)),
         because=(*(each.detail for each in (*named[:SHOWN], *ids[:SHOWN])), *_refusals(evidence)),
         remedies=(
             *when(
@@ -44,6 +45,14 @@ def coordinator_differs(evidence: Evidence) -> Cause | None:
             *when(ids, "give each broker a node id of its own, and its own address in every answer"),
         ),
     )
+
+
+def _of_its_groups(evidence: Evidence, proof: list[Finding]) -> list[Finding]:
+    """What groups are told whose coordinator differs; of all groups if a node has several addresses, or none is named."""
+    things = {each.facts.get("thing") for each in proof}
+    every = any("address" in each.tags or "thing" not in each.facts for each in proof)
+    told = evidence.wrong(*OF_GROUPS)
+    return [each for each in told if every or "group" not in each.facts or f"group {each.facts['group']}" in things]
 
 
 def coordinator_refuses(evidence: Evidence) -> Cause | None:

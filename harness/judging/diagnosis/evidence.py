@@ -112,6 +112,10 @@ class Evidence:
         kept = [(each.topic, each.partition) in places for name in anomalies for each in self.kept(name)]
         return kept.count(True), found - kept.count(False)
 
+    def accounted_of(self, *anomalies: str) -> int:
+        """How many of these that were kept a cause accounts for already."""
+        return sum(each in self.accounted for name in anomalies for each in self.kept(name))
+
     def whole(self, *anomalies: str) -> bool:
         """Whether all their findings were kept."""
         return all(self._anomaly(name).found <= len(self._anomaly(name).findings) for name in anomalies)

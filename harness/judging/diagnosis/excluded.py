@@ -7,13 +7,14 @@ partition imbalance  a stall of class 3
 fetch hang           a stall of class 2, or what the final read did not get to, unless a mark that stands still or a
                      leader that refuses accounts for it
 misleading metadata  metadata-incomplete, metadata-disagreement, not-leader-loop
-lost messages        lost-write, lost-tail. Not excluded unless every acknowledged message was read back: what lies where
-                     nobody could read may be lost as well
+lost messages        lost-write, lost-tail. Not excluded unless every acknowledged message was read back: what lies
+                     where nobody could read may be lost as well
 offsets assigned twice
                      shared-offset: by acknowledgements alone
 
 `none` is measured and not there, `allowed` is there and permitted, `seen` is there; `not measured` says why, and `not
-excluded` what was not seen. One that was measured and is not there, in a run that has a cause, is excluded as the cause.
+excluded` how much was not seen. One that was measured and is not there, in a run that has a cause, is excluded as the
+cause.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ split-brain                   split-brain: appends acknowledged by two nodes. Ac
 stale-leader                  impostor-leader of a node that had been the leader (deposed), beyond the time that a fault
                               excuses; in that time it is allowed
 answers-as-leader             impostor-leader of any other. Both account for watermarks, ends and reads of the same
-                              partitions that its answers can have caused, and for disputes that it takes part in; but
-                              a node that answers refuses nobody: neither for loops, nor for disputes where there are
-                              any, nor for sends that do not get through
+                              partitions that its answers can have caused, and for disputes that it takes part in; not
+                              for loops, for who answers refuses nobody, nor for disputes where that node refuses as
+                              well, nor for sends that do not get through
 leaders-disputed              metadata-disagreement, epoch-regression, and loops in the same partitions. Each node is
                               told with its list of leaders
 leader-refuses                the loops that are left: those that are named as leaders refuse
@@ -223,7 +223,7 @@ def answers_as_leader(evidence: Evidence) -> Cause | None:
             *evidence.quotes(proof),
             *_falls(evidence, proof),
             f"{total(proof, 'answers'):,} answers without an error in all, by nodes that do not lead",
-            *_lists_of_leaders(evidence, evidence.wrong("metadata-disagreement")),
+            *_lists_of_leaders(evidence.kept("metadata-disagreement")),
         ),
         remedies=(
             f"refuse {_answered(proof)} with NOT_LEADER_OR_FOLLOWER where a node does not lead",
@@ -242,16 +242,17 @@ def _answered(proof: list[Finding]) -> str:
 
 
 def _of_its_answers(evidence: Evidence, proof: list[Finding]) -> list[Finding]:
-    """What readers and probes saw because that node answered them; not what some node refused."""
+    """What readers and probes saw because that node answered them; not what it refused."""
     nodes, whole = {node for each in proof for node in each.nodes}, evidence.whole("impostor-leader")
-    refused = evidence.beside(evidence.wrong("not-leader-loop"), "metadata-disagreement")
+    loops = [each for each in evidence.wrong("not-leader-loop") if nodes.intersection(each.nodes)]
+    refused = evidence.beside(loops, "metadata-disagreement") if loops else []
     disputes = [each for each in evidence.seen("metadata-disagreement") if each not in refused]
     told = [*disputes, *evidence.beside(proof, *OF_WATERMARKS)]
     its = [each for each in told if not whole or not each.nodes or nodes.intersection(each.nodes)]
     return [*its, *evidence.beside(proof, "stall", "unseen", "lost-tail", "impostor-leader")]
 
 
-def _lists_of_leaders(evidence: Evidence, disputes: list[Finding]) -> list[str]:
+def _lists_of_leaders(disputes: list[Finding]) -> list[str]:
     """Each node with the leaders that it names, where nodes do not agree."""
     named: dict[int, dict[tuple[str, int], set[int]]] = {}
     for each in disputes:
@@ -262,11 +263,13 @@ def _lists_of_leaders(evidence: Evidence, disputes: list[Finding]) -> list[str]:
     several = len({topic for of_node in named.values() for topic, _ in of_node}) > 1
     return [
         f"node {node} names "
-        + listed([
-            f"{'nodes' if len(leaders) > 1 else 'node'} {listed(sorted(leaders))} for"
-            f" {f'{topic}-{partition}' if several else f'p{partition}'}"
-            for (topic, partition), leaders in sorted(of_node.items())[:PLACES_SHOWN]
-        ])
+        + listed(
+            [
+                f"{'nodes' if len(leaders) > 1 else 'node'} {listed(sorted(leaders))} for"
+                f" {f'{topic}-{partition}' if several else f'p{partition}'}"
+                for (topic, partition), leaders in sorted(of_node.items())[:PLACES_SHOWN]
+            ]
+        )
         + (f", and {len(of_node) - PLACES_SHOWN} more" if len(of_node) > PLACES_SHOWN else "")
         for node, of_node in sorted(named.items())
     ]
@@ -297,8 +300,12 @@ def leaders_disputed(evidence: Evidence) -> Cause | None:
         f"nodes do not agree who leads {evidence.places(proof)}: what they tell depends on who is asked, and when",
         "certain",
         tuple(proof),
-        (*loops, *evidence.beside(loops, *WAITS)),
-        because=(*_lists_of_leaders(evidence, proof), *evidence.quotes(proof), *_circles(evidence, loops)),
+        (*loops, *_waits(evidence, loops)),
+        because=(
+            *_lists_of_leaders(evidence.kept("metadata-disagreement")),
+            *evidence.quotes(proof),
+            *_circles(evidence, loops),
+        ),
         remedies=("answer Metadata from replicated state, with its leader epoch, and never with an older one",),
     )
 
@@ -310,15 +317,12 @@ def leader_refuses(evidence: Evidence) -> Cause | None:
         return None
     agree = evidence.looked_at("metadata-disagreement") > 0 and not evidence.found("metadata-disagreement")
     resent = [each for each in evidence.seen(*RESENT) if each not in evidence.wrong(*RESENT)]
-    of_sends = any(each.facts.get("api", PRODUCE) == PRODUCE for each in proof)
-    waiting = evidence.seen("no-progress-in-fault", "slow-recovery") if of_sends else []  # it waits with all it sends
-    follows = (*evidence.beside(proof, "unseen", "stall"), *waiting)
     return Cause(
         "leader-refuses",
         f"nobody feels responsible for {evidence.places(proof)}: clients go in circles, refused by {nodes_of(proof)}",
         "certain" if agree else "likely",
         tuple(proof),
-        (*evidence.seen("not-leader-loop"), *follows, *resent),
+        (*evidence.seen("not-leader-loop"), *_waits(evidence, proof), *resent),
         because=(
             *_circles(evidence, proof),
             *_given_up(evidence),
@@ -326,6 +330,13 @@ def leader_refuses(evidence: Evidence) -> Cause | None:
         ),
         remedies=("let a node that Metadata names as leader lead, or name the one that does",),
     )
+
+
+def _waits(evidence: Evidence, loops: list[Finding]) -> list[Finding]:
+    """Who waits because of these: readers in their partitions, and senders, which wait with all that they send."""
+    of_sends = any(each.facts.get("api", PRODUCE) == PRODUCE for each in loops)
+    sends = evidence.seen("no-progress-in-fault", "slow-recovery") if of_sends else []
+    return [*(evidence.beside(loops, "unseen", "stall") if loops else []), *sends]
 
 
 def no_leader(evidence: Evidence) -> Cause | None:
