@@ -30,9 +30,9 @@ impostor-leader   an *act* is an answer with error 0, to a probe (api 1 or 2), o
                   impostor's. One finding per partition, node and epoch, which tells of the impostor's acts alone;
                   `deposed` if another node has a claim of a lower epoch that names it; how many of its answers were
                   appends and Fetches (the others: ListOffsets) is told
-split-brain       `one epoch`: two nodes have acts with appends of one known epoch; `overlapping`: in one second two nodes have
-                  appends in acts of no known epoch, and one append of each ended before one of the other was invoked.
-                  One finding per partition and epoch, or second, which tells of the appends of those nodes
+split-brain       `one epoch`: two nodes have acts with appends of one known epoch; `overlapping`: in one second two
+                  nodes have appends in acts of no known epoch, and one append of each ended before one of the other was
+                  invoked. One finding per partition and epoch, or second, which tells of the appends of those nodes
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ ones make it `possible`, and those that may be the client's `likely`.
 **Unexplained** is what is not allowed and no rule accounts for: it is said, and no cause is made up.
 
 **Measured, excluded** (`harness.judging.diagnosis.excluded`): the usual suspects are asked of every run. In one with a
-cause, those that were measured and are not there are excluded; one that was not measured never is, and lost messages are not
-where acknowledged ones could not be read.
+cause, those that were measured and are not there are excluded; one that was not measured never is, and lost messages
+are not where acknowledged ones could not be read.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def coordinator_differs(evidence: Evidence) -> Cause | None:
 
 
 def _of_its_groups(evidence: Evidence, proof: list[Finding]) -> list[Finding]:
-    """What groups are told whose coordinator differs; of all groups if a node has several addresses, or none is named."""
+    """What groups are told whose coordinator differs; all groups if a node has several addresses, or none is named."""
     things = {each.facts.get("thing") for each in proof}
     every = any("address" in each.tags or "thing" not in each.facts for each in proof)
     told = evidence.wrong(*OF_GROUPS)
