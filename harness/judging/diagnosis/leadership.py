@@ -1,4 +1,4 @@
-"""Leaders: who can be found, who answers, and who refuses.
+"""Leaders: who can be found, and who answers. Who refuses: `refusals`.
 
 The first rules of all: a client that finds nobody, or two leaders of one partition, account for nearly everything else
 that is seen.
@@ -15,26 +15,21 @@ stale-leader                  impostor-leader of a node that had been the leader
                               excuses; in that time it is allowed
 answers-as-leader             impostor-leader of any other. Both account for watermarks, ends and reads of the same
                               partitions that its answers can have caused, and for disputes that it takes part in; not
-                              for loops, for who answers refuses nobody, nor for disputes where that node refuses as
-                              well, nor for sends that do not get through
-leaders-disputed              metadata-disagreement, epoch-regression, and loops in the same partitions. Each node is
-                              told with its list of leaders
-leader-refuses                the loops that are left: those that are named as leaders refuse
+                              for loops, for who answers refuses nobody, nor for disputes that explain loops, nor for
+                              sends that do not get through. Of two nodes that name themselves for a partition each may
+                              be an impostor by the list of the other: then one may lead, and that is said
 no-leader                     leaderless
 """
 
 from __future__ import annotations
 
 from checkers.core.results import Finding
-from harness.judging.diagnosis.cause import Cause, counted, listed, when
-from harness.judging.diagnosis.evidence import Evidence, lasted_s, nodes_of, times, total
+from harness.judging.diagnosis.cause import Cause, listed, when
+from harness.judging.diagnosis.evidence import Evidence, lasted_s, nodes_of, total
+from harness.judging.diagnosis.refusals import RESENT, circles, given_up, lists_of_leaders, refused_by_themselves
 
-PRODUCE = 0
-REQUESTS = {PRODUCE: "Produce", 1: "Fetch", 2: "ListOffsets"}
 OF_LEADERS = ("not-leader-loop", "metadata-disagreement", "epoch-regression", "impostor-leader", "leaderless")
-DISPUTES = ("metadata-disagreement", "epoch-regression")
 WAITS = ("stall", "no-progress-in-fault", "slow-recovery", "unseen")
-RESENT = ("duplicate", "nonmonotonic-send")
 OF_WATERMARKS = (
     "watermark-regression",
     "end-offset-regression",
@@ -67,7 +62,6 @@ OF_LOGS = (
     "replica-divergence",
 )
 SHOWN = 2  # findings that a cause quotes
-PLACES_SHOWN = 6  # of the leaders that a node names
 
 
 def clients_cannot_find_leaders(evidence: Evidence) -> Cause | None:
@@ -97,7 +91,7 @@ def clients_cannot_find_leaders(evidence: Evidence) -> Cause | None:
         "certain" if harmed else "likely",
         tuple(proof),
         (*_misled(evidence, proof), *evidence.beside([*loops, *unlisted], *WAITS), *resent),
-        because=(*_circles(evidence, loops), *(each.detail for each in unlisted[:SHOWN]), *_given_up(evidence)),
+        because=(*circles(evidence, loops), *(each.detail for each in unlisted[:SHOWN]), *given_up(evidence)),
         remedies=(
             "list every broker in Metadata, whichever node is asked",
             "or forward to the leader what a node does not lead",
@@ -125,37 +119,6 @@ def _lists(left_out: dict[int, set[int]], brokers: int, most: str) -> str:
         for count, nodes in sorted(by_count.items())
     ]
     return f"{listed(said)} brokers"
-
-
-def _circles(evidence: Evidence, loops: list[Finding]) -> list[str]:
-    """Who asked whom, how often, for how long: the loops that cost most."""
-    told = [each for each in loops if {"refusals", "given_up", "api"} <= each.facts.keys()]
-    costly = sorted(told, key=lambda each: (-each.facts["given_up"], -each.facts["refusals"]))
-    lines = [
-        f"{evidence.place(each)}: {nodes_of([each])} refused {_who(each)} ({_request(each)})"
-        f" {times(each.facts['refusals'])} in {lasted_s([each]):.1f} s, also after it had refreshed its metadata;"
-        f" {counted(each.facts['given_up'], 'send')} given up meanwhile"
-        for each in costly[:SHOWN]
-    ]
-    if len(loops) > len(lines):
-        refused = total(loops, "refusals")
-        lines.append(f"{refused:,} refusals in {len(loops):,} such circles")
-    return lines
-
-
-def _request(finding: Finding) -> str:
-    api = finding.facts["api"]
-    return REQUESTS.get(api, f"request {api}")
-
-
-def _who(finding: Finding) -> str:
-    return f"process {finding.processes[0]}" if finding.processes else "a client"
-
-
-def _given_up(evidence: Evidence) -> list[str]:
-    figures = evidence.results.figures
-    lost = figures.sent - figures.acknowledged - figures.aborted
-    return [f"{lost:,} of {figures.sent:,} sends were not acknowledged"] if lost > 0 else []
 
 
 def split_brain(evidence: Evidence) -> Cause | None:
@@ -211,11 +174,9 @@ def answers_as_leader(evidence: Evidence) -> Cause | None:
     if not proof:
         return None
     resent = [each for each in evidence.seen("nonmonotonic-send") if each not in evidence.wrong("nonmonotonic-send")]
-    led = sorted({each.facts["leader"] for each in proof if "leader" in each.facts})
-    others = f", which the others say node {led[0]} leads" if len(led) == 1 else ""
     return Cause(
         "answers-as-leader",
-        f"a node answers as leader and is not: {nodes_of(proof)} for {evidence.places(proof)}{others}",
+        _who_answers(evidence, proof),
         "certain",
         tuple(proof),
         (*_of_its_answers(evidence, proof), *resent),
@@ -223,13 +184,26 @@ def answers_as_leader(evidence: Evidence) -> Cause | None:
             *evidence.quotes(proof),
             *_falls(evidence, proof),
             f"{total(proof, 'answers'):,} answers without an error in all, by nodes that do not lead",
-            *_lists_of_leaders(evidence.kept("metadata-disagreement")),
+            *lists_of_leaders(evidence.kept("metadata-disagreement")),
         ),
         remedies=(
             f"refuse {_answered(proof)} with NOT_LEADER_OR_FOLLOWER where a node does not lead",
             "take the leader that Metadata names from the same state on every node",
         ),
     )
+
+
+def _who_answers(evidence: Evidence, proof: list[Finding]) -> str:
+    led = sorted({each.facts["leader"] for each in proof if "leader" in each.facts})
+    accused = {(each.topic, each.partition, node) for each in proof for node in each.nodes}
+    mutual = [each for each in proof if (each.topic, each.partition, each.facts.get("leader")) in accused]
+    if mutual:
+        return (
+            f"nodes answer as leaders whom others do not name: {nodes_of(proof)} for {evidence.places(proof)};"
+            f" of two that name themselves for {evidence.places(mutual)} one may lead"
+        )
+    others = f", which the others say node {led[0]} leads" if len(led) == 1 else ""
+    return f"a node answers as leader and is not: {nodes_of(proof)} for {evidence.places(proof)}{others}"
 
 
 def _answered(proof: list[Finding]) -> str:
@@ -244,35 +218,13 @@ def _answered(proof: list[Finding]) -> str:
 def _of_its_answers(evidence: Evidence, proof: list[Finding]) -> list[Finding]:
     """What readers and probes saw because that node answered them; not what it refused."""
     nodes, whole = {node for each in proof for node in each.nodes}, evidence.whole("impostor-leader")
-    loops = [each for each in evidence.wrong("not-leader-loop") if nodes.intersection(each.nodes)]
+    own = refused_by_themselves(evidence)
+    loops = [each for each in evidence.wrong("not-leader-loop") if nodes.intersection(each.nodes) and each not in own]
     refused = evidence.beside(loops, "metadata-disagreement") if loops else []
     disputes = [each for each in evidence.seen("metadata-disagreement") if each not in refused]
     told = [*disputes, *evidence.beside(proof, *OF_WATERMARKS)]
     its = [each for each in told if not whole or not each.nodes or nodes.intersection(each.nodes)]
     return [*its, *evidence.beside(proof, "stall", "unseen", "lost-tail", "impostor-leader")]
-
-
-def _lists_of_leaders(disputes: list[Finding]) -> list[str]:
-    """Each node with the leaders that it names, where nodes do not agree."""
-    named: dict[int, dict[tuple[str, int], set[int]]] = {}
-    for each in disputes:
-        for node, leader in (("node", "leader"), ("node_before", "leader_before")):
-            if {node, leader} <= each.facts.keys() and each.topic is not None and each.partition is not None:
-                of_node = named.setdefault(each.facts[node], {})
-                of_node.setdefault((each.topic, each.partition), set()).add(each.facts[leader])
-    several = len({topic for of_node in named.values() for topic, _ in of_node}) > 1
-    return [
-        f"node {node} names "
-        + listed(
-            [
-                f"{'nodes' if len(leaders) > 1 else 'node'} {listed(sorted(leaders))} for"
-                f" {f'{topic}-{partition}' if several else f'p{partition}'}"
-                for (topic, partition), leaders in sorted(of_node.items())[:PLACES_SHOWN]
-            ]
-        )
-        + (f", and {len(of_node) - PLACES_SHOWN} more" if len(of_node) > PLACES_SHOWN else "")
-        for node, of_node in sorted(named.items())
-    ]
 
 
 def _falls(evidence: Evidence, proof: list[Finding]) -> list[str]:
@@ -286,57 +238,6 @@ def _falls(evidence: Evidence, proof: list[Finding]) -> list[str]:
 
 def _changes(evidence: Evidence) -> list[str]:
     return [f"{fault.name}: {fault.detail}" for fault in evidence.faults if fault.bit and fault.detail][:SHOWN]
-
-
-def leaders_disputed(evidence: Evidence) -> Cause | None:
-    """Nodes that name different leaders, or older epochs."""
-    proof = evidence.wrong(*DISPUTES)
-    if not proof:
-        return None
-    proof.sort(key=lambda each: not evidence.uses(each.topic))
-    loops = evidence.beside(proof, "not-leader-loop")
-    return Cause(
-        "leaders-disputed",
-        f"nodes do not agree who leads {evidence.places(proof)}: what they tell depends on who is asked, and when",
-        "certain",
-        tuple(proof),
-        (*loops, *_waits(evidence, loops)),
-        because=(
-            *_lists_of_leaders(evidence.kept("metadata-disagreement")),
-            *evidence.quotes(proof),
-            *_circles(evidence, loops),
-        ),
-        remedies=("answer Metadata from replicated state, with its leader epoch, and never with an older one",),
-    )
-
-
-def leader_refuses(evidence: Evidence) -> Cause | None:
-    """Loops, though all agree on the leader."""
-    proof = evidence.wrong("not-leader-loop")
-    if not proof:
-        return None
-    agree = evidence.looked_at("metadata-disagreement") > 0 and not evidence.found("metadata-disagreement")
-    resent = [each for each in evidence.seen(*RESENT) if each not in evidence.wrong(*RESENT)]
-    return Cause(
-        "leader-refuses",
-        f"nobody feels responsible for {evidence.places(proof)}: clients go in circles, refused by {nodes_of(proof)}",
-        "certain" if agree else "likely",
-        tuple(proof),
-        (*evidence.seen("not-leader-loop"), *_waits(evidence, proof), *resent),
-        because=(
-            *_circles(evidence, proof),
-            *_given_up(evidence),
-            *when(agree, "all nodes name the same leaders, and every broker: clients asked whom they were told to"),
-        ),
-        remedies=("let a node that Metadata names as leader lead, or name the one that does",),
-    )
-
-
-def _waits(evidence: Evidence, loops: list[Finding]) -> list[Finding]:
-    """Who waits because of these: readers in their partitions, and senders, which wait with all that they send."""
-    of_sends = any(each.facts.get("api", PRODUCE) == PRODUCE for each in loops)
-    sends = evidence.seen("no-progress-in-fault", "slow-recovery") if of_sends else []
-    return [*(evidence.beside(loops, "unseen", "stall") if loops else []), *sends]
 
 
 def no_leader(evidence: Evidence) -> Cause | None:

@@ -179,8 +179,7 @@ def test_who_answers_as_leader_refuses_nobody() -> None:
 
 
 def test_lists_that_conflict_are_told_node_by_node() -> None:
-    """Where the node that answers as leader refuses as well, who leads is disputed, and loops come from that."""
-    impostor = finding("impostor-leader", nodes=(1,))
+    """A client is sent to a node that names another one: loops come from the dispute. One that names itself refuses."""
     disputes = [
         finding(
             "metadata-disagreement", "one epoch", partition=partition, nodes=(1, 2),
@@ -188,7 +187,7 @@ def test_lists_that_conflict_are_told_node_by_node() -> None:
         )
         for partition in (0, 1)
     ]  # fmt: skip
-    told = diagnosis(results(impostor, *disputes, replace(LOOP, nodes=(1,))))
+    told = diagnosis(results(*disputes, replace(LOOP, nodes=(3,))))
     disputed = next(each for each in told.causes if each.name == "leaders-disputed")
     assert disputed.explains == ("metadata-disagreement", "not-leader-loop")
     assert disputed.because[:2] == (
@@ -196,6 +195,23 @@ def test_lists_that_conflict_are_told_node_by_node() -> None:
         "node 2 names node 2 for p0 and node 2 for p1",
     )
     assert told.unexplained == ()
+    (refuses, _) = diagnosis(results(*disputes, replace(LOOP, nodes=(1, 2)))).causes
+    assert (refuses.name, refuses.confidence) == ("leader-refuses", "likely")
+    assert refuses.sentence.endswith("refused by nodes 1 and 2, though their own Metadata names them")
+
+
+def test_of_two_nodes_that_accuse_each_other_one_may_lead() -> None:
+    """It is not said of both that they do not."""
+    facts = {"answers": 5, "epoch": 0}
+    told = cause(
+        finding("impostor-leader", nodes=(1,), facts={**facts, "leader": 2}),
+        finding("impostor-leader", nodes=(2,), facts={**facts, "leader": 1}),
+        finding("impostor-leader", nodes=(1,), partition=1, facts={**facts, "leader": 3}),
+    )
+    assert told.sentence == (
+        "nodes answer as leaders whom others do not name: nodes 1 and 2 for p0 and p1; of two that name themselves for p0"
+        " one may lead"
+    )
 
 
 def test_a_dispute_accounts_for_loops_in_its_partitions_alone() -> None:
