@@ -97,6 +97,7 @@ def _who(finding: Finding) -> str:
 
 
 def given_up(evidence: Evidence) -> list[str]:
+    """How many sends were not acknowledged, of all."""
     figures = evidence.results.figures
     lost = figures.sent - figures.acknowledged - figures.aborted
     return [f"{lost:,} of {figures.sent:,} sends were not acknowledged"] if lost > 0 else []

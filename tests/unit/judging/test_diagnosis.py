@@ -209,8 +209,8 @@ def test_of_two_nodes_that_accuse_each_other_one_may_lead() -> None:
         finding("impostor-leader", nodes=(1,), partition=1, facts={**facts, "leader": 3}),
     )
     assert told.sentence == (
-        "nodes answer as leaders whom others do not name: nodes 1 and 2 for p0 and p1; of two that name themselves for p0"
-        " one may lead"
+        "nodes answer as leaders whom others do not name: nodes 1 and 2 for p0 and p1;"
+        " of two that name themselves for p0 one may lead"
     )
 
 
