@@ -259,13 +259,9 @@ def _of_offsets(known: _Known) -> Iterator[Told]:
     for reads in known.reads.values():
         for record in reads:
             learn(held, known.eras.of_read(record), record)
-    for anomaly, log, at_least in (
-        ("inconsistent-offset", held, 2),
-        ("shared-offset", acknowledged, 2),
-        ("false-ack", {at: values for at, values in acknowledged.items() if at[3] == 0}, 3),
-    ):
+    for anomaly, log in (("inconsistent-offset", held), ("shared-offset", acknowledged)):
         for (topic, partition, era, offset), values in log.items():
-            if len(values) >= at_least:
+            if len(values) > 1:
                 low, high = min(values), max(values)
                 tags = ["deleted topic"] if era == UNSURE else []
                 yield _told(anomaly, (topic, partition), offset, [low, high], min(values[low], values[high]), *tags)
