@@ -200,6 +200,7 @@ def run_facts_of(facts: dict[str, Any]) -> RunFacts:
         dead_roles=tuple(facts.get("dead_roles") or ()),
         elections={int(number): bool(unclean) for number, unclean in table_of(facts, "elections").items()},
         failures=failures_of(facts),
+        given_up=tuple(str(each) for each in facts.get("given_up") or ()),
     )
 
 
