@@ -27,6 +27,8 @@ def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
         return Mark("allowed", "own-deletion")
     if policy.by_deletion and case.deleted():
         return Mark("allowed", "deleted-by-fault")
+    if policy.by_statelessness and facts.stateless:
+        return Mark("allowed", "stateless")
     if not facts.known and policy.by_configuration and not policy.certain(case):
         return Mark("unproven", "setup-unknown")
     mark = _by_configuration(case)
