@@ -38,7 +38,6 @@ def test_the_shipped_target_loads() -> None:
 def test_the_shipped_targets_render(name: str) -> None:
     """Every text of a shipped target can be filled for every node, and nothing is left standing."""
     target = load_target(name)
-    assert target.process
     names = (
         "node_dir",
         "cluster_id",
@@ -51,11 +50,13 @@ def test_the_shipped_targets_render(name: str) -> None:
         "helper.port",
     )
     extra = dict.fromkeys(names, "x")
-    plans = [NodePlan(n, "h", "b", "c", dict.fromkeys(target.ports, n)) for n in (1, 2, 3)]
-    for node_id in (1, 2, 3):
-        values = placeholders(plans, node_id, extra)
-        texts = [*target.process.files.values(), *target.process.command]
-        texts += [*target.helper.files.values(), *target.helper.command] if target.helper else []
+    plans = [NodePlan(n, "h", "b", "c", dict.fromkeys(target.ports, n)) for n in range(1, target.nodes + 1)]
+    parts = [part for part in (target.process, target.container, target.helper) if part]
+    texts = [text for part in parts for text in (*part.files.values(), *part.command)]
+    texts += [text for part in (target.process, target.container) if part for text in part.env.values()]
+    assert texts
+    for plan in plans:
+        values = placeholders(plans, plan.node_id, extra)
         assert not [text for text in texts if re.search(r"[{}]", render(text, values, "kafka"))]
 
 
