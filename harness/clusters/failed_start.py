@@ -36,7 +36,7 @@ def keep_logs(name: str, nodes: Sequence[Node], log_tail: LogTail, error: Cluste
             if lines:
                 place.mkdir(parents=True, exist_ok=True)
                 (place / f"node-{node.id}.log").write_text("\n".join(lines) + "\n")
-        except (OSError, KeyError, ClusterError):  # a node that was never made has no log; the start's error matters more
+        except (OSError, KeyError, ClusterError):  # what was never made has no log
             continue
         if lines and not set(lines[-SHOWN_LINES:]) <= set(error.log_tail):
             shown += [f"node {node.id}:", *lines[-SHOWN_LINES:]]

@@ -52,7 +52,6 @@ STOP_TIMEOUT_S = 30.0
 LOG_FILE = "log"
 CLASS_ARCHIVE = "{class_archive}"
 RECORDER = 1  # the node that writes an archive of its classes, where there is none
-OF_SINGLE_NODES = frozenset(Capability) - OURS - {Capability.ADMIN, Capability.LOGS}  # what takes a process for each
 
 
 class LocalCluster(NetworkedCluster):
@@ -76,7 +75,9 @@ class LocalCluster(NetworkedCluster):
             )
         target.check_ports(ports)
         if netns and target.process.serves_all_nodes:
-            raise UsageError(f"the nodes of '{target.name}' are one process, which has one network", "leave --netns out")
+            raise UsageError(
+                f"the nodes of '{target.name}' are one process, which has one network", "leave --netns out"
+            )
         self._process = target.process
         self.stateless = target.stateless
         texts = [*target.process.files.values(), *target.process.command, *target.process.env.values()]
@@ -200,6 +201,10 @@ class LocalCluster(NetworkedCluster):
         self._start_helper()
         self.nodes = tuple(self._node(plan) for plan in self._plans)
         self.progress.step(f"starting {len(self.nodes)} nodes")
+        self._start_nodes()
+
+    def _start_nodes(self) -> None:
+        """One after the other, or all of them by the process of the first."""
         for plan in self._plans[:1] if self._process.serves_all_nodes else self._plans:
             self._write_files(plan.node_id)
             if self._children and self.target.start_delay_s:

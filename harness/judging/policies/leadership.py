@@ -3,9 +3,8 @@
 What lies in the *wake* of a fault that changes leaders, from its injection until RECOVERY_NS after the cluster was
 whole again (or, if nobody saw that, after it was undone), may be what a node did or said that could not know better.
 
-Stateless brokers, whose data lies in a store that all of them share, have no leaders to disagree about: who is named as one
-may depend on who asks. What they acknowledge is held to the same promises as ever: offsets that are given twice, records
-that are lost or out of order.
+Stateless brokers, whose data lies in a store that all of them share, have no leaders to disagree about: who is named
+as one may depend on who asks. What they acknowledge is held to the same promises as that of any other broker.
 """
 
 from __future__ import annotations
