@@ -10,7 +10,6 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from harness.clusters import local
 from harness.clusters.base import OURS, Capability, Node, NodeState
 from harness.clusters.local import LocalCluster
 from harness.clusters.target import Target, load_target
@@ -156,7 +155,7 @@ def test_nodes_start_one_after_the_other(
         done.append(node_id)
         cluster._children[node_id] = cast("subprocess.Popen[bytes]", None)
 
-    monkeypatch.setattr(local.time, "sleep", lambda delay_s: done.append(f"{delay_s:g} s"))
+    monkeypatch.setattr("harness.clusters.local.time.sleep", lambda delay_s: done.append(f"{delay_s:g} s"))
     monkeypatch.setattr(cluster, "_spawn", spawn)
     monkeypatch.setattr(cluster, "_write_files", lambda _: None)
     cluster._plans = [NodePlan(n, "h", "h", "h", {}) for n in (1, 2, 3)]
