@@ -58,7 +58,7 @@ Line = tuple[str | tuple[str, str], ...]
 
 
 def screen(checked: Checked) -> list[Line]:
-    """A verdict in at most 25 lines."""
+    """A verdict in at most 25 lines, unless it has more causes than that has room for: no cause is left out."""
     figures = checked.results.figures
     # not somebody's clients at taps, of whose operations nobody knows
     ours = checked.facts.get("kind") != "tap" and not checked.facts.get("traffic_only")
@@ -68,9 +68,10 @@ def screen(checked: Checked) -> list[Line]:
         (f"  {'covered' if not number else '':<10}{text}",) for number, text in enumerate(_covered(checked, ours=ours))
     ]
     # the answer has room, then the table, then the coverage, of which a line is always there
+    numbers = numbers[: max(1, LINES_AT_MOST - len(answer) - len(end) - 1)]
     room = LINES_AT_MOST - len(numbers) - len(answer) - len(end)
     table = _table(figures, room - 1) if ours else []
-    return [*table, *numbers, *answer, *covered[: max(1, room - len(table))], *end][-LINES_AT_MOST:]
+    return [*table, *numbers, *answer, *covered[: max(1, room - len(table))], *end]
 
 
 def _answer(checked: Checked) -> list[Line]:
