@@ -11,7 +11,7 @@ from rich.table import Table
 from bench.command import run_command
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.errors import CannotHere
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 
 ROUNDS = 5
 KINDS = {
@@ -30,7 +30,7 @@ def main() -> None:
         for name, spec in KINDS.items():
             errors.print(f"round {round_number} of {ROUNDS}: {name}", highlight=False)
             try:
-                with make_cluster(spec.with_image(lambda _: True, Silent()), Silent()) as cluster:
+                with make_cluster(spec.with_image(lambda _: True, SilentProgress()), SilentProgress()) as cluster:
                     ready_s.setdefault(name, []).append(cluster.ready_after_s)
                     leaving_at = time.monotonic()
                 gone_s.setdefault(name, []).append(time.monotonic() - leaving_at)

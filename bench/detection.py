@@ -30,9 +30,9 @@ from bench.detection_report import DetectionRow, page, row_of
 from harness.foundation.errors import TidegaugeError, UsageError
 from harness.foundation.paths import PACKAGE
 from harness.foundation.view import PlainView
-from harness.history import store as stored
 from harness.history.sealing import HISTORY
 from harness.history.store import Run, store_dir
+from harness.history.store import find as find_run
 from harness.judging.checking import check_again
 from harness.runs.scenario import to_toml
 
@@ -43,7 +43,7 @@ PAGE = PACKAGE.parent / "docs" / "detection.md"
 def newest(store: Path, case: DetectionCase) -> Run | None:
     """The newest run of a case that left a history."""
     try:
-        run = stored.find(store, case.name)
+        run = find_run(store, case.name)
     except UsageError:
         return None
     return run if (run.path / HISTORY).exists() else None

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.detection_matrix import SPINNING, DetectionCase
 from harness.history.store import Run
-from harness.runs import versions as facts
+from harness.runs import provenance
 
 COMMAND = "make detection"
 
@@ -181,7 +181,7 @@ def _line(*cells: str) -> str:
 
 
 def _versions(rows: Sequence[DetectionRow]) -> Iterable[str]:
-    ours = facts.versions()
+    ours = provenance.versions()
     brokers = sorted({name for row in rows if row.run and (name := _product(Run(row.run).facts))})
     kept = ("tidegauge", "python", "kafka-python", "confluent-kafka", "librdkafka", "pyspark")
     told = ", ".join([*brokers, *(f"{name} {ours[name]}" for name in kept)])

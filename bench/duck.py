@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.foundation.protocol import FETCH_OF_FOLLOWERS, Api
-from harness.history.schema import F, Kind, Type, View
+from harness.history.schema import F, Kind, OffsetView, Type
 from harness.history.sealing import Sealed
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ _ANSWERS = f"""
         select api, topic, partition, -1 as scope, invoked, time,
             case api when {Api.FETCH:d} then high_watermark else "offset" end as shown
         from probe
-        where error = 0 and (api = {Api.FETCH:d} or (api = {Api.LIST_OFFSETS:d} and "view" = {View.LATEST:d}))
+        where error = 0 and (api = {Api.FETCH:d} or (api = {Api.LIST_OFFSETS:d} and "view" = {OffsetView.LATEST:d}))
         union all
         select api, topic, partition,
             case when api_version < {FETCH_OF_FOLLOWERS} and leader_epoch is not null then -1 else node end,
             invoked, time, case api when {Api.FETCH:d} then high_watermark else "offset" end
         from exchange where error = 0 and type = {Type.OK:d}
-            and (api = {Api.FETCH:d} or (api = {Api.LIST_OFFSETS:d} and "view" = {View.LATEST:d}))
+            and (api = {Api.FETCH:d} or (api = {Api.LIST_OFFSETS:d} and "view" = {OffsetView.LATEST:d}))
     )
 """
 REGRESSION = f"""

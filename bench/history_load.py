@@ -33,7 +33,7 @@ from bench.history_plan import (
     make_rows,
 )
 from harness.foundation.protocol import Api
-from harness.history.schema import FIRST_TAP, ID_BITS, NEMESIS_PROCESS, F, FaultStage, Kind, Status, Type, View
+from harness.history.schema import FIRST_TAP, ID_BITS, NEMESIS_PROCESS, F, FaultStage, Kind, OffsetView, Status, Type
 from harness.history.sources import Rows
 
 RECORDS_OF_A_POLL = RUN * RUNS_OF_A_POLL
@@ -156,7 +156,7 @@ class Load:
                 partition=partitions, leader_epoch=epoch, error=0,
             )  # fmt: skip
             _where(rows, api == Api.FETCH, high_watermark=mark, last_stable_offset=mark, log_start=0)
-            _where(rows, api == Api.LIST_OFFSETS, offset=mark, view=View.LATEST)
+            _where(rows, api == Api.LIST_OFFSETS, offset=mark, view=OffsetView.LATEST)
             brokers = np.where(cut, TEXT["2,3"], TEXT["1,2,3"])
             _where(rows, api == Api.METADATA, leader=leader, brokers=brokers, isr=brokers, count=np.where(cut, 2, 3))
             yield rows
@@ -186,7 +186,7 @@ class Load:
             yield make_rows(
                 Kind.EXCHANGE, len(runs), api=Api.FETCH, api_version=16, op=(FIRST_TAP << ID_BITS) + 2 * runs + 1,
                 counter=2 * runs + 1, invoked=done - MS // 2, time=done + MS, asked=common["offset"],
-                view=View.LATEST, high_watermark=mark, last_stable_offset=mark,
+                view=OffsetView.LATEST, high_watermark=mark, last_stable_offset=mark,
                 leader_epoch=plan.leader(partitions, done - ON_ITS_WAY_NS)[1],
                 client=TEXT["tidegauge-consumer-20"] + consumer - consumer.min(), **common,
             )  # fmt: skip

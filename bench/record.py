@@ -30,18 +30,18 @@ from rich.table import Table
 from bench.command import run_command
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.foundation.security import Security
 from harness.history.schema import F, Kind, Recorder, Type, now
 from workloads import payload
 from workloads.base import CONSUMER, PRODUCER, NodeAddress, TopicSpec, WorkerConfig
-from workloads.clients.base import Delivered, Keyed, Producer
+from workloads.clients.base import DeliveredMessages, KeyedMessages, Producer
 from workloads.clients.confluent import FULL_QUEUE_BACKOFF_MS, ConfluentProducer
 from workloads.clients.kafka_python import KafkaPythonProducer
-from workloads.consuming import open_reader
+from workloads.consuming import open_consumer
 from workloads.large_batch import LargeBatchSettings
-from workloads.producing import DRAIN_S, OUTSTANDING_AT_MOST, Sender, open_sender
-from workloads.session import Control, Session, WorkerStatus, collect_garbage_less_often
+from workloads.producing import DRAIN_S, OUTSTANDING_AT_MOST, RecordingProducer, open_producer
+from workloads.session import Control, WorkerSession, WorkerStatus, collect_garbage_less_often
 from workloads.topics import create_topics
 
 ROUNDS = 7
@@ -95,7 +95,7 @@ class Bench:
         create_topics(self.cluster.nodes, self.cluster.security, [topic], "bench")
         return topic
 
-    def session(self, role: str, topic: TopicSpec) -> Session:
+    def session(self, role: str, topic: TopicSpec) -> WorkerSession:
         """A worker's, as in a run."""
         process = next(_processes)
         config = WorkerConfig(
@@ -110,12 +110,12 @@ class Bench:
             topics=(topic,),
             nodes=tuple(NodeAddress(id=node.id, address=node.address) for node in self.cluster.nodes),
         )
-        return Session(config, self.cluster.security, Recorder(config.segment, process), Control(), Quiet())
+        return WorkerSession(config, self.cluster.security, Recorder(config.segment, process), Control(), Quiet())
 
     def produce_recorded(self, topic: TopicSpec) -> Callable[[], None]:
         """As workers do."""
         session = self.session(PRODUCER, topic)
-        sender = open_sender(session, self.settings)
+        sender = open_producer(session, self.settings)
         name = topic.full_name("bench")
 
         def work() -> None:
@@ -133,7 +133,7 @@ class Bench:
 
     def produce_bare(self, topic: TopicSpec) -> Callable[[], None]:
         """The library's own calls and nothing else."""
-        builder = payload.Builder(RUN, next(_processes), self.settings.value_bytes)
+        builder = payload.PayloadBuilder(RUN, next(_processes), self.settings.value_bytes)
         name = topic.full_name("bench")
         loop = self._bare_confluent if self.client == "confluent-kafka" else self._bare_kafka_python
         send, poll, acknowledged, chunk = loop(name)
@@ -185,7 +185,7 @@ class Bench:
     def consume_recorded(self, topic: TopicSpec) -> Callable[[], None]:
         """As workers do."""
         session = self.session(CONSUMER, topic)
-        reader = open_reader(session, self.settings)
+        reader = open_consumer(session, self.settings)
         name = topic.full_name("bench")
         reader.follow({name: 0}, [(name, partition) for partition in range(PARTITIONS)])
         reader.poll()  # connected, and the first records on their way
@@ -254,7 +254,7 @@ def main() -> None:
         table.add_column(title, justify="left" if not title else "right")
     with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as place:
         directory = Path(place)
-        with make_cluster(ClusterSpec(kind="local"), Silent()) as cluster:
+        with make_cluster(ClusterSpec(kind="local"), SilentProgress()) as cluster:
             for client in MESSAGES:
                 bench = Bench(cluster, directory, client)
                 results = {(what, how): Measured() for what in ("produce", "consume") for how in (BARE, RECORDED)}
@@ -332,15 +332,15 @@ class _Loopback(Producer):
         topic: str,  # noqa: ARG002
         partitions: Sequence[int],  # noqa: ARG002
         payloads: Sequence[bytes],
-        keyed: Keyed | None = None,  # noqa: ARG002
+        keyed: KeyedMessages | None = None,  # noqa: ARG002
     ) -> None:
         """Keep them until the next drain."""
         self._waiting += payloads
 
-    def delivered(self, wait_s: float) -> Delivered:  # noqa: ARG002
+    def delivered(self, wait_s: float) -> DeliveredMessages:  # noqa: ARG002
         """All of them."""
         done, self._waiting = self._waiting, []
-        return Delivered(done, list(range(len(done))), {})
+        return DeliveredMessages(done, list(range(len(done))), {})
 
     @property
     def outstanding(self) -> int:
@@ -359,8 +359,8 @@ def _memory(console: Console, directory: Path) -> None:
         segment=directory / "memory.segment", topics=(), nodes=(),
     )  # fmt: skip
     recorder = Recorder(config.segment, config.process)
-    session = Session(config, Security(), recorder, Control(), Quiet())
-    sender = Sender(session, settings, _Loopback())
+    session = WorkerSession(config, Security(), recorder, Control(), Quiet())
+    sender = RecordingProducer(session, settings, _Loopback())
     resident = []
     for start in range(0, EVENTS // 2, CHUNK):
         sender.send(0, "t", np.arange(CHUNK) % PARTITIONS)

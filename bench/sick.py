@@ -68,9 +68,9 @@ from harness.history.schema import (
     F,
     FaultStage,
     Kind,
+    OffsetView,
     Status,
     Type,
-    View,
 )
 from harness.history.sealing import write_history
 from harness.history.sources import Rows
@@ -267,7 +267,7 @@ class Refusals(SickLoad):
         of_batch = {name: refusal[name] for name in ("sequence", "crc", "count")}
         of_batch |= {"acks": -1, "producer_id": plan.producer(partitions), "producer_epoch": 0}
         _where(rows, refused & sends, leader_epoch=_null("leader_epoch"), **of_batch)
-        _where(rows, refused & ~sends, asked=offset, view=View.LATEST, count=0)
+        _where(rows, refused & ~sends, asked=offset, view=OffsetView.LATEST, count=0)
 
 
 class AllInfo(SickLoad):
@@ -374,7 +374,10 @@ class FallingWatermarks(SickLoad):
             api = np.array([Api.FETCH, Api.LIST_OFFSETS, Api.METADATA, Api.LIST_OFFSETS])[numbers % 4]
             invoked, mark = START_NS + numbers * pace, self.extra - numbers
             leader, epoch = plan.leader(partitions, invoked)
-            start, view = np.maximum(0, mark - 100), np.where(numbers % 4 == 1, View.LATEST, View.LATEST_COMMITTED)
+            start, view = (
+                np.maximum(0, mark - 100),
+                np.where(numbers % 4 == 1, OffsetView.LATEST, OffsetView.LATEST_COMMITTED),
+            )
             yield make_rows(
                 Kind.PROBE, len(numbers), process=PROBE, counter=numbers, invoked=invoked,
                 time=invoked + min(MS, pace // 2), api=api, node=leader, topic=TOPIC, partition=partitions,
@@ -491,7 +494,7 @@ class Resends(SickLoad):
                 Kind.EXCHANGE, len(numbers), counter=numbers, op=(SECOND_TAP << ID_BITS) + numbers, invoked=invoked,
                 time=invoked + pace // 2, api=np.where(sends, Api.PRODUCE, Api.FETCH), api_version=10,
                 client=TEXT["stranger"], producer_id=1_000 + partitions, producer_epoch=0, **_only(sends, acks=-1),
-                **_only(~sends, asked=base, view=View.LATEST, high_watermark=mark, last_stable_offset=mark),
+                **_only(~sends, asked=base, view=OffsetView.LATEST, high_watermark=mark, last_stable_offset=mark),
                 **_only(~sends, leader_epoch=epoch), **common,
             )  # fmt: skip
 

@@ -23,7 +23,7 @@ from rich.table import Table
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.errors import TidegaugeError
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.rules import Rule
 from harness.tap.taps import Taps
@@ -148,7 +148,10 @@ def main() -> None:
     def note(way: str, what: str, value: float) -> None:
         figures.setdefault(what, {}).setdefault(way, []).append(value)
 
-    with tempfile.TemporaryDirectory() as directory, make_cluster(ClusterSpec(kind="local"), Silent()) as cluster:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        make_cluster(ClusterSpec(kind="local"), SilentProgress()) as cluster,
+    ):
         bench = Bench(cluster, Path(directory))
         ways = list(bench.servers)
         for round_number in range(ROUNDS + 1):  # the first one warms everything up and does not count

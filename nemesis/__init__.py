@@ -27,8 +27,8 @@ from harness.foundation.config import suggestion
 from harness.foundation.discovery import modules_with
 from harness.foundation.errors import CannotHere, UsageError
 from harness.tap.taps import Taps
-from nemesis.base import Clients, Fault, Field, refuse_unless_possible
-from nemesis.schedule import RANDOM, Plan, Slot, recorded, slots
+from nemesis.base import Clients, Fault, FaultContext, refuse_unless_possible
+from nemesis.schedule import RANDOM, FaultPlan, Slot, recorded, slots
 
 FIRST = ("leadership", "process", "partition", "network", "client", "disk", "clocks", "topics", "sequences")
 
@@ -52,20 +52,22 @@ def fault_named(name: str) -> type[Fault]:
     return FAULTS[name]
 
 
-def check_sense(plans: Sequence[Plan]) -> None:
+def check_sense(plans: Sequence[FaultPlan]) -> None:
     """An error for a plan that asks a fault, or one of a mix, for what it does not do; whatever the cluster."""
     for plan in plans:
         for name in plan.faults if plan.fault != RANDOM else ():
             _check(fault_named(name), plan.target, plan.options, plan.longest_s)
 
 
-def resolve(plans: Sequence[Plan], cluster: Cluster, *, taps: bool = True, endless: bool = True) -> tuple[Plan, ...]:
+def resolve(
+    plans: Sequence[FaultPlan], cluster: Cluster, *, taps: bool = True, endless: bool = True
+) -> tuple[FaultPlan, ...]:
     """The plans with `random` replaced by all faults that are possible here and leave nothing changed, in order.
 
     If such a plan has a target, options or a long duration, it stands for those faults that take them.
     """
 
-    def possible(fault: type[Fault], plan: Plan) -> bool:
+    def possible(fault: type[Fault], plan: FaultPlan) -> bool:
         try:
             _check(fault, plan.target, plan.options, plan.longest_s)
             refuse_unless_possible(fault, cluster, taps=taps, endless=endless)
@@ -73,7 +75,7 @@ def resolve(plans: Sequence[Plan], cluster: Cluster, *, taps: bool = True, endle
             return False
         return fault.tame
 
-    def resolved(plan: Plan) -> Plan:
+    def resolved(plan: FaultPlan) -> FaultPlan:
         if plan.fault != RANDOM:
             return plan
         names = tuple(sorted(name for name, fault in FAULTS.items() if possible(fault, plan)))
@@ -87,7 +89,7 @@ def resolve(plans: Sequence[Plan], cluster: Cluster, *, taps: bool = True, endle
     return tuple(resolved(plan) for plan in plans)
 
 
-def check_plans(plans: Sequence[Plan], cluster: Cluster, *, taps: bool = True, endless: bool = True) -> None:
+def check_plans(plans: Sequence[FaultPlan], cluster: Cluster, *, taps: bool = True, endless: bool = True) -> None:
     """An error for the first plan that cannot be carried out: on this cluster, which need not be up, with this load."""
     check_sense(plans)
     for plan in plans:
@@ -103,7 +105,7 @@ def check_slots(found: Sequence[Slot], cluster: Cluster, *, taps: bool = True, e
         refuse_unless_possible(fault, cluster, taps=taps, endless=endless)
 
 
-def schedule(plans: Sequence[Plan], time_s: float, seed: int) -> list[Slot]:
+def schedule(plans: Sequence[FaultPlan], time_s: float, seed: int) -> list[Slot]:
     """The slots, with every choice made that was left to the fault."""
     return [_chosen(slot) for slot in slots(plans, time_s, seed)]
 
@@ -138,8 +140,8 @@ def _check(fault: type[Fault], target: str, options: Mapping[str, Any], lasts_s:
 class MakesFaults(Protocol):
     """Makes the fault of a slot."""
 
-    def __call__(self, slot: Slot, felled: Callable[[], Collection[int]] = ...) -> Fault:
-        """Given what says which nodes other faults have felled at a moment."""
+    def __call__(self, slot: Slot, out_of_service: Callable[[], Collection[int]] = ...) -> Fault:
+        """Given what says which nodes other faults keep out of service at a moment."""
 
 
 def faults_on(
@@ -151,8 +153,8 @@ def faults_on(
     """What makes the fault of a slot: on this cluster, aimed at the topics in use, by chance from the slot's seed."""
     token = secrets.token_hex(3)  # no rule of a user is called like that
 
-    def make(slot: Slot, felled: Callable[[], Collection[int]] = frozenset) -> Fault:
-        field = Field(
+    def make(slot: Slot, out_of_service: Callable[[], Collection[int]] = frozenset) -> Fault:
+        context = FaultContext(
             cluster,
             topics_in_use,
             random.Random(slot.seed),  # noqa: S311 - chance, not secrets
@@ -161,8 +163,8 @@ def faults_on(
             tag=f"tg{token}-{slot.number}",
             taps=taps,
             clients=clients,
-            felled=felled,
+            out_of_service=out_of_service,
         )
-        return fault_named(slot.fault)(field)
+        return fault_named(slot.fault)(context)
 
     return make

@@ -42,8 +42,8 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse
 
 from harness.clusters.base import Cluster, Node, wait_until
-from harness.clusters.observe import TopicPartition
-from harness.clusters.wire import Connection, WireError
+from harness.clusters.cluster_view import TopicPartition
+from harness.clusters.wire import NodeConnection, WireError
 from harness.foundation.errors import ClusterError
 from harness.foundation.protocol import ErrorCode
 
@@ -77,7 +77,7 @@ RETRY_EVERY_S = 0.2
 DONE = ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED
 
 Said = tuple[int, str | None]  # Kafka's error code and its text
-Call = Callable[[Connection], list[Said]]  # makes one request; what was said about each thing that was asked for
+Call = Callable[[NodeConnection], list[Said]]  # makes one request; what was said about each thing that was asked for
 
 
 def until_done(cluster: Cluster, doing: str, call: Call, good: Collection[int]) -> None:
@@ -105,7 +105,7 @@ def until_done(cluster: Cluster, doing: str, call: Call, good: Collection[int]) 
 def try_once(node: Node, call: Call, good: Collection[int]) -> str:
     """Ask one node, once; nothing when all codes were good, else what was in the way."""
     try:
-        with Connection(node.address, REQUEST_TIMEOUT_S + 1) as connection:
+        with NodeConnection(node.address, REQUEST_TIMEOUT_S + 1) as connection:
             said = call(connection)
     except WireError as error:
         return str(error)
@@ -121,7 +121,7 @@ def try_once(node: Node, call: Call, good: Collection[int]) -> str:
 def reassignment(orders: Mapping[TopicPartition, tuple[int, ...]]) -> Call:
     """The request for these replicas, in this order, all partitions at once."""
 
-    def call(connection: Connection) -> list[Said]:
+    def call(connection: NodeConnection) -> list[Said]:
         topic = AlterPartitionReassignmentsRequest.ReassignableTopic
         topics = [
             topic(
@@ -145,7 +145,7 @@ def election(partitions: Iterable[TopicPartition], kind: int = PREFERRED) -> Cal
     """The request to make the first replicas the leaders, all at once; or, uncleanly, whoever is left."""
     wanted = list(partitions)
 
-    def call(connection: Connection) -> list[Said]:
+    def call(connection: NodeConnection) -> list[Said]:
         topic = ElectLeadersRequest.TopicPartitions
         request = ElectLeadersRequest(
             election_type=kind,
@@ -202,18 +202,18 @@ def eligible_leaders(cluster: Cluster, topic: str, partition: int) -> tuple[int,
 
 
 @dataclass(frozen=True)
-class Setting:
+class TopicSetting:
     """A setting of a topic, as one node tells it."""
 
     value: str
     own: bool  # given for this topic, and not a default
 
 
-def settings_of(cluster: Cluster, topic: str) -> dict[str, Setting]:
+def settings_of(cluster: Cluster, topic: str) -> dict[str, TopicSetting]:
     """All settings of a topic, by the word of the first node that answers."""
-    found: dict[str, Setting] = {}
+    found: dict[str, TopicSetting] = {}
 
-    def call(connection: Connection) -> list[Said]:
+    def call(connection: NodeConnection) -> list[Said]:
         answer = connection.ask(_describe(topic, None), DescribeConfigsResponse, SETTINGS_VERSION)
         found.update(_settings(answer))
         return [(result.error_code, result.error_message) for result in answer.results]
@@ -222,7 +222,7 @@ def settings_of(cluster: Cluster, topic: str) -> dict[str, Setting]:
     return found
 
 
-def setting_by_node(cluster: Cluster, topic: str, name: str) -> dict[int, Setting]:
+def setting_by_node(cluster: Cluster, topic: str, name: str) -> dict[int, TopicSetting]:
     """One setting of a topic, by the word of each node that answers."""
     answers = _ask_all(cluster, lambda: _describe(topic, [name]), DescribeConfigsResponse, SETTINGS_VERSION)
     told = {node: _settings(answer) for node, answer in answers.items()}
@@ -232,7 +232,7 @@ def setting_by_node(cluster: Cluster, topic: str, name: str) -> dict[int, Settin
 def setting(topic: str, name: str, value: str | None) -> Call:
     """The request to give a topic a setting of its own; or, without a value, to take it back."""
 
-    def call(connection: Connection) -> list[Said]:
+    def call(connection: NodeConnection) -> list[Said]:
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource
         config = resource.AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value)
         request = IncrementalAlterConfigsRequest(
@@ -248,7 +248,7 @@ def setting(topic: str, name: str, value: str | None) -> Call:
 def more_partitions(topic: str, count: int) -> Call:
     """The request for that many partitions in all."""
 
-    def call(connection: Connection) -> list[Said]:
+    def call(connection: NodeConnection) -> list[Said]:
         wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=count, assignments=None)
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS, validate_only=False)
         answer = connection.ask(request, CreatePartitionsResponse, PARTITIONS_VERSION)
@@ -260,7 +260,7 @@ def more_partitions(topic: str, count: int) -> Call:
 def deletion(topic: str) -> Call:
     """The request to delete a topic."""
 
-    def call(connection: Connection) -> list[Said]:
+    def call(connection: NodeConnection) -> list[Said]:
         request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=REQUEST_TIMEOUT_MS)
         answer = connection.ask(request, DeleteTopicsResponse, DELETE_VERSION)
         return [(each.error_code, each.error_message) for each in answer.responses]
@@ -271,7 +271,7 @@ def deletion(topic: str) -> Call:
 def creation(topic: str, replicas: Mapping[int, tuple[int, ...]], settings: Mapping[str, str]) -> Call:
     """The request to create a topic with these replicas of each partition, and with settings of its own."""
 
-    def call(connection: Connection) -> list[Said]:
+    def call(connection: NodeConnection) -> list[Said]:
         one = CreateTopicsRequest.CreatableTopic
         wanted = one(
             name=topic,
@@ -312,9 +312,9 @@ def _describe(topic: str, names: list[str] | None) -> Any:
     return DescribeConfigsRequest(resources=[resource], include_synonyms=False)
 
 
-def _settings(answer: Any) -> dict[str, Setting]:
+def _settings(answer: Any) -> dict[str, TopicSetting]:
     return {
-        config.name: Setting(config.value or "", config.config_source == OF_THE_TOPIC)
+        config.name: TopicSetting(config.value or "", config.config_source == OF_THE_TOPIC)
         for result in answer.results
         if not result.error_code
         for config in result.configs
@@ -381,7 +381,7 @@ def _ask_all(cluster: Cluster, make: Callable[[], Any], response: Any, version: 
 
     def ask(node: Node) -> Any | None:
         try:
-            with Connection(node.address, ASK_TIMEOUT_S) as connection:
+            with NodeConnection(node.address, ASK_TIMEOUT_S) as connection:
                 return connection.ask(make(), response, version)
         except WireError:
             return None

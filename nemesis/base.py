@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from harness.clusters.base import Capability, Cluster
-from harness.clusters.observe import ClusterView, PartitionView, TopicPartition, observe
+from harness.clusters.cluster_view import ClusterView, PartitionView, TopicPartition, observe
 from harness.foundation.errors import CannotHere, ClusterError, UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Clients(Protocol):
 
 
 @dataclass(frozen=True)
-class Field:
+class FaultContext:
     """Where a fault happens, and with whom."""
 
     cluster: Cluster
@@ -80,7 +80,9 @@ class Field:
     tag: str = "tg"  # names this injection and no other of the cluster: chains, rules and files are called by it
     taps: Taps | None = None
     clients: Clients | None = None
-    felled: Callable[[], Collection[int]] = lambda: ()  # nodes that other faults keep from the cluster at this moment
+    out_of_service: Callable[[], Collection[int]] = (
+        lambda: ()
+    )  # nodes that other faults keep from the cluster at this moment
 
     def look(self) -> ClusterView:
         """What the nodes say now about the topics in use."""
@@ -137,7 +139,7 @@ class Aim:
 
 
 @dataclass(frozen=True)
-class Bite:
+class FaultEvidence:
     """The evidence that a fault was felt; what does not apply is None."""
 
     sentence: str
@@ -167,8 +169,8 @@ class Fault(ABC):
     endless: ClassVar[bool] = False  # whether the load has to be one that goes on until it is told to end
     tame: ClassVar[bool] = True  # whether `random` may draw it: nothing stays changed, and any workload feels it
 
-    def __init__(self, field: Field) -> None:
-        self.field = field
+    def __init__(self, context: FaultContext) -> None:
+        self.context = context
 
     @classmethod
     def refuse(cls, options: Mapping[str, Any]) -> str:  # noqa: ARG003 - most take any
@@ -176,7 +178,7 @@ class Fault(ABC):
         return ""
 
     @property
-    def felled(self) -> frozenset[int]:
+    def out_of_service(self) -> frozenset[int]:
         """The nodes that the cluster has to do without while it lasts, once they are chosen."""
         return frozenset()
 
@@ -195,7 +197,7 @@ class Fault(ABC):
         """Break it."""
 
     @abstractmethod
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """The effect as seen from outside; None as long as there is none."""
 
     @abstractmethod
@@ -207,15 +209,15 @@ class Fault(ABC):
         return ""
 
 
-class Repeating(Fault):
+class RepeatingFault(Fault):
     """A fault that does something again and again while it lasts, on a thread of its own.
 
     `inject` does not wait for the first step, and `undo` ends with `rest`. An error of a step ends the steps, and is
     raised by the next `proof`, or by `undo` when everything is as it was.
     """
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None

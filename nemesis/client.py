@@ -13,7 +13,7 @@ import psutil
 
 from harness.foundation.errors import ClusterError
 from harness.tap.rules import Rule
-from nemesis.base import Aim, Bite, Client, Clients, Fault, Field
+from nemesis.base import Aim, Client, Clients, Fault, FaultContext, FaultEvidence
 from nemesis.leadership import LeaderMove
 from nemesis.tap_rules import AtTheTap
 
@@ -38,21 +38,21 @@ class DropResponses(OfProducing):
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """The response goes, and the connection with it: otherwise a client would wait half a minute."""
         return Rule(
-            name=self.field.tag,
+            name=self.context.tag,
             action="drop-response",
             api="Produce",
             node=nodes,
             client=self.whose,
             then="close",
-            probability=self.field.options["probability"],
+            probability=self.context.options["probability"],
         )
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """A batch whose response was dropped was sent again."""
-        dropped, again = self.taps.acted(self.field.tag), self.taps.resent(self.field.tag)
+        dropped, again = self.taps.acted(self.context.tag), self.taps.resent(self.context.tag)
         if not again:
             return None
-        return Bite(f"{dropped:,} {self.done}, {again:,} batches sent again", self.chosen.node)
+        return FaultEvidence(f"{dropped:,} {self.done}, {again:,} batches sent again", self.chosen.node)
 
 
 class DuplicateRequests(OfProducing):
@@ -66,12 +66,12 @@ class DuplicateRequests(OfProducing):
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """The client gets one answer."""
         return Rule(
-            name=self.field.tag,
+            name=self.context.tag,
             action="duplicate-request",
             api="Produce",
             node=nodes,
             client=self.whose,
-            probability=self.field.options["probability"],
+            probability=self.context.options["probability"],
         )
 
 
@@ -85,7 +85,7 @@ class HoldProduce(OfProducing):
 
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """Until it is undone."""
-        return Rule(name=self.field.tag, action="hold", side="request", api="Produce", node=nodes, client=self.whose)
+        return Rule(name=self.context.tag, action="hold", side="request", api="Produce", node=nodes, client=self.whose)
 
 
 class HoldEndTxn(AtTheTap):
@@ -100,7 +100,7 @@ class HoldEndTxn(AtTheTap):
 
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """Until it is undone."""
-        return Rule(name=self.field.tag, action="hold", side="request", api="EndTxn", node=nodes, client=self.whose)
+        return Rule(name=self.context.tag, action="hold", side="request", api="EndTxn", node=nodes, client=self.whose)
 
 
 class StaleMetadata(AtTheTap):
@@ -117,9 +117,9 @@ class StaleMetadata(AtTheTap):
     changes_leaders = True
     done = "old answers to Metadata given"
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
-        self.move: Fault = LeaderMove(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self.move: Fault = LeaderMove(context)
         self._moving = False
         self._given_before: int | None = None  # answers that were given again before the leader had moved
 
@@ -130,7 +130,7 @@ class StaleMetadata(AtTheTap):
 
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """Probes hear the truth."""
-        return Rule(name=self.field.tag, action="stale", api="Metadata", node=nodes, client=self.whose)
+        return Rule(name=self.context.tag, action="stale", api="Metadata", node=nodes, client=self.whose)
 
     def inject(self) -> None:
         """Both rules come."""
@@ -139,9 +139,9 @@ class StaleMetadata(AtTheTap):
             Rule(name=self._asking, action="close", api=("Produce", "Fetch"), every=ASK_EVERY, client=self.whose)
         )
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """An answer that was no longer true."""
-        given = self.taps.acted(self.field.tag)
+        given = self.taps.acted(self.context.tag)
         if given and not self._moving:
             self._moving = True
             self.move.inject()
@@ -149,7 +149,7 @@ class StaleMetadata(AtTheTap):
             self._given_before = given if self._moving and self.move.proof() else None
             return None
         late = given - self._given_before
-        return Bite(f"{late:,} {self.done} after a leader had moved") if late else None
+        return FaultEvidence(f"{late:,} {self.done} after a leader had moved") if late else None
 
     def undo(self) -> None:
         """Both rules go, and the leader comes back."""
@@ -166,7 +166,7 @@ class StaleMetadata(AtTheTap):
 
     @property
     def _asking(self) -> str:
-        return f"{self.field.tag}-ask"
+        return f"{self.context.tag}-ask"
 
 
 class ToAClient(Fault):
@@ -177,8 +177,8 @@ class ToAClient(Fault):
     blocks = True  # where it is the only one of its role
     of_clients = True
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._victim: Client | None = None
 
     @property
@@ -189,9 +189,9 @@ class ToAClient(Fault):
     @property
     def clients(self) -> Clients:
         """Those of the run."""
-        if self.field.clients is None:
+        if self.context.clients is None:
             raise ClusterError(f"{self.name} needs a client of the load, and there is none", "run it with a workload")
-        return self.field.clients
+        return self.context.clients
 
     @property
     def victim(self) -> Client:
@@ -205,7 +205,7 @@ class ToAClient(Fault):
 
     def aim(self) -> Aim | None:
         """A client in the role that is not stopped already, and has begun to work."""
-        role = self.field.target
+        role = self.context.target
         found = [
             client
             for client in self.clients.running()
@@ -213,7 +213,7 @@ class ToAClient(Fault):
         ]
         if not found:
             return None
-        self._victim = self.field.rng.choice(found)
+        self._victim = self.context.rng.choice(found)
         return Aim(f"{self.signal} of {self.called}")
 
     def now(self) -> Client | None:
@@ -231,15 +231,15 @@ class ClientKill(ToAClient):
 
     def inject(self) -> None:
         """SIGKILL."""
-        self._injected_at = self.field.clock()
+        self._injected_at = self.context.clock()
         self.clients.kill(self.victim.process)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """It is gone."""
         if self.now() is not None:
             return None
-        after_s = self.field.clock() - self._injected_at
-        return Bite(f"{self.called} is gone {after_s:.1f} s after the SIGKILL, with {self.victim.done:,} done")
+        after_s = self.context.clock() - self._injected_at
+        return FaultEvidence(f"{self.called} is gone {after_s:.1f} s after the SIGKILL, with {self.victim.done:,} done")
 
     def undo(self) -> None:
         """Another one."""
@@ -257,26 +257,26 @@ class ClientPause(ToAClient):
     description = "stops a client (SIGSTOP) and lets it go on"
     signal = "SIGSTOP"
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._still: tuple[float, int] | None = None  # since when, and at which count
 
     def inject(self) -> None:
         """SIGSTOP."""
         self.clients.pause(self.victim.process)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """It is stopped, and has done nothing for a while: what it had said before may come late."""
         client = self.now()
         if client is None or not is_stopped(client.pid):
             self._still = None
             return None
         if self._still is None or client.done != self._still[1]:
-            self._still = self.field.clock(), client.done
-        still_s = self.field.clock() - self._still[0]
+            self._still = self.context.clock(), client.done
+        still_s = self.context.clock() - self._still[0]
         if still_s < STILL_S:
             return None
-        return Bite(f"{self.called} is stopped, and stands at {client.done:,} done for {still_s:.1f} s")
+        return FaultEvidence(f"{self.called} is stopped, and stands at {client.done:,} done for {still_s:.1f} s")
 
     def undo(self) -> None:
         """SIGCONT."""

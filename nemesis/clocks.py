@@ -15,11 +15,11 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecordsBuilder
 
 from harness.clusters.base import Capability, NodeState, wait_until
-from harness.clusters.wire import Connection, WireError
+from harness.clusters.wire import NodeConnection, WireError
 from harness.foundation.protocol import ErrorCode
 from nemesis.admin import creation, deletion, until_done
-from nemesis.base import Aim, Bite, Fault, Field
-from nemesis.roles import NODE_ROLES, Chosen, choose
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence
+from nemesis.roles import NODE_ROLES, ChosenNodes, choose
 
 PRODUCE_VERSION = 7
 ASK_TIMEOUT_S = 3.0
@@ -45,9 +45,9 @@ class ClockSkew(Fault):
         by = options.get("by")
         return f"'{cls.name}' is by {RIGHT_S:g} s at least" if by is not None and by < RIGHT_S else ""
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
-        self._chosen: Chosen | None = None
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._chosen: ChosenNodes | None = None
         self._ahead_s = 0.0
         self._is_set = False  # by us, perhaps
         self._seen_right = False  # after the undo
@@ -59,14 +59,14 @@ class ClockSkew(Fault):
 
     @property
     def _topic(self) -> str:
-        return f"tidegauge-clock-{self.field.tag}"
+        return f"tidegauge-clock-{self.context.tag}"
 
     def aim(self) -> Aim | None:
         """A node in its role; ahead or back is up to chance."""
-        self._chosen = chosen = choose(self.field, self.field.look())
+        self._chosen = chosen = choose(self.context, self.context.look())
         if chosen is None:
             return None
-        self._ahead_s = self.field.rng.choice((1, -1)) * float(self.field.options["by"])
+        self._ahead_s = self.context.rng.choice((1, -1)) * float(self.context.options["by"])
         led = chosen.victim if chosen.victim and chosen.victim.node == chosen.node else None
         return Aim(f"the clock of {chosen.called} is set {_called(self._ahead_s)}", led, chosen.node)
 
@@ -74,24 +74,24 @@ class ClockSkew(Fault):
         """The topic by which it is seen, and then the clock."""
         create = creation(self._topic, {0: (self._node,)}, SETTINGS)
         until_done(
-            self.field.cluster, f"creating {self._topic}", create, {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+            self.context.cluster, f"creating {self._topic}", create, {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
         )
         self._is_set = True
-        self.field.cluster.set_clock(self._node, self._ahead_s)
+        self.context.cluster.set_clock(self._node, self._ahead_s)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """The time by which the node stamps a record."""
         seen_s = self._seen_ahead_s()
         if seen_s is None or seen_s * self._ahead_s <= 0 or abs(seen_s) < FELT_PART * abs(self._ahead_s):
             return None
-        return Bite(
+        return FaultEvidence(
             f"node {self._node} stamps records with a time {seen_s:+.1f} s off that of this machine", self._node
         )
 
     def undo(self) -> None:
         """Set right; the topic is deleted when that was seen, or the second time in any case."""
         self._tries += 1
-        self.field.cluster.set_clock(self._node, 0)
+        self.context.cluster.set_clock(self._node, 0)
         with contextlib.suppress(TimeoutError):
             wait_until(lambda: not self._what_is_off(), SET_TIMEOUT_S, f"the clock of node {self._node} is off")
         if self._seen_right or self._tries > 1:
@@ -108,7 +108,7 @@ class ClockSkew(Fault):
     def _what_is_off(self) -> str:
         """Nothing once the clock was seen to be right; a node that is dead will go by it when it starts."""
         seen_s = 0.0 if self._seen_right or not self._is_set else self._seen_ahead_s()
-        if seen_s is None and self.field.cluster.state(self._node) is not NodeState.DEAD:
+        if seen_s is None and self.context.cluster.state(self._node) is not NodeState.DEAD:
             return f"the clock of node {self._node} cannot be seen"
         if seen_s is not None and abs(seen_s) >= RIGHT_S:
             return f"the clock of node {self._node} is still {_called(seen_s)}"
@@ -117,7 +117,7 @@ class ClockSkew(Fault):
 
     def _delete_topic(self) -> None:
         until_done(
-            self.field.cluster,
+            self.context.cluster,
             f"deleting {self._topic}",
             deletion(self._topic),
             {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
@@ -126,7 +126,7 @@ class ClockSkew(Fault):
     def _seen_ahead_s(self) -> float | None:
         """How far the node's clock is ahead by its own stamp; None when it gives none."""
         before_ms = time.time() * 1000
-        stamp_ms = append(self.field.cluster.node(self._node).address, self._topic)
+        stamp_ms = append(self.context.cluster.node(self._node).address, self._topic)
         after_ms = time.time() * 1000
         return None if stamp_ms is None else (stamp_ms - (before_ms + after_ms) / 2) / 1000
 
@@ -141,7 +141,7 @@ def append(address: str, topic: str) -> int | None:
     part = data.PartitionProduceData(index=0, records=builder.buffer())
     request.topic_data.append(data(name=topic, partition_data=[part]))
     try:
-        with Connection(address, ASK_TIMEOUT_S) as connection:
+        with NodeConnection(address, ASK_TIMEOUT_S) as connection:
             answer = connection.ask(request, ProduceResponse, PRODUCE_VERSION)
     except WireError:
         return None

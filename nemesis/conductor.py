@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from harness.foundation.errors import ClusterError, TidegaugeError
 from harness.foundation.threads import Threads
 from harness.history.schema import FaultStage, Kind, Recorder, now
-from nemesis.base import Bite, Fault, Victim
+from nemesis.base import Fault, FaultEvidence, Victim
 from nemesis.schedule import Slot
 
 TICK_S = 0.1
@@ -45,14 +45,14 @@ Felled = Callable[[], Collection[int]]  # the nodes that the cluster has to do w
 
 
 @dataclass
-class Outcome:
+class FaultOutcome:
     """How far a slot has come; times are those of the history."""
 
     slot: Slot
     stage: FaultStage | None = None
     sentence: str = "the run ended before its time came"
     injected_at: int | None = None
-    bit: Bite | None = None
+    evidence: FaultEvidence | None = None
     undone_at: int | None = None
     healed_at: int | None = None
     failed: bool = False
@@ -96,7 +96,7 @@ class Conductor:
         sleep: Callable[[float], object] | None = None,
         executor: Executor | None = None,
     ) -> None:
-        self.outcomes = [Outcome(slot) for slot in slots]
+        self.outcomes = [FaultOutcome(slot) for slot in slots]
         self.errors: list[str] = []
         self._make_fault = make_fault
         self._recorder = recorder
@@ -141,7 +141,7 @@ class Conductor:
             self._undo(outcome)
         return [f"{name(outcome.slot)} could not be undone ({outcome.sentence})" for outcome in self.current()]
 
-    def current(self) -> list[Outcome]:
+    def current(self) -> list[FaultOutcome]:
         """What is broken at the moment."""
         return [outcome for outcome in self.outcomes if outcome.active]
 
@@ -177,7 +177,7 @@ class Conductor:
             left = busy
         wait(last)
 
-    def _next_step(self, outcome: Outcome, now_s: float) -> None:
+    def _next_step(self, outcome: FaultOutcome, now_s: float) -> None:
         """Have a slot take a step, if it is time for one and the step before is done."""
         slot = outcome.slot
         if self._busy(outcome) or outcome.over or now_s < slot.start_s:
@@ -188,11 +188,11 @@ class Conductor:
         step = self._miss if waits else self._advance
         self._steps[slot.number] = self._executor.submit(step, outcome, now_s)
 
-    def _busy(self, outcome: Outcome) -> bool:
+    def _busy(self, outcome: FaultOutcome) -> bool:
         step = self._steps.get(outcome.slot.number)
         return step is not None and not step.done()
 
-    def _miss(self, outcome: Outcome, _: float) -> None:
+    def _miss(self, outcome: FaultOutcome, _: float) -> None:
         self._say(FaultStage.MISSED, outcome, "the one before it was not over in time")
 
     @property
@@ -200,10 +200,10 @@ class Conductor:
         open_ = self._troubles_since is not None and any(outcome.recovering for outcome in self.outcomes)
         return not open_ and all(outcome.over for outcome in self.outcomes)
 
-    def _due(self, outcome: Outcome, now_s: float) -> bool:
+    def _due(self, outcome: FaultOutcome, now_s: float) -> bool:
         slot = outcome.slot
         late = outcome.active and now_s >= self._deadlines_s[slot.number]
-        return late or (outcome.active and outcome.bit is not None and now_s >= self._ends_s[slot.number])
+        return late or (outcome.active and outcome.evidence is not None and now_s >= self._ends_s[slot.number])
 
     def _look_whether_whole(self) -> None:
         """Whether the cluster has recovered from what was undone, by a look that began after the last undo."""
@@ -214,7 +214,7 @@ class Conductor:
         if self._troubles_since(max(each.undone_at or 0 for each in self.outcomes)) == []:
             self._say_healed()
 
-    def _breaks(self, outcome: Outcome) -> bool:
+    def _breaks(self, outcome: FaultOutcome) -> bool:
         """Whether it may keep the cluster from being whole now; a client that stands still does not."""
         fault = self._faults.get(outcome.slot.number)
         return (self._busy(outcome) or outcome.active) and not (fault is not None and fault.of_clients)
@@ -225,7 +225,7 @@ class Conductor:
                 text = f"whole again {(now() - (outcome.undone_at or 0)) / 1e9:.1f} s after it was undone"
                 outcome.healed_at = self._say(FaultStage.HEALED, outcome, text)
 
-    def _advance(self, outcome: Outcome, now_s: float) -> None:
+    def _advance(self, outcome: FaultOutcome, now_s: float) -> None:
         """One step of one slot, if it is time for one."""
         slot = outcome.slot
         if outcome.over:
@@ -245,7 +245,7 @@ class Conductor:
         ended_s = [each_s - self._began_s for each_s in list(self._ended_s.values())]
         return max(slot.end_s, *ended_s, 0) + PATIENCE_S
 
-    def _begin(self, outcome: Outcome) -> bool:
+    def _begin(self, outcome: FaultOutcome) -> bool:
         """Inject, if there is a victim and no other fault begins meanwhile."""
         slot = outcome.slot
         with self._beginning:
@@ -255,7 +255,7 @@ class Conductor:
             aim = fault.aim()
             if aim is None or self._stopping.is_set():
                 return False
-            about = aim.victim or Bite(aim.sentence, aim.node, aim.topic)
+            about = aim.victim or FaultEvidence(aim.sentence, aim.node, aim.topic)
             self._say(FaultStage.INJECTED, outcome, aim.sentence, about)
             fault.inject()
         self._ends_s[slot.number] = self._now_s + slot.end_s - slot.start_s
@@ -265,9 +265,9 @@ class Conductor:
     def _felled_beside(self, slot: Slot) -> frozenset[int]:
         """The nodes that the other faults keep from working."""
         others = [self._faults[each.slot.number] for each in self.current() if each.slot is not slot]
-        return frozenset().union(*(fault.felled for fault in others))
+        return frozenset().union(*(fault.out_of_service for fault in others))
 
-    def _keeps_waiting(self, other: Outcome, slot: Slot) -> bool:
+    def _keeps_waiting(self, other: FaultOutcome, slot: Slot) -> bool:
         """Turns of one plan come one after the other, whatever they draw, and one fault does not meet itself."""
         same_plan = slot.plan is not None and other.slot.plan == slot.plan
         if other.slot is slot:
@@ -279,30 +279,30 @@ class Conductor:
             return False
         return self._clock() < ended_s + min(RESPITE_S, slot.start_s - other.slot.end_s)
 
-    def _look(self, outcome: Outcome) -> None:
+    def _look(self, outcome: FaultOutcome) -> None:
         """Whether it has bitten by now."""
-        if outcome.bit is None:
-            outcome.bit = self._faults[outcome.slot.number].proof()
-            if outcome.bit:
-                self._say(FaultStage.BIT, outcome, outcome.bit.sentence, outcome.bit)
+        if outcome.evidence is None:
+            outcome.evidence = self._faults[outcome.slot.number].proof()
+            if outcome.evidence:
+                self._say(FaultStage.BIT, outcome, outcome.evidence.sentence, outcome.evidence)
 
-    def _finish(self, outcome: Outcome, why_missed: str) -> None:
+    def _finish(self, outcome: FaultOutcome, why_missed: str) -> None:
         """Undo it, with a last look for the proof."""
         try:
             self._look(outcome)
-            if outcome.bit is None:
+            if outcome.evidence is None:
                 self._say(FaultStage.MISSED, outcome, why_missed)
         except Exception as error:  # noqa: BLE001 - it is undone all the same
             self._fail(outcome, error)
         else:
             self._undo(outcome)
 
-    def _fail(self, outcome: Outcome, error: Exception) -> None:
+    def _fail(self, outcome: FaultOutcome, error: Exception) -> None:
         self._say_failed(outcome, error)
         if outcome.active:
             self._undo(outcome)
 
-    def _undo(self, outcome: Outcome) -> None:
+    def _undo(self, outcome: FaultOutcome) -> None:
         fault = self._faults[outcome.slot.number]
         try:
             fault.undo()
@@ -323,18 +323,22 @@ class Conductor:
                 )
             self._sleep_anyway(TICK_S)
 
-    def _say_failed(self, outcome: Outcome, error: Exception) -> None:
+    def _say_failed(self, outcome: FaultOutcome, error: Exception) -> None:
         text = str(error) if isinstance(error, TidegaugeError) else f"{type(error).__name__}: {error}"
         outcome.failed = True
         self.errors.append(f"{name(outcome.slot)}: {text}")
         self._say(FaultStage.FAILED, outcome, text)
 
-    def _say(self, stage: FaultStage, outcome: Outcome, text: str, about: Victim | Bite | None = None) -> int:
+    def _say(
+        self, stage: FaultStage, outcome: FaultOutcome, text: str, about: Victim | FaultEvidence | None = None
+    ) -> int:
         """Record it, tell whoever listens, and return its time; what is not recorded is not injected."""
         with self._saying:
             return self._say_alone(stage, outcome, text, about)
 
-    def _say_alone(self, stage: FaultStage, outcome: Outcome, text: str, about: Victim | Bite | None) -> int:
+    def _say_alone(
+        self, stage: FaultStage, outcome: FaultOutcome, text: str, about: Victim | FaultEvidence | None
+    ) -> int:
         at = now()
         try:
             self._recorder.write(
@@ -361,10 +365,10 @@ class Conductor:
             self.errors.append(f"{name(outcome.slot)} could not be announced as {stage.name.lower()} ({error})")
         return at
 
-    def _lasted(self, outcome: Outcome) -> str:
+    def _lasted(self, outcome: FaultOutcome) -> str:
         return f"undone {(now() - (outcome.injected_at or 0)) / 1e9:.1f} s after it was injected"
 
-    def _columns(self, about: Victim | Bite) -> dict[str, int | None]:
+    def _columns(self, about: Victim | FaultEvidence) -> dict[str, int | None]:
         return {
             "node": about.node,
             "topic": None if about.topic is None else self._topic_number(about.topic),

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.clusters.base import Capability, NodeState, wait_until
-from harness.clusters.disk import Disk
-from harness.clusters.observe import NO_LEADER, ClusterView, TopicPartition
+from harness.clusters.cluster_view import NO_LEADER, ClusterView, TopicPartition
+from harness.clusters.disk import NodeDisk
 from harness.foundation.errors import ClusterError
-from nemesis.base import Aim, Bite, Fault, Field, Repeating
-from nemesis.process import OnNodes, bring, start
-from nemesis.roles import NODE_ROLES, Chosen, choose, leaves_a_majority
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, RepeatingFault
+from nemesis.process import OnNodes, bring_to_state, start
+from nemesis.roles import NODE_ROLES, ChosenNodes, choose, leaves_a_majority
 
 LEFT_OUT_TIMEOUT_S = 60.0  # ten of the sessions after which a dead node is left out; each undo waits anew
 FROZEN_PART = 0.8  # of a period
@@ -47,8 +47,8 @@ class OnDisk(OnNodes):
     state = NodeState.DEAD
     loses_data: ClassVar[bool] = True  # that was acknowledged, perhaps, and that only other nodes have now
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._damaged: set[int] = set()
         self._replicated: set[TopicPartition] = set()  # what the victims had a replica of
 
@@ -63,10 +63,10 @@ class OnDisk(OnNodes):
     def damage_seen(self, node: int) -> str:
         """What is wrong with the data or disk, with figures; nothing when it is not."""
 
-    def can_be_spared(self, view: ClusterView, chosen: Chosen) -> bool:
+    def can_be_spared(self, view: ClusterView, chosen: ChosenNodes) -> bool:
         """Nor may it be the last one that has everything, the cluster's own topics included; notes what it has."""
         gone = {*chosen.nodes, *view.silent}
-        partitions = {**view.partitions, **self.field.look_at(INTERNAL_TOPICS).partitions}
+        partitions = {**view.partitions, **self.context.look_at(INTERNAL_TOPICS).partitions}
         alone = [seen for seen in partitions.values() if set(seen.isr) & set(chosen.nodes) and set(seen.isr) <= gone]
         self._replicated = {key for key, seen in partitions.items() if set(seen.replicas) & set(chosen.nodes)}
         return super().can_be_spared(view, chosen) and not alone
@@ -74,30 +74,30 @@ class OnDisk(OnNodes):
     def aim(self) -> Aim | None:
         """One whose data really lies on the disk that is about to be broken."""
         aim = super().aim()
-        on_disk = Capability.DISK not in self.needs or lies_on_its_disk(self.field, self.chosen) if aim else False
+        on_disk = Capability.DISK not in self.needs or lies_on_its_disk(self.context, self.chosen) if aim else False
         return aim if on_disk else None
 
-    def fell(self, node: int) -> None:
+    def disable(self, node: int) -> None:
         """Damage, and the end of the node with it."""
-        self.field.cluster.hold_down(node, self.field.tag)
+        self.context.cluster.hold_down(node, self.context.tag)
         self._damaged.add(node)
         self.damage(node)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """The damage itself, and what others make of it."""
         seen = [self.damage_seen(node) for node in self._damaged]
         bite = super().proof() if seen and all(seen) else None
         return replace(bite, sentence=f"{'; '.join(seen)}; {bite.sentence}") if bite else None
 
-    def lift(self, nodes: Collection[int]) -> None:
+    def restore(self, nodes: Collection[int]) -> None:
         """Repair what is damaged, and start the node."""
-        cluster = self.field.cluster
+        cluster = self.context.cluster
         for node in sorted(self._damaged & set(nodes)):
-            bring(node, cluster, cluster.kill, (NodeState.DEAD,))
+            bring_to_state(node, cluster, cluster.kill, (NodeState.DEAD,))
             self.repair(node)
             if self.loses_data:
                 self._until_left_out(node)
-            cluster.let_up(node, self.field.tag)
+            cluster.let_up(node, self.context.tag)
             self._damaged.discard(node)
         start(nodes, cluster)
 
@@ -113,11 +113,11 @@ class OnDisk(OnNodes):
 
     def _is_left_out(self, node: int) -> bool:
         """By a majority that answers, and the newest word of each of them on every partition that the node had."""
-        topics = {*self.field.topics(), *INTERNAL_TOPICS}
-        view = self.field.look_at(sorted(topics))
+        topics = {*self.context.topics(), *INTERNAL_TOPICS}
+        view = self.context.look_at(sorted(topics))
         newest = view.without([node])
         had = {key for key in self._replicated if key[0] in topics}
-        if not leaves_a_majority(self.field, view, (node,)) or had - set(newest):
+        if not leaves_a_majority(self.context, view, (node,)) or had - set(newest):
             return False
         said = [
             seen
@@ -140,11 +140,11 @@ class DiskFull(OnDisk):
 
     def damage(self, node: int) -> None:
         """To the last block."""
-        self._taken = self.field.cluster.disk(node).fill()
+        self._taken = self.context.cluster.disk(node).fill()
 
     def damage_seen(self, node: int) -> str:
         """That nothing is free, and how much was taken; what the node has freed since is taken, too."""
-        disk = self.field.cluster.disk(node)
+        disk = self.context.cluster.disk(node)
         if not disk.is_filled():
             return ""
         if disk.free_bytes():
@@ -156,11 +156,11 @@ class DiskFull(OnDisk):
 
     def repair(self, node: int) -> None:
         """Give it back."""
-        self.field.cluster.disk(node).drain()
+        self.context.cluster.disk(node).drain()
 
     def healed(self) -> str:
         """Nothing is taken any more, and the node runs."""
-        full = [node for node in self._hit if self.field.cluster.disk(node).is_filled()]
+        full = [node for node in self._hit if self.context.cluster.disk(node).is_filled()]
         return f"the disk of node {full[0]} is still full" if full else super().healed()
 
 
@@ -175,12 +175,12 @@ class DiskFail(OnDisk):
 
     def damage(self, node: int) -> None:
         """From now on."""
-        self.field.cluster.disk(node).fail()
+        self.context.cluster.disk(node).fail()
 
     def damage_seen(self, node: int) -> str:
         """By a write of our own."""
         try:
-            self.field.cluster.disk(node).write_s()
+            self.context.cluster.disk(node).write_s()
         except OSError as error:
             return f"a write to the disk of node {node} ends in {errno.errorcode.get(error.errno or 0, 'an error')}"
         except ClusterError as error:
@@ -189,7 +189,7 @@ class DiskFail(OnDisk):
 
     def repair(self, node: int) -> None:
         """Mounted anew it works, with what had been flushed."""
-        disk = self.field.cluster.disk(node)
+        disk = self.context.cluster.disk(node)
         disk.detach()
         disk.attach()
 
@@ -210,7 +210,7 @@ class DiskWipe(OnDisk):
 
     def damage(self, node: int) -> None:
         """Everything but the node's identity and the log of the controllers."""
-        bring(node, self.field.cluster, self.field.cluster.kill, (NodeState.DEAD,))
+        bring_to_state(node, self.context.cluster, self.context.cluster.kill, (NodeState.DEAD,))
         rest = self._rest(node)
         self._removed = sum(path.is_dir() for path in rest)
         self._bytes = sum(file.stat().st_blocks * 512 for path in rest for file in (path, *path.rglob("*")))
@@ -227,7 +227,7 @@ class DiskWipe(OnDisk):
         return f"{self._removed} partitions of node {node} are gone ({self._bytes / MEGABYTE:.1f} MB)"
 
     def _rest(self, node: int) -> list[Path]:
-        return [path for path in self.field.cluster.data_dir(node).iterdir() if path.name not in KEPT]
+        return [path for path in self.context.cluster.data_dir(node).iterdir() if path.name not in KEPT]
 
 
 @dataclass(frozen=True)
@@ -255,10 +255,10 @@ class CutTail(OnDisk):
 
     def damage(self, node: int) -> None:
         """Whole batches, one at least, how many is up to chance."""
-        bring(node, self.field.cluster, self.field.cluster.kill, (NodeState.DEAD,))
+        bring_to_state(node, self.context.cluster, self.context.cluster.kill, (NodeState.DEAD,))
         self._records = self._bytes = 0
         if unflushed := self._unflushed(node):
-            first = self.field.rng.randrange(len(unflushed))
+            first = self.context.rng.randrange(len(unflushed))
             log = last_segment(self._directory(node))
             self._records = sum(each.records for each in unflushed[first:])
             self._bytes = log.stat().st_size - unflushed[first].position
@@ -275,7 +275,7 @@ class CutTail(OnDisk):
     def _directory(self, node: int) -> Path:
         if self.chosen.victim is None:
             raise ClusterError(f"{self.name} was aimed at no partition", "aim it at a leader or a follower")
-        return self.field.cluster.data_dir(node) / self.chosen.victim.name
+        return self.context.cluster.data_dir(node) / self.chosen.victim.name
 
     def _unflushed(self, node: int) -> list[Tail]:
         directory = self._directory(node)
@@ -286,7 +286,7 @@ class CutTail(OnDisk):
             return []
 
 
-class DiskSlow(Repeating):
+class DiskSlow(RepeatingFault):
     """Frozen most of the time: a write waits for the moment in which it is not."""
 
     name = "disk-slow"
@@ -296,9 +296,9 @@ class DiskSlow(Repeating):
     options: ClassVar = {"period": 0.5}
     changes_leaders = True
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
-        self._chosen: Chosen | None = None
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._chosen: ChosenNodes | None = None
         self._usual_s = 0.0
 
     @property
@@ -307,26 +307,26 @@ class DiskSlow(Repeating):
         return (1 - FROZEN_PART) * self._every_s
 
     @property
-    def felled(self) -> frozenset[int]:
+    def out_of_service(self) -> frozenset[int]:
         """The node: what it has to write may wait for long."""
         return frozenset(self._chosen.nodes if self._chosen else ())
 
     @property
     def _every_s(self) -> float:
-        return float(self.field.options["period"])
+        return float(self.context.options["period"])
 
     @property
     def _node(self) -> int:
         return self.aimed(self._chosen).nodes[0]
 
     @property
-    def _disk(self) -> Disk:
-        return self.field.cluster.disk(self._node)
+    def _disk(self) -> NodeDisk:
+        return self.context.cluster.disk(self._node)
 
     def aim(self) -> Aim | None:
         """A node in its role, and how long a write takes there now."""
-        self._chosen = chosen = choose(self.field, self.field.look())
-        if chosen is None or not lies_on_its_disk(self.field, chosen):
+        self._chosen = chosen = choose(self.context, self.context.look())
+        if chosen is None or not lies_on_its_disk(self.context, chosen):
             return None
         self._usual_s = self._disk.write_s()
         led = chosen.victim if chosen.victim and chosen.victim.node == chosen.node else None
@@ -336,7 +336,7 @@ class DiskSlow(Repeating):
     def inject(self) -> None:
         """Whatever happens to us, it is thawed."""
         disk = self._disk
-        self.field.cluster.guard.record(kind="thaw", value=str(disk.mount), image=str(disk.image))
+        self.context.cluster.guard.record(kind="thaw", value=str(disk.mount), image=str(disk.image))
         super().inject()
 
     def step(self) -> None:
@@ -353,7 +353,7 @@ class DiskSlow(Repeating):
         if self._chosen is not None:
             self._disk.thaw()
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """A write of our own has to wait."""
         self.fail_if_a_step_failed()
         took_s = self._disk.write_s()
@@ -363,16 +363,16 @@ class DiskSlow(Repeating):
             f"a write to the disk of node {self._node} took {took_s * 1000:.0f} ms instead of "
             f"{self._usual_s * 1000:.1f} ms; it stood still {self.steps} times so far"
         )
-        return Bite(sentence, self._node)
+        return FaultEvidence(sentence, self._node)
 
     def healed(self) -> str:
         """It was not frozen any more."""
         return f"the disk of node {self._node} was still frozen" if self._disk.thaw() else ""
 
 
-def lies_on_its_disk(field: Field, chosen: Chosen) -> bool:
+def lies_on_its_disk(context: FaultContext, chosen: ChosenNodes) -> bool:
     """Whether each node has the partition it was chosen by on the disk that we know of; any partition, without one."""
-    found = [field.cluster.disk(node).names() for node in chosen.nodes]
+    found = [context.cluster.disk(node).names() for node in chosen.nodes]
     if chosen.victim is not None:
         return all(chosen.victim.name in names for names in found)
     return all(any(PARTITION_DIR.fullmatch(name) for name in names) for names in found)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from harness.clusters.base import NodeState
 from harness.foundation.errors import ClusterError
-from nemesis.base import Field
+from nemesis.base import FaultContext
 
 Way = Literal["in", "out"]
 HOOKS: dict[Way, str] = {"in": "INPUT", "out": "OUTPUT"}
@@ -25,7 +25,7 @@ BACK = "RETURN"
 
 
 @dataclass(frozen=True)
-class Wall:
+class PacketRule:
     """A rule on one node."""
 
     node: int
@@ -34,11 +34,11 @@ class Wall:
     verdict: str = "DROP"
 
 
-def build(tag: str, walls: Sequence[Wall]) -> str:
+def build(tag: str, packet_rules: Sequence[PacketRule]) -> str:
     """The script that makes the chains of one node."""
-    ways = [way for way in HOOKS if any(wall.way == way for wall in walls)]
+    ways = [way for way in HOOKS if any(wall.way == way for wall in packet_rules)]
     lines = ["set -e", *(f"{IPTABLES} -N {tag}-{way}" for way in ways)]
-    lines += [f"{IPTABLES} -A {tag}-{wall.way} {wall.match} -j {wall.verdict}" for wall in walls]
+    lines += [f"{IPTABLES} -A {tag}-{wall.way} {wall.match} -j {wall.verdict}" for wall in packet_rules]
     lines += [f"{IPTABLES} -I {HOOKS[way]} 1 -j {tag}-{way}" for way in ways]
     return "\n".join(lines)
 
@@ -60,38 +60,38 @@ def taken(listing: str) -> int:
     return sum(int(row[0]) for row in rows if len(row) > 2 and row[2] in TAKES)
 
 
-def addresses(field: Field, nodes: Iterable[int]) -> dict[int, str]:
+def addresses(context: FaultContext, nodes: Iterable[int]) -> dict[int, str]:
     """By which their peers know these nodes; a dead one may have none, and nothing has to be kept from it."""
     found = {}
     for node in nodes:
         try:
-            found[node] = field.cluster.peer_address(node)
+            found[node] = context.cluster.peer_address(node)
         except ClusterError:
-            if field.cluster.state(node) is not NodeState.DEAD:
+            if context.cluster.state(node) is not NodeState.DEAD:
                 raise
     return found
 
 
-def mend_all(field: Field, nodes: Iterable[int]) -> None:
+def mend_all(context: FaultContext, nodes: Iterable[int]) -> None:
     """Undo what the injection did to these networks; one that cannot be reached keeps no other from being mended."""
     errors = []
     for node in nodes:
         try:
-            field.cluster.mend_network(node, field.tag)
+            context.cluster.mend_network(node, context.tag)
         except ClusterError as error:
             errors.append(error)
     if errors:
         raise errors[0]
 
 
-def left_on(field: Field, nodes: Iterable[int], look: Callable[[int], str]) -> str:
+def left_on(context: FaultContext, nodes: Iterable[int], look: Callable[[int], str]) -> str:
     """What a look at each of these nodes finds; one that is down has no network to look into."""
     found = []
     for node in nodes:
         try:
             found.append(look(node))
         except ClusterError:
-            if field.cluster.state(node) is not NodeState.DEAD:
+            if context.cluster.state(node) is not NodeState.DEAD:
                 raise
     return "; ".join(filter(None, found))
 
@@ -99,14 +99,14 @@ def left_on(field: Field, nodes: Iterable[int], look: Callable[[int], str]) -> s
 class Chains:
     """Those of one injection, on all nodes it is about."""
 
-    def __init__(self, field: Field) -> None:
-        self._field = field
-        self._tag = field.tag
+    def __init__(self, context: FaultContext) -> None:
+        self._field = context
+        self._tag = context.tag
         self._ways: dict[int, set[Way]] = {}  # by node, from the moment on that they may be there
 
-    def put(self, walls: Sequence[Wall]) -> None:
-        """Build all walls, node by node; one that another fault has just killed needs none."""
-        for node, own in groupby(sorted(walls, key=lambda wall: wall.node), key=lambda wall: wall.node):
+    def put(self, packet_rules: Sequence[PacketRule]) -> None:
+        """Install all rules, node by node; one that another fault has just killed needs none."""
+        for node, own in groupby(sorted(packet_rules, key=lambda wall: wall.node), key=lambda wall: wall.node):
             here = list(own)
             self._ways[node] = {wall.way for wall in here}
             try:
@@ -115,11 +115,11 @@ class Chains:
                 if self._field.cluster.state(node) is not NodeState.DEAD:
                     raise
 
-    def lift(self) -> None:
+    def suspend(self) -> None:
         """Let everything pass for a while; the chains and what they counted stay."""
         self._jump("-D {hook} -j {chain}")
 
-    def lower(self) -> None:
+    def resume(self) -> None:
         """End that while."""
         self._jump("-I {hook} 1 -j {chain}")
 

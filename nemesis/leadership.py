@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from harness.clusters.base import Capability, NodeState, wait_until
-from harness.clusters.observe import NO_LEADER, ClusterView, TopicPartition
+from harness.clusters.cluster_view import NO_LEADER, ClusterView, TopicPartition
 from harness.foundation.errors import ClusterError
 from harness.foundation.protocol import ErrorCode
 from nemesis.admin import (
@@ -28,9 +28,9 @@ from nemesis.admin import (
     try_once,
     until_done,
 )
-from nemesis.base import Aim, Bite, Fault, Field, Repeating, Victim
-from nemesis.iptables import Chains, Wall, addresses
-from nemesis.process import CAN_KILL, Kill, bring, start, still
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, RepeatingFault, Victim
+from nemesis.iptables import Chains, PacketRule, addresses
+from nemesis.process import CAN_KILL, Kill, bring_to_state, not_running, start
 from nemesis.roles import choose_leader, leaders, leaves_a_majority
 
 # The first replica may be out of sync: whoever leads goes on leading.
@@ -45,20 +45,20 @@ REASSIGNED_TIMEOUT_S = 10.0  # for somebody else who gives a partition other rep
 Orders = Mapping[TopicPartition, tuple[int, ...]]
 
 
-def put_in_order(field: Field, orders: Orders, elected: Collection[int]) -> None:
+def put_in_order(context: FaultContext, orders: Orders, elected: Collection[int]) -> None:
     """The replicas in this order, which needs no copying, and an election of the first ones, all at once."""
     names = ", ".join(f"{topic}-{partition}" for topic, partition in orders)
-    until_done(field.cluster, f"reassigning {names}", reassignment(orders), DONE)
-    until_done(field.cluster, f"electing a leader of {names}", election(orders), elected)
+    until_done(context.cluster, f"reassigning {names}", reassignment(orders), DONE)
+    until_done(context.cluster, f"electing a leader of {names}", election(orders), elected)
 
 
-def put_back_in_order(field: Field, old: Orders) -> None:
+def put_back_in_order(context: FaultContext, old: Orders) -> None:
     """The replicas that there are now in their old order: which ones they are may be somebody else's business."""
     views: list[ClusterView] = []
 
     def settled() -> bool:
-        views[:] = [field.look_again(old)]
-        moving = (is_reassigning(field.cluster, *key) for key in old if key in views[0].partitions)
+        views[:] = [context.look_again(old)]
+        moving = (is_reassigning(context.cluster, *key) for key in old if key in views[0].partitions)
         return bool(views[0].answers) and not any(moving)
 
     with suppress(TimeoutError):
@@ -66,12 +66,12 @@ def put_back_in_order(field: Field, old: Orders) -> None:
     if not views[0].answers:
         raise ClusterError("no node answers, so no replicas can be put in their old order", "start the nodes first")
     if orders := _as_before(views[0], old):
-        put_in_order(field, orders, MAYBE_LATER)
+        put_in_order(context, orders, MAYBE_LATER)
 
 
-def out_of_order(field: Field, old: Orders) -> str:
+def out_of_order(context: FaultContext, old: Orders) -> str:
     """Which replicas are not in their old order, in a few words; of a topic that is gone, none."""
-    view = field.look_again(old)
+    view = context.look_again(old)
     if not view.answers:
         return "no node says in which order the replicas are"
     return "; ".join(
@@ -90,7 +90,7 @@ def _as_before(view: ClusterView, old: Orders) -> Orders:
     }
 
 
-def first(heir: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
+def put_first(heir: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
     """The same replicas, this one before the others."""
     return heir, *(replica for replica in replicas if replica != heir)
 
@@ -102,8 +102,8 @@ class Leadership(Fault):
     roles = ("leader",)
     done = ""  # what was done, for the sentence of the proof
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._victim: Victim | None = None
         self._injected_at = 0.0
 
@@ -112,18 +112,18 @@ class Leadership(Fault):
         """Whom `aim` chose."""
         return self.aimed(self._victim)
 
-    def successor(self) -> Bite | None:
+    def successor(self) -> FaultEvidence | None:
         """The new leader, by the word of any node but the old one."""
         old = self.victim
-        seen = self.field.look_at([old.topic]).without([old.node]).get(old.key)
+        seen = self.context.look_at([old.topic]).without([old.node]).get(old.key)
         if seen is None or seen.leader in (NO_LEADER, old.node) or seen.leader_epoch <= old.view.leader_epoch:
             return None
-        after_s = self.field.clock() - self._injected_at
+        after_s = self.context.clock() - self._injected_at
         sentence = (
             f"leader of {old.name}: {old.node} → {seen.leader} (epoch {old.view.leader_epoch} → {seen.leader_epoch}) "
             f"{after_s:.1f} s after the {self.done}"
         )
-        return Bite(sentence, old.node, old.topic, old.partition, seen.leader, seen.leader_epoch)
+        return FaultEvidence(sentence, old.node, old.topic, old.partition, seen.leader, seen.leader_epoch)
 
 
 class LeaderMove(Leadership):
@@ -136,28 +136,28 @@ class LeaderMove(Leadership):
 
     def aim(self) -> Aim | None:
         """A partition, and the in-sync replica that will lead it."""
-        self._victim = victim = choose_leader(self.field, self.field.look())
+        self._victim = victim = choose_leader(self.context, self.context.look())
         if victim is None:
             return None
-        self._heir = self.field.rng.choice(victim.heirs)
+        self._heir = self.context.rng.choice(victim.heirs)
         return Aim(f"leadership of {victim.name} moves from {victim.node} to {self._heir}", victim)
 
     def inject(self) -> None:
         """The heir first."""
-        self._injected_at = self.field.clock()
-        put_in_order(self.field, {self.victim.key: first(self._heir, self.victim.view.replicas)}, DONE)
+        self._injected_at = self.context.clock()
+        put_in_order(self.context, {self.victim.key: put_first(self._heir, self.victim.view.replicas)}, DONE)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Another leader in a higher epoch."""
         return self.successor()
 
     def undo(self) -> None:
         """The old order."""
-        put_back_in_order(self.field, {self.victim.key: self.victim.view.replicas})
+        put_back_in_order(self.context, {self.victim.key: self.victim.view.replicas})
 
     def healed(self) -> str:
         """The order is the old one."""
-        return out_of_order(self.field, {self.victim.key: self.victim.view.replicas})
+        return out_of_order(self.context, {self.victim.key: self.victim.view.replicas})
 
 
 class PreferredElection(Fault):
@@ -169,29 +169,29 @@ class PreferredElection(Fault):
     roles = ("all",)
     changes_leaders = True
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._victims: dict[TopicPartition, Victim] = {}
         self._heirs: dict[TopicPartition, int] = {}
         self._injected_at = 0.0
 
     def aim(self) -> Aim | None:
         """All partitions that somebody else could lead."""
-        self._victims = {victim.key: victim for victim in leaders(self.field.look(), self.field.felled())}
-        self._heirs = {key: self.field.rng.choice(victim.heirs) for key, victim in self._victims.items()}
+        self._victims = {victim.key: victim for victim in leaders(self.context.look(), self.context.out_of_service())}
+        self._heirs = {key: self.context.rng.choice(victim.heirs) for key, victim in self._victims.items()}
         if not self._victims:
             return None
         return Aim(f"the leaders of {len(self._victims)} partitions move to other replicas, all at once")
 
     def inject(self) -> None:
         """Another first replica everywhere, and one election."""
-        self._injected_at = self.field.clock()
-        orders = {key: first(self._heirs[key], victim.view.replicas) for key, victim in self._victims.items()}
-        put_in_order(self.field, orders, MAYBE_LATER)
+        self._injected_at = self.context.clock()
+        orders = {key: put_first(self._heirs[key], victim.view.replicas) for key, victim in self._victims.items()}
+        put_in_order(self.context, orders, MAYBE_LATER)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Most of them have another leader in a higher epoch."""
-        seen = self.field.look_again(self._victims).partitions
+        seen = self.context.look_again(self._victims).partitions
         moved = [
             (key, now)
             for key, was in self._victims.items()
@@ -201,29 +201,29 @@ class PreferredElection(Fault):
         ]
         if 2 * len(moved) <= len(self._victims):
             return None
-        after_s = self.field.clock() - self._injected_at
+        after_s = self.context.clock() - self._injected_at
         (topic, partition), now = moved[0]
         was = self._victims[topic, partition]
         sentence = (
             f"{len(moved)} of {len(self._victims)} partitions have a new leader, such as {was.name}: {was.leader} → "
             f"{now.leader} (epoch {was.leader_epoch} → {now.leader_epoch}), {after_s:.1f} s after the election"
         )
-        return Bite(sentence, was.node, topic, partition, now.leader, now.leader_epoch)
+        return FaultEvidence(sentence, was.node, topic, partition, now.leader, now.leader_epoch)
 
     def undo(self) -> None:
         """The old orders, and one election again."""
-        put_back_in_order(self.field, self._old)
+        put_back_in_order(self.context, self._old)
 
     def healed(self) -> str:
         """The orders are the old ones."""
-        return out_of_order(self.field, self._old)
+        return out_of_order(self.context, self._old)
 
     @property
     def _old(self) -> Orders:
         return {key: victim.view.replicas for key, victim in self._victims.items()}
 
 
-class LeaderChurn(Leadership, Repeating):
+class LeaderChurn(Leadership, RepeatingFault):
     """Leadership of one partition goes round its in-sync replicas."""
 
     name = "leader-churn"
@@ -234,73 +234,73 @@ class LeaderChurn(Leadership, Repeating):
     @property
     def period_s(self) -> float:
         """As told."""
-        return float(self.field.options["period"])
+        return float(self.context.options["period"])
 
     def aim(self) -> Aim | None:
         """A partition that somebody else could lead."""
-        self._victim = victim = choose_leader(self.field, self.field.look())
+        self._victim = victim = choose_leader(self.context, self.context.look())
         if victim is None:
             return None
         return Aim(f"leadership of {victim.name} moves on from {victim.node} every {self.period_s:g} s", victim)
 
     def inject(self) -> None:
         """The first move."""
-        self._injected_at = self.field.clock()
+        self._injected_at = self.context.clock()
         super().inject()
 
     def step(self) -> None:
         """On to the next that lives and is in sync, by number; nothing when there is none at the moment."""
-        view = self.field.look_at([self.victim.topic])
+        view = self.context.look_at([self.victim.topic])
         seen = view.partitions.get(self.victim.key)
         if seen is None or seen.leader == NO_LEADER:
             return
-        heirs = set(seen.isr) - set(view.silent) - {seen.leader, *self.field.felled()}
-        if heirs and not is_reassigning(self.field.cluster, *self.victim.key):
+        heirs = set(seen.isr) - set(view.silent) - {seen.leader, *self.context.out_of_service()}
+        if heirs and not is_reassigning(self.context.cluster, *self.victim.key):
             heir = min(heirs, key=lambda replica: (replica < seen.leader, replica))
-            put_in_order(self.field, {self.victim.key: first(heir, seen.replicas)}, MAYBE_LATER)
+            put_in_order(self.context, {self.victim.key: put_first(heir, seen.replicas)}, MAYBE_LATER)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """The epoch rose by two or more."""
         self.fail_if_a_step_failed()
         old = self.victim
-        seen = self.field.look_at([old.topic]).partitions.get(old.key)
+        seen = self.context.look_at([old.topic]).partitions.get(old.key)
         if seen is None or seen.leader_epoch < old.leader_epoch + 2:
             return None
-        after_s = self.field.clock() - self._injected_at
+        after_s = self.context.clock() - self._injected_at
         sentence = (
             f"leader of {old.name} moved again: {old.node} → … → {seen.leader} (epoch {old.leader_epoch} → "
             f"{seen.leader_epoch}) {after_s:.1f} s after the first move"
         )
-        return Bite(sentence, old.node, old.topic, old.partition, seen.leader, seen.leader_epoch)
+        return FaultEvidence(sentence, old.node, old.topic, old.partition, seen.leader, seen.leader_epoch)
 
     def rest(self) -> None:
         """The old order."""
-        put_back_in_order(self.field, {self.victim.key: self.victim.view.replicas})
+        put_back_in_order(self.context, {self.victim.key: self.victim.view.replicas})
 
     def healed(self) -> str:
         """The order is the old one."""
-        return out_of_order(self.field, {self.victim.key: self.victim.view.replicas})
+        return out_of_order(self.context, {self.victim.key: self.victim.view.replicas})
 
 
-class Felling(Leadership):
+class DisablesLeader(Leadership):
     """The leader is put out of service, and so has to be one that can be spared."""
 
     @property
-    def felled(self) -> frozenset[int]:
+    def out_of_service(self) -> frozenset[int]:
         """The victim."""
         return frozenset({self._victim.node} if self._victim else ())
 
     def choose(self) -> Victim | None:
         """A leader without which there is a majority: else nobody would elect another."""
-        view = self.field.look()
-        victim = choose_leader(self.field, view)
-        if victim is not None and leaves_a_majority(self.field, view, (victim.node,)):
+        view = self.context.look()
+        victim = choose_leader(self.context, view)
+        if victim is not None and leaves_a_majority(self.context, view, (victim.node,)):
             self._victim = victim
             return victim
         return None
 
 
-class LeaderKill(Felling):
+class LeaderKill(DisablesLeader):
     """The node that leads a partition is killed, and started again at the end."""
 
     name = "leader-kill"
@@ -308,8 +308,8 @@ class LeaderKill(Felling):
     needs = CAN_KILL
     done = "kill"
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._hit: list[int] = []  # by us: a node that is dead already is left to whoever killed it
 
     def aim(self) -> Aim | None:
@@ -321,25 +321,25 @@ class LeaderKill(Felling):
 
     def inject(self) -> None:
         """SIGKILL."""
-        self._injected_at = self.field.clock()
-        node, cluster = self.victim.node, self.field.cluster
+        self._injected_at = self.context.clock()
+        node, cluster = self.victim.node, self.context.cluster
         if cluster.state(node) is not NodeState.DEAD:
             self._hit.append(node)
-            bring(node, cluster, cluster.kill, (NodeState.DEAD,))
+            bring_to_state(node, cluster, cluster.kill, (NodeState.DEAD,))
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """The node is dead by our hand, and another one leads."""
-        if not self._hit or self.field.cluster.state(self.victim.node) is not NodeState.DEAD:
+        if not self._hit or self.context.cluster.state(self.victim.node) is not NodeState.DEAD:
             return None
         return self.successor()
 
     def undo(self) -> None:
         """Start it on its old data."""
-        start(self._hit, self.field.cluster)
+        start(self._hit, self.context.cluster)
 
     def healed(self) -> str:
         """It runs."""
-        return still(self._hit, self.field.cluster)
+        return not_running(self._hit, self.context.cluster)
 
 
 class ControllerKill(Kill):
@@ -350,7 +350,7 @@ class ControllerKill(Kill):
     roles = ("controller",)
 
 
-class UncleanElection(Felling):
+class UncleanElection(DisablesLeader):
     """A leader that nobody could keep up with is killed, and a replica that lags may take its place.
 
     What takes long is done by `proof`, step by step: the leader is killed when it is the only one in sync.
@@ -365,9 +365,9 @@ class UncleanElection(Felling):
     tame = False
     done = "kill"
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
-        self._chains = Chains(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._chains = Chains(context)
         self._old: tuple[str | None] | None = None  # the topic's own value of the setting, once it is known
         self._killed = False
         self._isr: tuple[int, ...] = ()  # when it was killed
@@ -382,16 +382,16 @@ class UncleanElection(Felling):
 
     def inject(self) -> None:
         """Allow it, and cut replication off."""
-        cluster, victim = self.field.cluster, self.victim
+        cluster, victim = self.context.cluster, self.victim
         before = settings_of(cluster, victim.topic).get(UNCLEAN_SETTING)
         self._old = (before.value if before and before.own else None,)
         call = setting(victim.topic, UNCLEAN_SETTING, "true")
         until_done(cluster, f"allowing unclean elections in {victim.topic}", call, {ErrorCode.NONE})
         port = cluster.inner_port(victim.node, "broker")
-        peers = addresses(self.field, (node.id for node in cluster.nodes if node.id != victim.node))
-        self._chains.put([Wall(victim.node, "in", f"-p tcp -s {peer} --dport {port}") for peer in peers.values()])
+        peers = addresses(self.context, (node.id for node in cluster.nodes if node.id != victim.node))
+        self._chains.put([PacketRule(victim.node, "in", f"-p tcp -s {peer} --dport {port}") for peer in peers.values()])
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """A new leader that was not in sync when the old one was killed; whether it was eligible is in the sentence."""
         if not self._killed:
             self._kill_if_alone()
@@ -410,38 +410,38 @@ class UncleanElection(Felling):
         with ExitStack() as stack:
             stack.callback(self._forbid)
             if self._killed:
-                stack.callback(start, [self.victim.node], self.field.cluster)
+                stack.callback(start, [self.victim.node], self.context.cluster)
             stack.callback(self._chains.remove)
 
     def healed(self) -> str:
         """The node runs, its network is open and the topic has its old setting."""
         left = [self._chains.left()]
         if self._killed:
-            left.append(still([self.victim.node], self.field.cluster))
+            left.append(not_running([self.victim.node], self.context.cluster))
         if self._old is not None:
-            told = setting_by_node(self.field.cluster, self.victim.topic, UNCLEAN_SETTING)
+            told = setting_by_node(self.context.cluster, self.victim.topic, UNCLEAN_SETTING)
             wrong = [node for node, now in told.items() if (now.value if now.own else None) != self._old[0]]
             left += [f"node {node} still has {UNCLEAN_SETTING} changed" for node in wrong]
         return "; ".join(filter(None, left))
 
     def _kill_if_alone(self) -> None:
-        victim, cluster = self.victim, self.field.cluster
-        seen = self.field.look_at([victim.topic]).partitions.get(victim.key)
+        victim, cluster = self.victim, self.context.cluster
+        seen = self.context.look_at([victim.topic]).partitions.get(victim.key)
         if seen is None or seen.leader != victim.node or set(seen.isr) != {victim.node}:
             return
         self._isr = seen.isr
         self._eligible = eligible_leaders(cluster, victim.topic, victim.partition)
         self._killed = True
-        self._injected_at = self.field.clock()
-        bring(victim.node, cluster, cluster.kill, (NodeState.DEAD,))
+        self._injected_at = self.context.clock()
+        bring_to_state(victim.node, cluster, cluster.kill, (NodeState.DEAD,))
         self._chains.remove()
 
     def _elect_if_nobody_leads(self) -> None:
         """Kafka does it by itself as a rule, as soon as it takes the old leader for dead."""
-        seen = self.field.look_at([self.victim.topic]).partitions.get(self.victim.key)
+        seen = self.context.look_at([self.victim.topic]).partitions.get(self.victim.key)
         if seen is None or seen.leader != NO_LEADER:
             return
-        for node in self.field.cluster.nodes:
+        for node in self.context.cluster.nodes:
             if node.id != self.victim.node and not try_once(node, election([self.victim.key], UNCLEAN), DONE):
                 return
 
@@ -449,7 +449,7 @@ class UncleanElection(Felling):
         if self._old is not None:
             call = setting(self.victim.topic, UNCLEAN_SETTING, self._old[0])
             until_done(
-                self.field.cluster, f"taking back {UNCLEAN_SETTING} of {self.victim.topic}", call, {ErrorCode.NONE}
+                self.context.cluster, f"taking back {UNCLEAN_SETTING} of {self.victim.topic}", call, {ErrorCode.NONE}
             )
 
 

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 from harness.clusters.base import Capability, NodeState
 from harness.foundation.errors import ClusterError
+from harness.tap.rule_names import bytes_per_second
 from harness.tap.rules import Rule
-from harness.tap.vocabulary import bytes_per_second
-from nemesis.base import Aim, Bite, Fault, Field
-from nemesis.iptables import Chains, Wall, addresses, left_on, mend_all
-from nemesis.roles import NODE_ROLES, Chosen, choose
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence
+from nemesis.iptables import Chains, PacketRule, addresses, left_on, mend_all
+from nemesis.roles import NODE_ROLES, ChosenNodes, choose
 from nemesis.tap_rules import AtTheTap
 
 LIMIT = "tbf"  # the kernel's name of what limits how fast it goes
@@ -35,19 +35,19 @@ class OnTheWire(Fault):
     roles: ClassVar[tuple[str, ...]] = (*NODE_ROLES, "all-but-leader", "all")
     changes_leaders = True
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
-        self._chosen: Chosen | None = None
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._chosen: ChosenNodes | None = None
 
     @property
-    def chosen(self) -> Chosen:
+    def chosen(self) -> ChosenNodes:
         """Whom `aim` chose."""
         return self.aimed(self._chosen)
 
     def aim(self) -> Aim | None:
         """The nodes in their role, as far as they answer: one that is down sends and gets nothing."""
-        view = self.field.look()
-        chosen = choose(self.field, view)
+        view = self.context.look()
+        chosen = choose(self.context, view)
         able = tuple(node for node in chosen.nodes if node in view.answers) if chosen else ()
         if chosen is None or not able:
             return None
@@ -55,7 +55,7 @@ class OnTheWire(Fault):
         return Aim(self.intent(chosen), chosen.victim, chosen.node)
 
     @abstractmethod
-    def intent(self, chosen: Chosen) -> str:
+    def intent(self, chosen: ChosenNodes) -> str:
         """What will be done, in a sentence."""
 
 
@@ -67,9 +67,9 @@ class PacketLoss(OnTheWire):
     needs = frozenset({Capability.PARTITION, Capability.LOSS})
     options = {"probability": 0.3}
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
-        self.chains = Chains(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self.chains = Chains(context)
 
     @classmethod
     def refuse(cls, options: Mapping[str, Any]) -> str:
@@ -79,22 +79,22 @@ class PacketLoss(OnTheWire):
             return f"the probability of '{cls.name}' is {LEAST_PROBABILITY:g} at least"
         return ""
 
-    def intent(self, chosen: Chosen) -> str:
+    def intent(self, chosen: ChosenNodes) -> str:
         """Who loses how many."""
         return f"{chosen.called} lose{'s' if chosen.node else ''} {self._probability:.0%} of what comes in"
 
     def inject(self) -> None:
         """Whatever comes from outside may be dropped."""
         match = f"! -i lo -m statistic --mode random --probability {self._probability:.6f}"
-        self.chains.put([Wall(node, "in", match) for node in self.chosen.nodes])
+        self.chains.put([PacketRule(node, "in", match) for node in self.chosen.nodes])
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Every one of them that has not died since has lost something."""
         taken = self.chains.taken()
         if not taken or not all(taken.values()):
             return None
         lost = ", ".join(f"{count:,} to node {node}" for node, count in taken.items())
-        return Bite(f"packets lost: {lost}", self.chosen.node)
+        return FaultEvidence(f"packets lost: {lost}", self.chosen.node)
 
     def undo(self) -> None:
         """Everything arrives."""
@@ -106,7 +106,7 @@ class PacketLoss(OnTheWire):
 
     @property
     def _probability(self) -> float:
-        return float(self.field.options["probability"])
+        return float(self.context.options["probability"])
 
 
 class Bandwidth(OnTheWire):
@@ -126,17 +126,17 @@ class Bandwidth(OnTheWire):
             return f"'{cls.name}': {error}"
         return ""
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._slow: list[int] = []  # from the moment on that they may be
 
-    def intent(self, chosen: Chosen) -> str:
+    def intent(self, chosen: ChosenNodes) -> str:
         """Who, and how fast."""
         return f"{chosen.called} send{'s' if chosen.node else ''} {self._rate:,} bytes per second at most"
 
     def inject(self) -> None:
         """All of them at once."""
-        for node in addresses(self.field, self.chosen.nodes):
+        for node in addresses(self.context, self.chosen.nodes):
             self.limit(node)
 
     def limit(self, node: int) -> None:
@@ -147,9 +147,9 @@ class Bandwidth(OnTheWire):
         shown = 'case "$(tc qdisc show dev "$dev" root)" in'
         undo = f'set -e\n{own}\n{shown} *" tbf "*) tc qdisc del dev "$dev" root;; esac'
         self._slow.append(node)
-        self.field.cluster.break_network(node, self.field.tag, f"set -e\n{own}\n{burst}\n{limit}", undo)
+        self.context.cluster.break_network(node, self.context.tag, f"set -e\n{own}\n{burst}\n{limit}", undo)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Every one of them that has not died since had to wait, and still sent something."""
         shown = {node: queue for node in self._slow if LIMIT in (queue := self._queue_if_any(node))}
         counted = {node: _COUNTED.search(queue) for node, queue in shown.items()}
@@ -160,37 +160,37 @@ class Bandwidth(OnTheWire):
             f"node {node} was held back {int(match[4]):,} times while it sent {int(match[1]):,} bytes"
             for node, match in held.items()
         ]
-        return Bite("; ".join(said), self.chosen.node)
+        return FaultEvidence("; ".join(said), self.chosen.node)
 
     def undo(self) -> None:
         """As fast as before."""
-        mend_all(self.field, self._slow)
+        mend_all(self.context, self._slow)
 
     def healed(self) -> str:
         """Who is still slow."""
-        return left_on(self.field, self._slow, self._limit_on)
+        return left_on(self.context, self._slow, self._limit_on)
 
     def _limit_on(self, node: int) -> str:
         return f"node {node} still has a limit on what it sends" if LIMIT in self._queue(node) else ""
 
     @property
     def _rate(self) -> int:
-        return bytes_per_second(self.field.options["rate"])
+        return bytes_per_second(self.context.options["rate"])
 
     def _interface(self, node: int) -> str:
         """The line that finds the interface which the peers know the node by."""
-        address = self.field.cluster.peer_address(node)
+        address = self.context.cluster.peer_address(node)
         return f'set -- $(ip -o -4 addr show to {address}/32); dev=${{2%%@*}}; [ -n "$dev" ]'
 
     def _queue(self, node: int) -> str:
         script = f'set -e\n{self._interface(node)}\ntc -s qdisc show dev "$dev" root'
-        return self.field.cluster.inside(node, script)
+        return self.context.cluster.inside(node, script)
 
     def _queue_if_any(self, node: int) -> str:
         try:
             return self._queue(node)
         except ClusterError:
-            if self.field.cluster.state(node) is not NodeState.DEAD:
+            if self.context.cluster.state(node) is not NodeState.DEAD:
                 raise
             return ""
 
@@ -215,8 +215,8 @@ class Latency(Late):
 
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """All of them by the same time."""
-        by = self.field.options["by"]
-        return Rule(name=self.field.tag, node=nodes, client=self.whose, action="delay", by=by, side="response")
+        by = self.context.options["by"]
+        return Rule(name=self.context.tag, node=nodes, client=self.whose, action="delay", by=by, side="response")
 
 
 class Jitter(Late):
@@ -237,9 +237,9 @@ class Jitter(Late):
 
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """Each by so much less or more."""
-        by, jitter = self.field.options["by"], self.field.options["jitter"]
+        by, jitter = self.context.options["by"], self.context.options["jitter"]
         return Rule(
-            name=self.field.tag,
+            name=self.context.tag,
             node=nodes,
             client=self.whose,
             action="delay",
@@ -259,8 +259,10 @@ class SlowClose(Late):
 
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """With some request, by chance."""
-        by, probability = self.field.options["by"], self.field.options["probability"]
-        return Rule(name=self.field.tag, node=nodes, client=self.whose, action="close", by=by, probability=probability)
+        by, probability = self.context.options["by"], self.context.options["probability"]
+        return Rule(
+            name=self.context.tag, node=nodes, client=self.whose, action="close", by=by, probability=probability
+        )
 
 
 class Reset(AtTheTap):
@@ -273,8 +275,8 @@ class Reset(AtTheTap):
 
     def rule(self, nodes: tuple[int, ...]) -> Rule:
         """With some request, by chance."""
-        probability = self.field.options["probability"]
-        return Rule(name=self.field.tag, node=nodes, client=self.whose, action="reset", probability=probability)
+        probability = self.context.options["probability"]
+        return Rule(name=self.context.tag, node=nodes, client=self.whose, action="reset", probability=probability)
 
 
 FAULTS: tuple[type[Fault], ...] = (PacketLoss, Bandwidth, Latency, Jitter, SlowClose, Reset)

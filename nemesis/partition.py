@@ -13,74 +13,74 @@ from dataclasses import replace
 from typing import ClassVar
 
 from harness.clusters.base import Capability
-from harness.clusters.observe import NO_LEADER, ClusterView, Views
+from harness.clusters.cluster_view import NO_LEADER, ClusterView, Views
 from nemesis.admin import quorum
-from nemesis.base import Aim, Bite, Fault, Field, Repeating, Victim
-from nemesis.iptables import BACK, RESET, Chains, Wall, addresses
-from nemesis.roles import NODE_ROLES, Chosen, choose, leaves_a_majority
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, RepeatingFault, Victim
+from nemesis.iptables import BACK, RESET, Chains, PacketRule, addresses
+from nemesis.roles import NODE_ROLES, ChosenNodes, choose, leaves_a_majority
 
 BROKER, CONTROLLER = "broker", "controller"  # names of listeners
 
 
 class Cut(Fault):
-    """What all of them share: walls that come and go, and an effect that the others see."""
+    """What all of them share: packet rules that come and go, and an effect that the others see."""
 
     needs = frozenset({Capability.PARTITION})
     roles: ClassVar[tuple[str, ...]] = NODE_ROLES
     changes_leaders = True
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
-        self._chosen: Chosen | None = None
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._chosen: ChosenNodes | None = None
         self._injected_at = 0.0
-        self.chains = Chains(field)
+        self.chains = Chains(context)
         self.before: Views = {}
         self.quorum_before: tuple[int, int] | None = None
 
     @property
-    def chosen(self) -> Chosen:
+    def chosen(self) -> ChosenNodes:
         """Whom `aim` chose."""
         assert self._chosen is not None
         return self._chosen
 
     def aim(self) -> Aim | None:
         """The nodes in their role, when what would become of them could be seen."""
-        view = self.field.look()
-        chosen = choose(self.field, view)
+        view = self.context.look()
+        chosen = choose(self.context, view)
         if chosen is None:
             return None
         self.before = view.partitions
         if chosen.role in {"controller", "all"}:
-            self.quorum_before = quorum(self.field.cluster)
+            self.quorum_before = quorum(self.context.cluster)
         if not self.fits(chosen, view):
             return None
         self._chosen = chosen
         return Aim(self.intent(), chosen.victim, chosen.node)
 
     def inject(self) -> None:
-        """All walls at once."""
-        self._injected_at = self.field.clock()
+        """All rules at once."""
+        self._injected_at = self.context.clock()
         self.build()
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """The effect, once packets were taken, too."""
         seen = self.effect()
         taken = sum(self.chains.taken().values()) if seen else 0
         if seen is None or not taken:
             return None
-        after_s = self.field.clock() - self._injected_at
+        after_s = self.context.clock() - self._injected_at
         return replace(seen, sentence=f"{seen.sentence} {after_s:.1f} s after the cut, packets dropped: {taken:,}")
 
     def undo(self) -> None:
-        """No walls."""
+        """No rules."""
         self.chains.remove()
 
     def healed(self) -> str:
-        """Where walls are left."""
+        """Where rules are left."""
         return self.chains.left()
 
     @abstractmethod
-    def fits(self, chosen: Chosen, view: ClusterView) -> bool:
+    def fits(self, chosen: ChosenNodes, view: ClusterView) -> bool:
         """Whether the effect would be seen, with these chosen; what else has to be chosen is chosen here."""
 
     @abstractmethod
@@ -88,52 +88,56 @@ class Cut(Fault):
         """What will be done, in a sentence."""
 
     @abstractmethod
-    def walls(self) -> list[Wall]:
+    def packet_rules(self) -> list[PacketRule]:
         """What does not pass, and where."""
 
     @abstractmethod
-    def effect(self) -> Bite | None:
+    def effect(self) -> FaultEvidence | None:
         """What the others say became of it."""
 
     def build(self) -> None:
-        """All walls, for those that were chosen."""
+        """All rules, for those that were chosen."""
         self.aimed(self._chosen)
-        self.chains.put(self.walls())
+        self.chains.put(self.packet_rules())
 
     @property
     def nodes(self) -> list[int]:
         """All of the cluster."""
-        return [node.id for node in self.field.cluster.nodes]
+        return [node.id for node in self.context.cluster.nodes]
 
-    def both_ways(self, node: int, peers: Iterable[int]) -> list[Wall]:
+    def both_ways(self, node: int, peers: Iterable[int]) -> list[PacketRule]:
         """Neither hears the other; built on the first of them."""
-        found = addresses(self.field, peers).values()
-        return [wall for each in found for wall in (Wall(node, "in", f"-s {each}"), Wall(node, "out", f"-d {each}"))]
+        found = addresses(self.context, peers).values()
+        return [
+            wall
+            for each in found
+            for wall in (PacketRule(node, "in", f"-s {each}"), PacketRule(node, "out", f"-d {each}"))
+        ]
 
-    def deaf(self, node: int, peers: Iterable[int]) -> list[Wall]:
+    def deaf(self, node: int, peers: Iterable[int]) -> list[PacketRule]:
         """A node does not hear these peers."""
-        return [Wall(node, "in", f"-s {address}") for address in addresses(self.field, peers).values()]
+        return [PacketRule(node, "in", f"-s {address}") for address in addresses(self.context, peers).values()]
 
     def others_than(self, *nodes: int) -> list[int]:
         """The rest of the cluster."""
         return [node for node in self.nodes if node not in nodes]
 
-    def moved(self, victim: Victim, views: Views, away_from: Iterable[int]) -> Bite | None:
+    def moved(self, victim: Victim, views: Views, away_from: Iterable[int]) -> FaultEvidence | None:
         """Another leader of a partition, in a higher epoch, and none of these nodes."""
         now = views.get((victim.topic, victim.partition))
         if now is None or now.leader in {NO_LEADER, *away_from} or now.leader_epoch <= victim.leader_epoch:
             return None
         epochs = f"epoch {victim.leader_epoch} → {now.leader_epoch}"
         sentence = f"leader of {victim.name}: {victim.leader} → {now.leader} ({epochs})"
-        return Bite(sentence, victim.leader, victim.topic, victim.partition, now.leader, now.leader_epoch)
+        return FaultEvidence(sentence, victim.leader, victim.topic, victim.partition, now.leader, now.leader_epoch)
 
-    def shrunk(self, views: Views, gone: Iterable[int]) -> Bite | None:
+    def shrunk(self, views: Views, gone: Iterable[int]) -> FaultEvidence | None:
         """The first partition of which one of these nodes is no longer in sync."""
         for (topic, partition), now in views.items():
             before = self.before.get((topic, partition))
             if before is not None and (lost := sorted((set(before.isr) - set(now.isr)) & set(gone))):
                 sentence = f"ISR of {topic}-{partition}: {sorted(before.isr)} → {sorted(now.isr)}"
-                return Bite(sentence, lost[0], topic, partition, now.leader, now.leader_epoch)
+                return FaultEvidence(sentence, lost[0], topic, partition, now.leader, now.leader_epoch)
         return None
 
 
@@ -145,10 +149,10 @@ class Isolate(Cut):
 
     side: tuple[int, ...] = ()  # who is cut off from the rest
 
-    def fits(self, chosen: Chosen, view: ClusterView) -> bool:
+    def fits(self, chosen: ChosenNodes, view: ClusterView) -> bool:
         """The rest is a majority, and somebody there is in sync for what shall change."""
         self.side = self.with_company(chosen, view)
-        if not leaves_a_majority(self.field, view, self.side):
+        if not leaves_a_majority(self.context, view, self.side):
             return False
         if chosen.role == "controller" and self.quorum_before:
             return True
@@ -157,11 +161,11 @@ class Isolate(Cut):
         return any(set(seen.isr) & set(self.side) and set(seen.isr) & rest for seen in aimed_at)
 
     @property
-    def felled(self) -> frozenset[int]:
+    def out_of_service(self) -> frozenset[int]:
         """The side that is cut off."""
         return frozenset(self.side if self._chosen else ())
 
-    def with_company(self, chosen: Chosen, view: ClusterView) -> tuple[int, ...]:  # noqa: ARG002 - for those that look
+    def with_company(self, chosen: ChosenNodes, view: ClusterView) -> tuple[int, ...]:  # noqa: ARG002 - for those that look
         """Who is on the chosen one's side."""
         return chosen.nodes
 
@@ -169,13 +173,13 @@ class Isolate(Cut):
         """Who is cut off."""
         return f"{self.chosen.called} is cut off from its peers"
 
-    def walls(self) -> list[Wall]:
+    def packet_rules(self) -> list[PacketRule]:
         """Between each of this side and each of the rest, built on this side."""
         return [wall for node in self.side for wall in self.both_ways(node, self.others)]
 
-    def effect(self) -> Bite | None:
+    def effect(self) -> FaultEvidence | None:
         """By the word of the rest: another leader, a replica that is no longer in sync, or another controller."""
-        views = self.field.look_again(self.before).without(self.side)
+        views = self.context.look_again(self.before).without(self.side)
         if self.chosen.role == "leader" and self.chosen.victim:
             return self.moved(self.chosen.victim, views, self.side)
         return self.shrunk(views, self.side) or self._controller_moved()
@@ -185,12 +189,12 @@ class Isolate(Cut):
         """The other side."""
         return self.others_than(*self.side)
 
-    def _controller_moved(self) -> Bite | None:
-        now = quorum(self.field.cluster) if self.quorum_before else None
+    def _controller_moved(self) -> FaultEvidence | None:
+        now = quorum(self.context.cluster) if self.quorum_before else None
         if self.quorum_before is None or now is None or now[0] in self.side or now[1] <= self.quorum_before[1]:
             return None
         (old, old_epoch), (new, epoch) = self.quorum_before, now
-        return Bite(f"controller: {old} → {new} (epoch {old_epoch} → {epoch})", old)
+        return FaultEvidence(f"controller: {old} → {new} (epoch {old_epoch} → {epoch})", old)
 
 
 class Minority(Isolate):
@@ -199,11 +203,11 @@ class Minority(Isolate):
     name = "minority"
     description = "splits the cluster in two, with the node on the smaller side"
 
-    def with_company(self, chosen: Chosen, view: ClusterView) -> tuple[int, ...]:
+    def with_company(self, chosen: ChosenNodes, view: ClusterView) -> tuple[int, ...]:
         """As many as can be without a majority, by chance, of those that are well."""
-        able = sorted(set(view.answers) - {*chosen.nodes, *self.field.felled()})
+        able = sorted(set(view.answers) - {*chosen.nodes, *self.context.out_of_service()})
         most = (len(self.nodes) - 1) // 2
-        company = self.field.rng.sample(able, min(len(able), max(0, most - len(chosen.nodes))))
+        company = self.context.rng.sample(able, min(len(able), max(0, most - len(chosen.nodes))))
         return (*chosen.nodes, *sorted(company))
 
     def intent(self) -> str:
@@ -222,7 +226,7 @@ class OneWay(Isolate):
         """Who is deaf."""
         return f"{self.chosen.called} does not hear its peers"
 
-    def walls(self) -> list[Wall]:
+    def packet_rules(self) -> list[PacketRule]:
         """Nothing from any of them."""
         return [wall for node in self.side for wall in self.deaf(node, self.others)]
 
@@ -238,16 +242,16 @@ class ControllerCut(Isolate):
         """Who is cut off."""
         return f"{self.chosen.called} is cut off from the controllers of the others"
 
-    def walls(self) -> list[Wall]:
+    def packet_rules(self) -> list[PacketRule]:
         """It does not reach theirs, and they do not reach its own: it may be the one that leads them."""
-        cluster = self.field.cluster
+        cluster = self.context.cluster
         found = []
         for node in self.side:
             own = cluster.inner_port(node, CONTROLLER)
-            for peer, address in addresses(self.field, self.others).items():
+            for peer, address in addresses(self.context, self.others).items():
                 port = cluster.inner_port(peer, CONTROLLER)
-                found.append(Wall(node, "out", f"-d {address} -p tcp --dport {port}"))
-                found.append(Wall(node, "in", f"-s {address} -p tcp --dport {own}"))
+                found.append(PacketRule(node, "out", f"-d {address} -p tcp --dport {port}"))
+                found.append(PacketRule(node, "in", f"-s {address} -p tcp --dport {own}"))
         return found
 
 
@@ -259,12 +263,12 @@ class Ring(Cut):
     roles = ("all",)
     blocks = True
 
-    def fits(self, chosen: Chosen, view: ClusterView) -> bool:  # noqa: ARG002 - it is always about all
+    def fits(self, chosen: ChosenNodes, view: ClusterView) -> bool:  # noqa: ARG002 - it is always about all
         """All of them answer, and none is kept from the others by another fault."""
-        return not view.silent and not self.field.felled()
+        return not view.silent and not self.context.out_of_service()
 
     @property
-    def felled(self) -> frozenset[int]:
+    def out_of_service(self) -> frozenset[int]:
         """All of them: no two agree."""
         return frozenset(self.nodes if self._chosen else ())
 
@@ -273,21 +277,21 @@ class Ring(Cut):
         heard = [f"{node} hears {_numbers(self._heard(node))}" for node in self.nodes]
         return f"a ring: {'; '.join(heard)}"
 
-    def walls(self) -> list[Wall]:
+    def packet_rules(self) -> list[PacketRule]:
         """Each node is deaf to the ones that are not next."""
         return [wall for node in self.nodes for wall in self.deaf(node, self._not_heard(node))]
 
-    def effect(self) -> Bite | None:
+    def effect(self) -> FaultEvidence | None:
         """Every node missed something, and the controllers have no leader or some replica is no longer in sync."""
         taken = self.chains.taken()
         if not taken or not all(taken.values()):
             return None
-        for views in self.field.look_again(self.before).answers.values():
+        for views in self.context.look_again(self.before).answers.values():
             if seen := self.shrunk(views, self.nodes):
                 return seen
-        if self.quorum_before and quorum(self.field.cluster) is None:
+        if self.quorum_before and quorum(self.context.cluster) is None:
             leader, epoch = self.quorum_before
-            return Bite(f"the controllers have no leader any more (it was {leader} in epoch {epoch})")
+            return FaultEvidence(f"the controllers have no leader any more (it was {leader} in epoch {epoch})")
         return None
 
     def _heard(self, node: int) -> list[int]:
@@ -307,10 +311,10 @@ class Bridge(Cut):
 
     sides: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
-    def fits(self, chosen: Chosen, view: ClusterView) -> bool:
+    def fits(self, chosen: ChosenNodes, view: ClusterView) -> bool:
         """A leader is on one side, and somebody in sync with it on the other."""
         others = self.others_than(*chosen.nodes)
-        self.field.rng.shuffle(others)
+        self.context.rng.shuffle(others)
         half = len(others) // 2
         self.sides = tuple(sorted(others[:half])), tuple(sorted(others[half:]))
         answering = set(view.answers)
@@ -325,15 +329,15 @@ class Bridge(Cut):
         one, other = self.sides
         return f"{self.chosen.called} is the only bridge between {_numbers(one)} and {_numbers(other)}"
 
-    def walls(self) -> list[Wall]:
+    def packet_rules(self) -> list[PacketRule]:
         """Between each of one side and each of the other."""
         one, other = self.sides
         return [wall for node in one for wall in self.both_ways(node, other)]
 
-    def effect(self) -> Bite | None:
+    def effect(self) -> FaultEvidence | None:
         """By the word of the bridge, a node of one side is no longer in sync."""
         cut = {node for side in self.sides for node in side}
-        return self.shrunk(self.field.look_again(self.before).without(cut), cut)
+        return self.shrunk(self.context.look_again(self.before).without(cut), cut)
 
 
 class ReplicationCut(Cut):
@@ -345,7 +349,7 @@ class ReplicationCut(Cut):
     changes_leaders = False
     blocks = True
 
-    def fits(self, chosen: Chosen, view: ClusterView) -> bool:
+    def fits(self, chosen: ChosenNodes, view: ClusterView) -> bool:
         """It leads something that somebody else is in sync for."""
         alive = set(view.answers) - set(chosen.nodes)
         return any(seen.leader in chosen.nodes and set(seen.isr) & alive for seen in self.before.values())
@@ -354,20 +358,20 @@ class ReplicationCut(Cut):
         """From whom nobody can copy."""
         return f"nobody can copy from {self.chosen.called}"
 
-    def walls(self) -> list[Wall]:
+    def packet_rules(self) -> list[PacketRule]:
         """Nothing from its peers to the port that brokers use."""
-        cluster = self.field.cluster
+        cluster = self.context.cluster
         return [
             replace(wall, match=f"{wall.match} -p tcp --dport {cluster.inner_port(node, BROKER)}")
             for node in self.chosen.nodes
             for wall in self.deaf(node, self.others_than(node))
         ]
 
-    def effect(self) -> Bite | None:
+    def effect(self) -> FaultEvidence | None:
         """Fewer are in sync, and the node leads on."""
         own = {
             partition: now
-            for partition, now in self.field.look_again(self.before).partitions.items()
+            for partition, now in self.context.look_again(self.before).partitions.items()
             if now.leader in self.chosen.nodes and self.before.get(partition, now).leader == now.leader
         }
         seen = self.shrunk(own, set(self.nodes) - set(self.chosen.nodes))
@@ -386,7 +390,7 @@ class ClientCut(Cut):
     changes_leaders = False
     blocks = True
 
-    def fits(self, chosen: Chosen, view: ClusterView) -> bool:
+    def fits(self, chosen: ChosenNodes, view: ClusterView) -> bool:
         """It answers now."""
         return set(chosen.nodes) <= set(view.answers)
 
@@ -394,70 +398,72 @@ class ClientCut(Cut):
         """Whom clients do not reach."""
         return f"clients do not reach {self.chosen.called}"
 
-    def walls(self) -> list[Wall]:
+    def packet_rules(self) -> list[PacketRule]:
         """Everything to the port for clients is answered with a reset, except from peers: some have no other port."""
-        cluster = self.field.cluster
+        cluster = self.context.cluster
         found = []
         for node in self.chosen.nodes:
             found += [replace(wall, verdict=BACK) for wall in self.deaf(node, self.others_than(node))]
             port = cluster.inner_port(node, self._listener(node))
-            found.append(Wall(node, "in", f"! -i lo -p tcp --dport {port}", RESET))
+            found.append(PacketRule(node, "in", f"! -i lo -p tcp --dport {port}", RESET))
         return found
 
-    def effect(self) -> Bite | None:
+    def effect(self) -> FaultEvidence | None:
         """We are refused as well, and others answer."""
-        view = self.field.look()
+        view = self.context.look()
         node = self.chosen.nodes[0]
         if node not in view.silent or not view.answers:
             return None
-        return Bite(f"node {node} does not answer us any more: {view.silent[node]},", node)
+        return FaultEvidence(f"node {node} does not answer us any more: {view.silent[node]},", node)
 
     def _listener(self, node: int) -> str:
-        known = self.field.cluster.node(node)
+        known = self.context.cluster.node(node)
         return next(name for name, address in known.listeners.items() if address == known.address)
 
 
-class Flapping(Repeating, Isolate):
+class Flapping(RepeatingFault, Isolate):
     """A node is cut off from its peers and reaches them again, in turn."""
 
     name = "flapping"
     description = "cuts a node off from its peers and lets it back, in turn"
     options = {"period": 1.0}
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._open = True
 
     @property
     def period_s(self) -> float:
         """As asked for."""
-        return float(self.field.options["period"])
+        return float(self.context.options["period"])
 
     def intent(self) -> str:
         """Who flaps, and how fast."""
         return f"{self.chosen.called} is cut off from its peers and let back every {self.period_s:g} s"
 
     def step(self) -> None:
-        """The other way round; the first one builds the walls."""
+        """The other way round; the first one installs the rules."""
         if not self.steps:
             self.build()
         elif self._open:
-            self.chains.lower()
+            self.chains.resume()
         else:
-            self.chains.lift()
+            self.chains.suspend()
         self._open = not self._open
 
     def rest(self) -> None:
-        """No walls."""
+        """No rules."""
         self.chains.remove()
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """It was cut off and let back twice, and packets were dropped."""
         self.fail_if_a_step_failed()
         turns = self.steps // 2
         taken = sum(self.chains.taken().values()) if turns > 1 else 0
         return (
-            Bite(f"cut off and let back {turns} times, packets dropped: {taken:,}", self.chosen.node) if taken else None
+            FaultEvidence(f"cut off and let back {turns} times, packets dropped: {taken:,}", self.chosen.node)
+            if taken
+            else None
         )
 
 

@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection
 from typing import ClassVar
 
 from harness.clusters.base import Capability, Cluster, NodeState
-from harness.clusters.observe import NO_LEADER, ClusterView, PartitionView, TopicPartition
+from harness.clusters.cluster_view import NO_LEADER, ClusterView, PartitionView, TopicPartition
 from nemesis.admin import quorum
-from nemesis.base import Aim, Bite, Fault, Field, Repeating
-from nemesis.roles import NODE_ROLES, Chosen, choose, leaves_a_majority
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, RepeatingFault
+from nemesis.roles import NODE_ROLES, ChosenNodes, choose, leaves_a_majority
 
 CAN_KILL = frozenset({Capability.KILL, Capability.RESTART})
 LOOK_EVERY_S = 0.2
 
 
-def bring(node: int, cluster: Cluster, act: Callable[[int], None], into: Collection[NodeState]) -> None:
+def bring_to_state(node: int, cluster: Cluster, act: Callable[[int], None], into: Collection[NodeState]) -> None:
     """Do it unless the node is in such a state already; somebody else may bring it there at the same moment."""
     if cluster.state(node) in into:
         return
@@ -34,10 +34,13 @@ def bring(node: int, cluster: Cluster, act: Callable[[int], None], into: Collect
 
 def start(nodes: Collection[int], cluster: Cluster) -> None:
     """Start those that are dead and that nobody holds down, all of them, even if one cannot be started."""
-    each(nodes, lambda node: bring(node, cluster, cluster.start_unless_held, (NodeState.RUNNING, NodeState.PAUSED)))
+    on_each_node(
+        nodes,
+        lambda node: bring_to_state(node, cluster, cluster.start_unless_held, (NodeState.RUNNING, NodeState.PAUSED)),
+    )
 
 
-def each(nodes: Collection[int], act: Callable[[int], None]) -> None:
+def on_each_node(nodes: Collection[int], act: Callable[[int], None]) -> None:
     """Do it to every node, and raise the first error afterwards."""
     errors = []
     for node in nodes:
@@ -49,7 +52,7 @@ def each(nodes: Collection[int], act: Callable[[int], None]) -> None:
         raise errors[0]
 
 
-def still(nodes: Collection[int], cluster: Cluster, by: str = "") -> str:
+def not_running(nodes: Collection[int], cluster: Cluster, by: str = "") -> str:
     """Which of them do not run, in a few words; one that somebody else holds down is left to them."""
     states = {node: cluster.state(node) for node in nodes if not cluster.is_held_down(node, by)}
     return "; ".join(f"node {node} is {state}" for node, state in states.items() if state is not NodeState.RUNNING)
@@ -64,40 +67,40 @@ class OnNodes(Fault):
     done: ClassVar[str]  # for that of the proof
     state: ClassVar[NodeState]  # of the nodes, as long as it lasts
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
-        self._chosen: Chosen | None = None
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._chosen: ChosenNodes | None = None
         self._led: dict[TopicPartition, PartitionView] = {}
         self._quorum: tuple[int, int] | None = None
         self._hit: list[int] = []  # by us, in this order
         self._injected_at = 0.0
 
     @property
-    def chosen(self) -> Chosen:
+    def chosen(self) -> ChosenNodes:
         """Whom `aim` chose."""
         return self.aimed(self._chosen)
 
     @property
-    def felled(self) -> frozenset[int]:
+    def out_of_service(self) -> frozenset[int]:
         """Whoever was chosen."""
         return frozenset(self._chosen.nodes if self._chosen else ())
 
     @abstractmethod
-    def fell(self, node: int) -> None:
+    def disable(self, node: int) -> None:
         """Make it silent."""
 
     @abstractmethod
-    def lift(self, nodes: Collection[int]) -> None:
+    def restore(self, nodes: Collection[int]) -> None:
         """Let them work again."""
 
     def aim(self) -> Aim | None:
         """Who plays the role, if the others can do without."""
-        view = self.field.look()
-        chosen = choose(self.field, view)
+        view = self.context.look()
+        chosen = choose(self.context, view)
         if chosen is None or not self.can_be_spared(view, chosen):
             return None
         if chosen.role == "controller":
-            self._quorum = quorum(self.field.cluster)
+            self._quorum = quorum(self.context.cluster)
             if self._quorum is None or self._quorum[0] != chosen.node:
                 return None
         gone = {*chosen.nodes, *view.silent}
@@ -110,22 +113,22 @@ class OnNodes(Fault):
         led = chosen.victim if chosen.victim and chosen.victim.node == chosen.node else None
         return Aim(f"{self.doing} {chosen.called}", led, chosen.node)
 
-    def can_be_spared(self, view: ClusterView, chosen: Chosen) -> bool:
+    def can_be_spared(self, view: ClusterView, chosen: ChosenNodes) -> bool:
         """Whether the effect can be seen by what the others do."""
-        return leaves_a_majority(self.field, view, chosen.nodes)
+        return leaves_a_majority(self.context, view, chosen.nodes)
 
     def inject(self) -> None:
         """One after the other; a node that is dead already is not ours."""
-        self._injected_at = self.field.clock()
+        self._injected_at = self.context.clock()
         for node in self.chosen.nodes:
-            if self.field.cluster.state(node) not in (self.state, NodeState.DEAD):
+            if self.context.cluster.state(node) not in (self.state, NodeState.DEAD):
                 self._hit.append(node)
-                bring(node, self.field.cluster, self.fell, (self.state, NodeState.DEAD))
+                bring_to_state(node, self.context.cluster, self.disable, (self.state, NodeState.DEAD))
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """They do not answer, others do, and lead in their place."""
         nodes = self.chosen.nodes
-        view = self.field.look_again(self._led)
+        view = self.context.look_again(self._led)
         if not view.answers or any(node in view.answers for node in nodes) or not self._all_felled():
             return None
         heirs = self._heirs(view)
@@ -133,24 +136,24 @@ class OnNodes(Fault):
         if heirs is None or crowned is None:
             return None
         names = ", ".join(map(str, nodes))
-        sentence = f"node {names} does not answer while {len(view.answers)} of {len(self.field.cluster.nodes)} do"
-        after_s = self.field.clock() - self._injected_at
+        sentence = f"node {names} does not answer while {len(view.answers)} of {len(self.context.cluster.nodes)} do"
+        after_s = self.context.clock() - self._injected_at
         sentence = f"{sentence}{crowned}{_succession(self._led, heirs)}, {after_s:.1f} s after the {self.done}"
         if not heirs:
-            return Bite(sentence, self.chosen.node)
+            return FaultEvidence(sentence, self.chosen.node)
         (topic, partition), seen = self._shown(heirs)
-        return Bite(sentence, self.chosen.node, topic, partition, seen.leader, seen.leader_epoch)
+        return FaultEvidence(sentence, self.chosen.node, topic, partition, seen.leader, seen.leader_epoch)
 
     def undo(self) -> None:
         """Those that are down because of us."""
-        self.lift(self._hit)
+        self.restore(self._hit)
 
     def healed(self) -> str:
         """They run."""
-        return still(self._hit, self.field.cluster, self.field.tag)
+        return not_running(self._hit, self.context.cluster, self.context.tag)
 
     def _all_felled(self) -> bool:
-        return bool(self._hit) and all(self.field.cluster.state(node) is self.state for node in self._hit)
+        return bool(self._hit) and all(self.context.cluster.state(node) is self.state for node in self._hit)
 
     def _heirs(self, view: ClusterView) -> dict[TopicPartition, PartitionView] | None:
         """The new leaders of all that they led; None while one is missing."""
@@ -168,7 +171,7 @@ class OnNodes(Fault):
         if self._quorum is None:
             return ""
         old, old_epoch = self._quorum
-        now = quorum(self.field.cluster)
+        now = quorum(self.context.cluster)
         if now is None or now[0] == old or now[1] <= old_epoch:
             return None
         return f", leader of the quorum: {old} → {now[0]} (epoch {old_epoch} → {now[1]})"
@@ -202,13 +205,13 @@ class Kill(OnNodes):
     done = "kill"
     state = NodeState.DEAD
 
-    def fell(self, node: int) -> None:
+    def disable(self, node: int) -> None:
         """SIGKILL."""
-        self.field.cluster.kill(node)
+        self.context.cluster.kill(node)
 
-    def lift(self, nodes: Collection[int]) -> None:
+    def restore(self, nodes: Collection[int]) -> None:
         """Start."""
-        start(nodes, self.field.cluster)
+        start(nodes, self.context.cluster)
 
 
 class Stop(Kill):
@@ -220,9 +223,9 @@ class Stop(Kill):
     doing = "stop of"
     done = "stop"
 
-    def fell(self, node: int) -> None:
+    def disable(self, node: int) -> None:
         """SIGTERM, and wait until it is gone."""
-        self.field.cluster.stop_node(node)
+        self.context.cluster.stop_node(node)
 
 
 class Pause(OnNodes):
@@ -235,55 +238,59 @@ class Pause(OnNodes):
     done = "pause"
     state = NodeState.PAUSED
 
-    def fell(self, node: int) -> None:
+    def disable(self, node: int) -> None:
         """Freeze it."""
-        self.field.cluster.pause(node)
+        self.context.cluster.pause(node)
 
-    def lift(self, nodes: Collection[int]) -> None:
+    def restore(self, nodes: Collection[int]) -> None:
         """Let them go on."""
-        cluster = self.field.cluster
-        each(nodes, lambda node: bring(node, cluster, cluster.resume, (NodeState.RUNNING, NodeState.DEAD)))
+        cluster = self.context.cluster
+        on_each_node(
+            nodes, lambda node: bring_to_state(node, cluster, cluster.resume, (NodeState.RUNNING, NodeState.DEAD))
+        )
 
     def healed(self) -> str:
         """None is paused; one that died meanwhile did not die of this."""
-        states = {node: self.field.cluster.state(node) for node in self._hit}
+        states = {node: self.context.cluster.state(node) for node in self._hit}
         return "; ".join(f"node {node} is {state}" for node, state in states.items() if state is NodeState.PAUSED)
 
 
-class Everybody(OnNodes):
+class OnAllNodes(OnNodes):
     """What happens to all nodes at once: it has bitten when none of them answers."""
 
     roles = ("all",)
     blocks = True
 
-    def can_be_spared(self, view: ClusterView, chosen: Chosen) -> bool:  # noqa: ARG002 - nobody is
+    def can_be_spared(self, view: ClusterView, chosen: ChosenNodes) -> bool:  # noqa: ARG002 - nobody is
         """As long as anybody is there to be hit."""
         return bool(view.answers)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Silence."""
-        if self.field.look().answers or not self._all_felled():
+        if self.context.look().answers or not self._all_felled():
             return None
-        count = len(self.field.cluster.nodes)
-        after_s = self.field.clock() - self._injected_at
-        return Bite(f"none of {count} nodes answers, {after_s:.1f} s after the {self.done} of {len(self._hit)}")
+        count = len(self.context.cluster.nodes)
+        after_s = self.context.clock() - self._injected_at
+        return FaultEvidence(
+            f"none of {count} nodes answers, {after_s:.1f} s after the {self.done} of {len(self._hit)}"
+        )
 
 
-class KillAll(Everybody, Kill):
+class KillAll(OnAllNodes, Kill):
     """All nodes at once."""
 
     name = "kill-all"
     description = "kills all nodes (SIGKILL) and starts them again"
 
 
-class PauseAll(Everybody, Pause):
+class PauseAll(OnAllNodes, Pause):
     """All nodes at once."""
 
     name = "pause-all"
     description = "freezes all nodes (SIGSTOP, or docker pause) and lets them go on"
 
 
-class RollingRestart(Repeating):
+class RollingRestart(RepeatingFault):
     """Node after node is restarted in good order, each when everything is in sync; then it does nothing more."""
 
     name = "rolling-restart"
@@ -292,15 +299,15 @@ class RollingRestart(Repeating):
     roles = ("all",)
     changes_leaders = True
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
-        self._left = [node.id for node in field.cluster.nodes]
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._left = [node.id for node in context.cluster.nodes]
         self._stopped: list[int] = []
         self._under_way: tuple[int, float] | None = None  # who, and when it was gone
         self._first: str = ""  # how it went, once it is back
 
     @property
-    def felled(self) -> frozenset[int]:
+    def out_of_service(self) -> frozenset[int]:
         """The last one that was stopped."""
         return frozenset(self._stopped[-1:])
 
@@ -315,12 +322,12 @@ class RollingRestart(Repeating):
 
     def step(self) -> None:
         """The next one, when all is well."""
-        if self.field.look().troubles():
+        if self.context.look().troubles():
             return
         if self._under_way is not None:
             node, gone_at = self._under_way
             self._under_way = None
-            back_s = self.field.clock() - gone_at
+            back_s = self.context.clock() - gone_at
             self._first = (
                 self._first or f"node {node} was gone and all replicas were in sync again {back_s:.1f} s later"
             )
@@ -329,29 +336,31 @@ class RollingRestart(Repeating):
 
     def rest(self) -> None:
         """Nobody stays down."""
-        start(self._stopped, self.field.cluster)
+        start(self._stopped, self.context.cluster)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """The first one went and came."""
         self.fail_if_a_step_failed()
         if not self._first:
             return None
-        return Bite(f"{self._first}; {len(self._stopped)} of {len(self.field.cluster.nodes)} were stopped by then")
+        return FaultEvidence(
+            f"{self._first}; {len(self._stopped)} of {len(self.context.cluster.nodes)} were stopped by then"
+        )
 
     def healed(self) -> str:
         """All that were stopped run."""
-        return still(self._stopped, self.field.cluster)
+        return not_running(self._stopped, self.context.cluster)
 
     def _restart(self, node: int) -> None:
-        cluster = self.field.cluster
+        cluster = self.context.cluster
         self._stopped.append(node)
-        bring(node, cluster, cluster.stop_node, (NodeState.DEAD,))
-        if node in self.field.look().silent:
-            self._under_way = node, self.field.clock()
+        bring_to_state(node, cluster, cluster.stop_node, (NodeState.DEAD,))
+        if node in self.context.look().silent:
+            self._under_way = node, self.context.clock()
         start([node], cluster)
 
 
-class RestartStorm(Repeating):
+class RestartStorm(RepeatingFault):
     """A random node is killed and started at once, again and again, as long as the others are a majority."""
 
     name = "restart-storm"
@@ -362,20 +371,20 @@ class RestartStorm(Repeating):
     changes_leaders = True
     blocks = True  # a node may have to go before the one before it is in sync again
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._killed: list[int] = []
         self._gone: list[int] = []  # of these, those that were seen to be silent
 
     @property
-    def felled(self) -> frozenset[int]:
+    def out_of_service(self) -> frozenset[int]:
         """The last one that was killed."""
         return frozenset(self._killed[-1:])
 
     @property
     def period_s(self) -> float:
         """As told."""
-        return float(self.field.options["period"])
+        return float(self.context.options["period"])
 
     def aim(self) -> Aim | None:
         """Whoever can be spared, each time anew."""
@@ -388,33 +397,35 @@ class RestartStorm(Repeating):
         spare = self._spare()
         if not spare:
             return
-        node, cluster = self.field.rng.choice(spare), self.field.cluster
+        node, cluster = self.context.rng.choice(spare), self.context.cluster
         self._killed.append(node)
-        bring(node, cluster, cluster.kill, (NodeState.DEAD,))
-        if node in self.field.look().silent:
+        bring_to_state(node, cluster, cluster.kill, (NodeState.DEAD,))
+        if node in self.context.look().silent:
             self._gone.append(node)
         start([node], cluster)
 
     def rest(self) -> None:
         """Nobody stays down."""
-        start(set(self._killed), self.field.cluster)
+        start(set(self._killed), self.context.cluster)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """The second one is gone; before, it was no storm."""
         self.fail_if_a_step_failed()
         gone = list(self._gone)
         if len(gone) < 2:
             return None
-        return Bite(f"{len(gone)} times a node was killed and did not answer ({', '.join(map(str, gone))})", gone[-1])
+        return FaultEvidence(
+            f"{len(gone)} times a node was killed and did not answer ({', '.join(map(str, gone))})", gone[-1]
+        )
 
     def healed(self) -> str:
         """All that were killed run."""
-        return still(sorted(set(self._killed)), self.field.cluster)
+        return not_running(sorted(set(self._killed)), self.context.cluster)
 
     def _spare(self) -> list[int]:
-        view = self.field.look()
-        able = sorted(set(view.answers) - set(self.field.felled()))
-        return [node for node in able if leaves_a_majority(self.field, view, (node,))]
+        view = self.context.look()
+        able = sorted(set(view.answers) - set(self.context.out_of_service()))
+        return [node for node in able if leaves_a_majority(self.context, view, (node,))]
 
 
 FAULTS: tuple[type[Fault], ...] = (Kill, KillAll, RollingRestart, Pause, PauseAll, RestartStorm, Stop)

@@ -20,12 +20,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from harness.clusters.base import Capability, NodeState
-from harness.clusters.observe import NO_LEADER
+from harness.clusters.cluster_view import NO_LEADER
 from harness.clusters.wire import WireError, ask_metadata
 from nemesis.admin import quorum_leader
-from nemesis.base import Aim, Bite, Field
+from nemesis.base import Aim, FaultContext, FaultEvidence
 from nemesis.disk import INTERNAL_TOPICS, KEPT, batches, last_segment
-from nemesis.process import CAN_KILL, bring, start, still
+from nemesis.process import CAN_KILL, bring_to_state, not_running, start
 from nemesis.roles import leaders
 from nemesis.sequence_steps import BROKER, Sequence
 
@@ -42,8 +42,8 @@ class LateRejoin(Sequence):
     needs = frozenset({Capability.PARTITION, Capability.FILES, Capability.PAUSE, *CAN_KILL})
     ports = (BROKER,)
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._controller = self._follower = 0
         self._frozen: list[int] = []
         self._since_s: float | None = None
@@ -58,26 +58,26 @@ class LateRejoin(Sequence):
         ]
 
     @property
-    def felled(self) -> frozenset[int]:
+    def out_of_service(self) -> frozenset[int]:
         """All three."""
-        return super().felled | frozenset(filter(None, (self._controller, self._follower)))
+        return super().out_of_service | frozenset(filter(None, (self._controller, self._follower)))
 
     def aim(self) -> Aim | None:
         """A leader that is not the controller, with all its followers, and one of these that is not either."""
-        controller = quorum_leader(self.field.cluster)
+        controller = quorum_leader(self.context.cluster)
         if controller is None:
             return None
         kept = {controller, *self._last_copies(controller)}  # their disks are not to be wiped
         found = [
             (victim, heirs)
-            for victim in leaders(self.field.look(), self.field.felled())
+            for victim in leaders(self.context.look(), self.context.out_of_service())
             if victim.node != controller and set(victim.view.isr) == set(victim.view.replicas)
             if (heirs := [heir for heir in victim.heirs if heir not in kept])
         ]
         if not found:
             return None
-        victim, heirs = self.field.rng.choice(found)
-        self._victim, self._controller, self._follower = victim, controller, self.field.rng.choice(heirs)
+        victim, heirs = self.context.rng.choice(found)
+        self._victim, self._controller, self._follower = victim, controller, self.context.rng.choice(heirs)
         return Aim(
             f"node {self._follower}, follower of {victim.name}, loses its disk while node {victim.node}, its leader,"
             f" asks node {controller}, which stands still, to count it as in sync; then node {victim.node} dies",
@@ -88,7 +88,7 @@ class LateRejoin(Sequence):
         """Nobody can copy."""
         self._wall()
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Somebody leads in a higher epoch than before."""
         while self._steps and self._steps[0]():
             self._steps.pop(0)
@@ -99,7 +99,7 @@ class LateRejoin(Sequence):
         if seen is None or seen.leader == NO_LEADER or seen.leader_epoch <= old.leader_epoch:
             return None
         how = "was counted as in sync with nothing" if self._counted else "was not counted as in sync before it had all"
-        return Bite(
+        return FaultEvidence(
             f"node {self._follower} lost its disk and {how}; node {old.node}, leader of {old.name}, died, and"
             f" {seen.leader} leads",
             old.node,
@@ -117,7 +117,7 @@ class LateRejoin(Sequence):
 
     def healed(self) -> str:
         """What is left of any of it."""
-        return "; ".join(filter(None, [super().healed(), still(self._frozen, self.field.cluster)]))
+        return "; ".join(filter(None, [super().healed(), not_running(self._frozen, self.context.cluster)]))
 
     # the steps: each says whether it is done
 
@@ -126,7 +126,9 @@ class LateRejoin(Sequence):
         if seen is None or seen.leader != leader or set(seen.isr) != {leader}:
             return False
         self._frozen.append(self._controller)
-        bring(self._controller, self.field.cluster, self.field.cluster.pause, (NodeState.PAUSED, NodeState.DEAD))
+        bring_to_state(
+            self._controller, self.context.cluster, self.context.cluster.pause, (NodeState.PAUSED, NodeState.DEAD)
+        )
         return True
 
     def _let_copy_when_elected(self) -> bool:
@@ -144,16 +146,16 @@ class LateRejoin(Sequence):
             return False
         self._wall()
         self.kill(self._follower)
-        for path in self.field.cluster.data_dir(self._follower).iterdir():
+        for path in self.context.cluster.data_dir(self._follower).iterdir():
             if path.name not in KEPT:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        start([self._follower], self.field.cluster)
+        start([self._follower], self.context.cluster)
         return True
 
     def _thaw_when_back(self) -> bool:
         """It answers when it knows of its registration, and lists itself when it is no longer fenced."""
         try:
-            known = ask_metadata(self.field.cluster.node(self._follower).address, 1.0).brokers
+            known = ask_metadata(self.context.cluster.node(self._follower).address, 1.0).brokers
         except WireError:
             return False
         if self._follower not in known:
@@ -163,7 +165,7 @@ class LateRejoin(Sequence):
 
     def _kill_leader(self) -> bool:
         """At once when the follower counts as in sync: its leader finds out within seconds that it is not."""
-        views = self.field.look_at([self.victim.topic]).answers.values()
+        views = self.context.look_at([self.victim.topic]).answers.values()
         self._counted = any(self._follower in view[self.victim.key].isr for view in views if self.victim.key in view)
         if not self._counted and not self._lasted(REFUSED_S):
             return False
@@ -177,30 +179,30 @@ class LateRejoin(Sequence):
         if seen is None or seen.leader == self.victim.node:
             return False
         if seen.leader == NO_LEADER:
-            start([self.victim.node], self.field.cluster)
+            start([self.victim.node], self.context.cluster)
         return True
 
     def _last_copies(self, controller: int) -> set[int]:
         """Nodes that alone have everything of a partition while the controller stands still: its loss would be ours."""
-        seen = self.field.look_at([*self.field.topics(), *INTERNAL_TOPICS]).partitions.values()
+        seen = self.context.look_at([*self.context.topics(), *INTERNAL_TOPICS]).partitions.values()
         others = (set(each.isr) - {controller} for each in seen)
         return {node for nodes in others if len(nodes) == 1 for node in nodes}
 
     def _lasted(self, for_s: float) -> bool:
         if self._since_s is None:
-            self._since_s = self.field.clock()
-        return self.field.clock() - self._since_s >= for_s
+            self._since_s = self.context.clock()
+        return self.context.clock() - self._since_s >= for_s
 
     def _wall(self) -> None:
-        self.wall_before(self.victim.node, self.others_than(self.victim.node))
+        self.cut_off(self.victim.node, self.others_than(self.victim.node))
 
     def _thaw(self) -> None:
         for node in self._frozen:
-            bring(node, self.field.cluster, self.field.cluster.resume, (NodeState.RUNNING, NodeState.DEAD))
+            bring_to_state(node, self.context.cluster, self.context.cluster.resume, (NodeState.RUNNING, NodeState.DEAD))
 
     def _end_of(self, node: int) -> int:
         """The offset after the last record that the node's log has on disk; -1 while there is none."""
-        directory: Path = self.field.cluster.data_dir(node) / self.victim.name
+        directory: Path = self.context.cluster.data_dir(node) / self.victim.name
         try:
             return max((offset + tail.records for offset, tail in batches(last_segment(directory))), default=-1)
         except FileNotFoundError:

@@ -17,15 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from harness.clusters.observe import NO_LEADER, ClusterView
+from harness.clusters.cluster_view import NO_LEADER, ClusterView
 from nemesis.admin import GROUP, TRANSACTION, coordinators, find_coordinator, quorum_leader
-from nemesis.base import Field, Victim
+from nemesis.base import FaultContext, Victim
 
 KEY = "tidegauge"  # of a group or transaction that nobody uses, for as long as there is none in use
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenNodes:
     """The nodes in a role, at the moment they were chosen."""
 
     nodes: tuple[int, ...]
@@ -47,20 +47,20 @@ class Chosen:
         return self.nodes[0] if len(self.nodes) == 1 else None
 
 
-def choose(field: Field, view: ClusterView) -> Chosen | None:
+def choose(context: FaultContext, view: ClusterView) -> ChosenNodes | None:
     """Who plays the target's role now; None when nobody does."""
-    return ROLES[field.target](field, view)
+    return ROLES[context.target](context, view)
 
 
-def choose_leader(field: Field, view: ClusterView) -> Victim | None:
+def choose_leader(context: FaultContext, view: ClusterView) -> Victim | None:
     """The leader of one partition of the topics in use; it lives, and so does somebody who could take over."""
-    found = leaders(view, field.felled())
-    return field.rng.choice(found) if found else None
+    found = leaders(view, context.out_of_service())
+    return context.rng.choice(found) if found else None
 
 
-def leaders(view: ClusterView, felled: Collection[int] = ()) -> list[Victim]:
-    """All such leaders, one for each partition that has one; neither they nor who could take over are felled."""
-    silent = {*view.silent, *felled}
+def leaders(view: ClusterView, out_of_service: Collection[int] = ()) -> list[Victim]:
+    """All such leaders, one for each partition that has one; they and who could take over are in service."""
+    silent = {*view.silent, *out_of_service}
     return [
         Victim(seen.leader, topic, partition, seen, tuple(sorted(heirs)))
         for (topic, partition), seen in view.partitions.items()
@@ -68,67 +68,69 @@ def leaders(view: ClusterView, felled: Collection[int] = ()) -> list[Victim]:
     ]
 
 
-def leaves_a_majority(field: Field, view: ClusterView, nodes: tuple[int, ...]) -> bool:
-    """Whether more than half of all nodes answer beside these and the felled, as many as it takes to elect anybody."""
-    left = set(view.answers) - set(nodes) - set(field.felled())
-    return 2 * len(left) > len(field.cluster.nodes)
+def leaves_a_majority(context: FaultContext, view: ClusterView, nodes: tuple[int, ...]) -> bool:
+    """Whether a majority of all nodes, enough to elect anybody, answers without these and those out of service."""
+    left = set(view.answers) - set(nodes) - set(context.out_of_service())
+    return 2 * len(left) > len(context.cluster.nodes)
 
 
-def _leader(field: Field, view: ClusterView) -> Chosen | None:
-    victim = choose_leader(field, view)
-    return Chosen((victim.node,), victim, "leader") if victim else None
+def _leader(context: FaultContext, view: ClusterView) -> ChosenNodes | None:
+    victim = choose_leader(context, view)
+    return ChosenNodes((victim.node,), victim, "leader") if victim else None
 
 
-def _follower(field: Field, view: ClusterView) -> Chosen | None:
-    victim = choose_leader(field, view)
-    return Chosen((field.rng.choice(victim.heirs),), victim, "follower") if victim else None
+def _follower(context: FaultContext, view: ClusterView) -> ChosenNodes | None:
+    victim = choose_leader(context, view)
+    return ChosenNodes((context.rng.choice(victim.heirs),), victim, "follower") if victim else None
 
 
-def _all_but_leader(field: Field, view: ClusterView) -> Chosen | None:
-    victim = choose_leader(field, view)
+def _all_but_leader(context: FaultContext, view: ClusterView) -> ChosenNodes | None:
+    victim = choose_leader(context, view)
     if victim is None:
         return None
-    others = tuple(node.id for node in field.cluster.nodes if node.id != victim.node)
-    return Chosen(others, victim, "all-but-leader")
+    others = tuple(node.id for node in context.cluster.nodes if node.id != victim.node)
+    return ChosenNodes(others, victim, "all-but-leader")
 
 
-def _one(role: str, find: Callable[[Field], int | None]) -> Callable[[Field, ClusterView], Chosen | None]:
-    def found(field: Field, view: ClusterView) -> Chosen | None:
-        node = find(field)
-        return Chosen((node,), role=role) if node is not None and node in _able(field, view) else None
+def _one(
+    role: str, find: Callable[[FaultContext], int | None]
+) -> Callable[[FaultContext, ClusterView], ChosenNodes | None]:
+    def found(context: FaultContext, view: ClusterView) -> ChosenNodes | None:
+        node = find(context)
+        return ChosenNodes((node,), role=role) if node is not None and node in _able(context, view) else None
 
     return found
 
 
-def _coordinator(field: Field, kind: int) -> int | None:
-    busy = coordinators(field.cluster, kind)
+def _coordinator(context: FaultContext, kind: int) -> int | None:
+    busy = coordinators(context.cluster, kind)
     if not busy:
-        return find_coordinator(field.cluster, kind, KEY)
-    able = [node for node in busy if node not in field.felled()]
-    return field.rng.choice(able) if able else None
+        return find_coordinator(context.cluster, kind, KEY)
+    able = [node for node in busy if node not in context.out_of_service()]
+    return context.rng.choice(able) if able else None
 
 
-def _random(field: Field, view: ClusterView) -> Chosen | None:
-    able = _able(field, view)
-    return Chosen((field.rng.choice(able),), role="random") if able else None
+def _random(context: FaultContext, view: ClusterView) -> ChosenNodes | None:
+    able = _able(context, view)
+    return ChosenNodes((context.rng.choice(able),), role="random") if able else None
 
 
-def _able(field: Field, view: ClusterView) -> list[int]:
-    """Those that answer, and that no other fault has felled."""
-    return sorted(set(view.answers) - set(field.felled()))
+def _able(context: FaultContext, view: ClusterView) -> list[int]:
+    """Those that answer, and that no other fault keeps out of service."""
+    return sorted(set(view.answers) - set(context.out_of_service()))
 
 
-def _all(field: Field, view: ClusterView) -> Chosen | None:  # noqa: ARG001 - one signature for all roles
-    return Chosen(tuple(node.id for node in field.cluster.nodes), role="all")
+def _all(context: FaultContext, view: ClusterView) -> ChosenNodes | None:  # noqa: ARG001 - one signature for all roles
+    return ChosenNodes(tuple(node.id for node in context.cluster.nodes), role="all")
 
 
-ROLES: dict[str, Callable[[Field, ClusterView], Chosen | None]] = {
+ROLES: dict[str, Callable[[FaultContext, ClusterView], ChosenNodes | None]] = {
     "leader": _leader,
     "follower": _follower,
     "all-but-leader": _all_but_leader,
-    "controller": _one("controller", lambda field: quorum_leader(field.cluster)),
-    "group-coordinator": _one("group-coordinator", lambda field: _coordinator(field, GROUP)),
-    "transaction-coordinator": _one("transaction-coordinator", lambda field: _coordinator(field, TRANSACTION)),
+    "controller": _one("controller", lambda context: quorum_leader(context.cluster)),
+    "group-coordinator": _one("group-coordinator", lambda context: _coordinator(context, GROUP)),
+    "transaction-coordinator": _one("transaction-coordinator", lambda context: _coordinator(context, TRANSACTION)),
     "random": _random,
     "all": _all,
 }

@@ -70,7 +70,7 @@ Names = Annotated[
 ]
 
 
-class Plan(Model):
+class FaultPlan(Model):
     """One fault, or a mix of them, and when it comes, as scenario files say it."""
 
     fault: Annotated[
@@ -156,7 +156,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class _Turn:
+class _PlanTurn:
     start_s: float
     plan: int
     nth: int
@@ -164,9 +164,9 @@ class _Turn:
     fault: str
 
 
-def slots(plans: Sequence[Plan], time_s: float, seed: int) -> list[Slot]:
+def slots(plans: Sequence[FaultPlan], time_s: float, seed: int) -> list[Slot]:
     """All slots that end within the time, in order of their beginning; an error for a plan that gets none."""
-    found: list[_Turn] = []
+    found: list[_PlanTurn] = []
     for index, plan in enumerate(plans):
         own = [turn for turn in _turns(plan, index, time_s, seed) if turn.end_s <= time_s]
         if len(own) < max(1, len(plan.at)):
@@ -215,7 +215,7 @@ def _checked_options(slot: Slot) -> dict[str, Any]:
         raise ValueError(f"fault {slot.number} has an option '{min(unknown)}', which there is not")
     told = {"fault": slot.fault, "at": [slot.start_s], "for": slot.end_s - slot.start_s, **slot.options}
     try:
-        return parse(Plan, told, f"fault {slot.number}").options
+        return parse(FaultPlan, told, f"fault {slot.number}").options
     except UsageError as error:
         raise ValueError(str(error)) from None
 
@@ -229,7 +229,7 @@ def _bits(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
 
-def _turns(plan: Plan, index: int, time_s: float, seed: int) -> Iterator[_Turn]:
+def _turns(plan: FaultPlan, index: int, time_s: float, seed: int) -> Iterator[_PlanTurn]:
     """Turn after turn, up to the first that begins too late."""
     start_s = plan.after
     for nth in itertools.count():
@@ -245,7 +245,7 @@ def _turns(plan: Plan, index: int, time_s: float, seed: int) -> Iterator[_Turn]:
         if start_s > time_s:
             return
         end_s = round(start_s + lasts_s, 6)
-        yield _Turn(start_s, index, nth, end_s, fault)
+        yield _PlanTurn(start_s, index, nth, end_s, fault)
         start_s = round(end_s + rests_s, 6)
 
 

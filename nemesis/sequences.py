@@ -19,12 +19,12 @@ from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from harness.clusters.base import Capability, NodeState
-from harness.clusters.observe import NO_LEADER
+from harness.clusters.cluster_view import NO_LEADER
 from harness.foundation.errors import ClusterError
-from nemesis.base import Aim, Bite, Fault, Field
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence
 from nemesis.disk import batches, last_segment, recovery_points
 from nemesis.network import Bandwidth
-from nemesis.process import CAN_KILL, bring, start, still
+from nemesis.process import CAN_KILL, bring_to_state, not_running, start
 from nemesis.rejoin import LateRejoin
 from nemesis.sequence_steps import BROKER, Sequence
 
@@ -37,13 +37,13 @@ class Lagging(Sequence):
     options: ClassVar[Mapping[str, Any]] = {"by": 3.0}
     doing: ClassVar[str]  # to the followers
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._behind_since_s = 0.0
 
     @property
     def _lag_s(self) -> float:
-        return float(self.field.options["by"])
+        return float(self.context.options["by"])
 
     @abstractmethod
     def hold_back(self) -> None:
@@ -65,13 +65,13 @@ class Lagging(Sequence):
     def inject(self) -> None:
         """The others fall behind from now on."""
         self.hold_back()
-        self._behind_since_s = self.field.clock()
+        self._behind_since_s = self.context.clock()
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Another leader, which had missed what was written meanwhile."""
         if self.killed:
             return self.successor()
-        lag_s = self.field.clock() - self._behind_since_s
+        lag_s = self.context.clock() - self._behind_since_s
         if lag_s >= self._lag_s:
             heirs = self._counted_in_sync()
             self.kill(self.victim.node)
@@ -99,7 +99,7 @@ class CutKill(Lagging):
 
     def hold_back(self) -> None:
         """A wall before the leader."""
-        self.wall_before(self.victim.node, self.others_than(self.victim.node))
+        self.cut_off(self.victim.node, self.others_than(self.victim.node))
 
     def let_go(self) -> None:
         """No wall."""
@@ -114,20 +114,20 @@ class PauseKill(Lagging):
     needs = frozenset({Capability.PAUSE, *CAN_KILL})
     doing = "the followers are frozen"
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._paused: list[int] = []
 
     def hold_back(self) -> None:
         """SIGSTOP."""
         for node in self.others_than(self.victim.node):
             self._paused.append(node)
-            bring(node, self.field.cluster, self.field.cluster.pause, (NodeState.PAUSED, NodeState.DEAD))
+            bring_to_state(node, self.context.cluster, self.context.cluster.pause, (NodeState.PAUSED, NodeState.DEAD))
 
     def let_go(self) -> None:
         """SIGCONT."""
         for node in self._paused:
-            bring(node, self.field.cluster, self.field.cluster.resume, (NodeState.RUNNING, NodeState.DEAD))
+            bring_to_state(node, self.context.cluster, self.context.cluster.resume, (NodeState.RUNNING, NodeState.DEAD))
 
     def undo(self) -> None:
         """Nobody is frozen, and the leader runs."""
@@ -137,7 +137,7 @@ class PauseKill(Lagging):
 
     def healed(self) -> str:
         """Whether all run."""
-        return still([*self._paused, *self.killed], self.field.cluster)
+        return not_running([*self._paused, *self.killed], self.context.cluster)
 
 
 class StaleHeir(Sequence):
@@ -158,10 +158,10 @@ class StaleHeir(Sequence):
     def inject(self) -> None:
         """A wall before the heir, which is of no consequence as long as it does not lead; then the kill."""
         heir = next(replica for replica in self.victim.view.replicas if replica in self.victim.heirs)
-        self.wall_before(heir, self.others_than(heir))
+        self.cut_off(heir, self.others_than(heir))
         self.kill(self.victim.node)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Another leader."""
         return self.successor()
 
@@ -179,9 +179,9 @@ class DoubleKill(Sequence):
     needs = frozenset({Capability.PARTITION, Capability.SHAPE, *CAN_KILL})
     options: ClassVar[Mapping[str, Any]] = {"rate": "64KiB"}
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
-        self._slow = Bandwidth(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._slow = Bandwidth(context)
         self._heir: int | None = None
         self._led_at_s: float | None = None
 
@@ -191,9 +191,9 @@ class DoubleKill(Sequence):
         return Bandwidth.refuse(options)
 
     @property
-    def felled(self) -> frozenset[int]:
+    def out_of_service(self) -> frozenset[int]:
         """Both."""
-        return super().felled | (frozenset() if self._heir is None else {self._heir})
+        return super().out_of_service | (frozenset() if self._heir is None else {self._heir})
 
     def aim(self) -> Aim | None:
         """A leader with two followers in sync."""
@@ -209,9 +209,9 @@ class DoubleKill(Sequence):
         self._slow.limit(heir)
         self.kill(self.victim.node)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """The third leads."""
-        heir, cluster = self.aimed(self._heir), self.field.cluster
+        heir, cluster = self.aimed(self._heir), self.context.cluster
         if heir in self.killed:
             seen = self.seen([heir, self.victim.node])
             bite = self.successor()
@@ -220,8 +220,8 @@ class DoubleKill(Sequence):
         if seen is None or seen.leader != heir:
             return None
         if self._led_at_s is None:
-            self._led_at_s = self.field.clock()
-        elif self.field.clock() - self._led_at_s >= FOLLOWED_S:
+            self._led_at_s = self.context.clock()
+        elif self.context.clock() - self._led_at_s >= FOLLOWED_S:
             self.kill(heir)
             self._slow.undo()
             start([self.victim.node], cluster)
@@ -246,8 +246,8 @@ class LastStanding(Sequence):
     needs = frozenset({Capability.PARTITION, Capability.FILES, *CAN_KILL})
     ports = (BROKER,)
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._lost = 0  # records
         self._restarted = False
 
@@ -260,9 +260,9 @@ class LastStanding(Sequence):
 
     def inject(self) -> None:
         """Nobody can copy."""
-        self.wall_before(self.victim.node, self.others_than(self.victim.node))
+        self.cut_off(self.victim.node, self.others_than(self.victim.node))
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Somebody leads again: the one that lost records, or one that had missed nothing."""
         if not self.killed:
             self._lose_power_if_alone()
@@ -276,14 +276,14 @@ class LastStanding(Sequence):
             return None
         who = "it leads again" if seen.leader == old.node else f"{seen.leader} leads, which had missed nothing"
         sentence = f"node {old.node} alone was in sync, lost {self._lost} records of {old.name} with its power; {who}"
-        return Bite(sentence, old.node, old.topic, old.partition, seen.leader, seen.leader_epoch)
+        return FaultEvidence(sentence, old.node, old.topic, old.partition, seen.leader, seen.leader_epoch)
 
     def _lose_power_if_alone(self) -> None:
         seen = self.seen()
         if seen is None or seen.leader != self.victim.node or set(seen.isr) != {self.victim.node}:
             return
         self.kill(self.victim.node)
-        directory = self.field.cluster.data_dir(self.victim.node) / self.victim.name
+        directory = self.context.cluster.data_dir(self.victim.node) / self.victim.name
         flushed = recovery_points(directory.parent).get(directory.name, 0)
         log = last_segment(directory)
         lost = [tail for offset, tail in batches(log) if offset >= flushed]
@@ -297,7 +297,7 @@ class LastStanding(Sequence):
         """A machine comes back later than a process: when the others know that it is gone."""
         seen = self.seen([self.victim.node])
         if seen is not None and (seen.leader != self.victim.node or self.victim.node not in seen.isr):
-            start(self.killed, self.field.cluster)
+            start(self.killed, self.context.cluster)
             self._restarted = True
 
 

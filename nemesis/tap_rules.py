@@ -9,8 +9,8 @@ from harness.clusters.base import Capability
 from harness.foundation.errors import ClusterError
 from harness.tap.rules import Rule
 from harness.tap.taps import Taps
-from nemesis.base import Aim, Bite, Fault
-from nemesis.roles import Chosen, choose
+from nemesis.base import Aim, Fault, FaultEvidence
+from nemesis.roles import ChosenNodes, choose
 
 OF_THE_LOAD = "tidegauge-*er-*"  # producers and consumers, by their client ids; no probes
 
@@ -30,7 +30,7 @@ class AtTheTap(Fault):
     )
     done: ClassVar[str]  # what happened to each exchange, for sentences: `responses dropped`
 
-    chosen: Chosen
+    chosen: ChosenNodes
 
     @abstractmethod
     def rule(self, nodes: tuple[int, ...]) -> Rule:
@@ -39,18 +39,18 @@ class AtTheTap(Fault):
     @property
     def whose(self) -> str:
         """The load's own exchanges, where the load is ours: probes are there to see, and prove nothing."""
-        return OF_THE_LOAD if self.field.clients is not None else ""
+        return OF_THE_LOAD if self.context.clients is not None else ""
 
     @property
     def taps(self) -> Taps:
         """Those of the run."""
-        if self.field.taps is None:
+        if self.context.taps is None:
             raise ClusterError(f"{self.name} is made at the taps, and there are none", "leave --no-tap out")
-        return self.field.taps
+        return self.context.taps
 
     def aim(self) -> Aim | None:
         """The nodes in their role."""
-        chosen = choose(self.field, self.field.look())
+        chosen = choose(self.context, self.context.look())
         if chosen is None:
             return None
         self.chosen = chosen
@@ -60,16 +60,16 @@ class AtTheTap(Fault):
         """The rule comes."""
         self.taps.bend(self.rule(self.chosen.nodes))
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """It has bent something."""
-        count = self.taps.acted(self.field.tag)
-        return Bite(f"{count:,} {self.done}", self.chosen.node) if count else None
+        count = self.taps.acted(self.context.tag)
+        return FaultEvidence(f"{count:,} {self.done}", self.chosen.node) if count else None
 
     def undo(self) -> None:
         """The rule goes, and what it held goes on."""
-        self.taps.release(self.field.tag)
-        self.taps.unbend(self.field.tag)
+        self.taps.release(self.context.tag)
+        self.taps.unbend(self.context.tag)
 
     def healed(self) -> str:
         """The tap says that the rule is gone."""
-        return f"the rule {self.field.tag} is still at work" if self.taps.is_bent(self.field.tag) else ""
+        return f"the rule {self.context.tag} is still at work" if self.taps.is_bent(self.context.tag) else ""

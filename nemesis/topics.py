@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from harness.clusters.base import Capability, wait_until
-from harness.clusters.observe import NO_LEADER, PartitionView
+from harness.clusters.cluster_view import NO_LEADER, PartitionView
 from harness.foundation.errors import ClusterError
 from harness.foundation.protocol import ErrorCode
 from nemesis.admin import (
@@ -27,7 +27,7 @@ from nemesis.admin import (
     topic_ids,
     until_done,
 )
-from nemesis.base import Aim, Bite, Fault, Field, Victim
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, Victim
 from nemesis.roles import choose_leader
 
 MIN_ISR = "min.insync.replicas"
@@ -39,27 +39,27 @@ class OnATopic(Fault):
     needs = frozenset({Capability.ADMIN})
     roles: ClassVar[tuple[str, ...]] = ("all",)
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self.topic = ""
         self.partitions: dict[int, PartitionView] = {}  # of the topic, when it was chosen
         self._injected_at = 0.0
 
     def choose_topic(self) -> bool:
         """One of those that have a leader for each partition."""
-        view = self.field.look().partitions
+        view = self.context.look().partitions
         topics = sorted({topic for topic, _ in view})
         headless = {topic for (topic, _), seen in view.items() if seen.leader == NO_LEADER}
         able = [topic for topic in topics if topic not in headless]
         if not able:
             return False
-        self.topic = self.field.rng.choice(able)
+        self.topic = self.context.rng.choice(able)
         self.partitions = {partition: seen for (topic, partition), seen in view.items() if topic == self.topic}
         return True
 
     def listed_by(self, count: int) -> int:
         """How many nodes list that many partitions of the topic, each with a leader; 0 if one that answers does not."""
-        answers = self.field.look_at([self.topic]).answers
+        answers = self.context.look_at([self.topic]).answers
         for views in answers.values():
             led = [key for key, seen in views.items() if seen.leader != NO_LEADER]
             if len(led) != count:
@@ -69,7 +69,7 @@ class OnATopic(Fault):
     @property
     def after(self) -> str:
         """Since the injection, for sentences."""
-        return f"after {self.field.clock() - self._injected_at:.1f} s"
+        return f"after {self.context.clock() - self._injected_at:.1f} s"
 
 
 class AddPartitions(OnATopic):
@@ -89,26 +89,26 @@ class AddPartitions(OnATopic):
     @property
     def count(self) -> int:
         """How many there will be."""
-        return int(self.field.options.get("to") or len(self.partitions) + 1)
+        return int(self.context.options.get("to") or len(self.partitions) + 1)
 
     def inject(self) -> None:
         """Ask for them; whoever asks a second time because the first answer was lost is told that they exist."""
-        self._injected_at = self.field.clock()
+        self._injected_at = self.context.clock()
         doing = f"giving {self.topic} {self.count} partitions"
         until_done(
-            self.field.cluster,
+            self.context.cluster,
             doing,
             more_partitions(self.topic, self.count),
             {ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS},
         )
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Every node that answers lists them, with leaders."""
         nodes = self.listed_by(self.count)
         if not nodes:
             return None
         sentence = f"{nodes} nodes list {self.count} partitions of {self.topic} with leaders, {self.after}"
-        return Bite(sentence, topic=self.topic, partition=self.count - 1)
+        return FaultEvidence(sentence, topic=self.topic, partition=self.count - 1)
 
     def undo(self) -> None:
         """Partitions stay."""
@@ -124,8 +124,8 @@ class ShrinkReplicas(Fault):
     options: ClassVar[Mapping[str, int]] = {"to": 1}
     blocks = True  # fewer replicas than have to be in sync
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._victim: Victim | None = None
         self._injected_at = 0.0
 
@@ -138,34 +138,34 @@ class ShrinkReplicas(Fault):
     def kept(self) -> tuple[int, ...]:
         """The leader, and as many others as told."""
         others = [replica for replica in self.victim.view.replicas if replica != self.victim.leader]
-        return (self.victim.leader, *others)[: int(self.field.options["to"])]
+        return (self.victim.leader, *others)[: int(self.context.options["to"])]
 
     def aim(self) -> Aim | None:
         """A partition with more replicas than that."""
-        victim = choose_leader(self.field, self.field.look())
-        if victim is None or len(victim.view.replicas) <= int(self.field.options["to"]):
+        victim = choose_leader(self.context, self.context.look())
+        if victim is None or len(victim.view.replicas) <= int(self.context.options["to"]):
             return None
         self._victim = victim
         return Aim(f"{victim.name} keeps {len(self.kept)} of {len(victim.view.replicas)} replicas", victim)
 
     def inject(self) -> None:
         """Reassign it to those that are kept."""
-        self._injected_at = self.field.clock()
+        self._injected_at = self.context.clock()
         self._reassign(self.kept)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """No others are replicas or in sync."""
         old, kept = self.victim, self.kept
-        seen = self.field.look_at([old.topic]).partitions.get(old.key)
+        seen = self.context.look_at([old.topic]).partitions.get(old.key)
         if seen is None or set(seen.replicas) != set(kept) or not set(seen.isr) <= set(kept):
             return None
         names = ", ".join(map(str, kept))
-        after_s = self.field.clock() - self._injected_at
+        after_s = self.context.clock() - self._injected_at
         sentence = (
             f"{old.name} has {len(seen.replicas)} of its {len(old.view.replicas)} replicas, and {len(seen.isr)} "
             f"in sync ({names}), {after_s:.1f} s after the reassignment"
         )
-        return Bite(sentence, old.node, old.topic, old.partition, seen.leader, seen.leader_epoch)
+        return FaultEvidence(sentence, old.node, old.topic, old.partition, seen.leader, seen.leader_epoch)
 
     def undo(self) -> None:
         """Reassign it to all of them, in the old order."""
@@ -174,19 +174,19 @@ class ShrinkReplicas(Fault):
     def healed(self) -> str:
         """The replicas are the old ones and nothing is being copied, unless one is down and has to wait for that."""
         old = self.victim
-        view = self.field.look_at([old.topic])
+        view = self.context.look_at([old.topic])
         seen = view.partitions.get(old.key)
         if seen is None or seen.replicas != old.view.replicas:
             return f"{old.name} does not have its {len(old.view.replicas)} replicas yet"
         if set(seen.replicas) & set(view.silent):
             return ""
-        if is_reassigning(self.field.cluster, old.topic, old.partition) is not False:
+        if is_reassigning(self.context.cluster, old.topic, old.partition) is not False:
             return f"{old.name} is still being reassigned"
         return ""
 
     def _reassign(self, replicas: tuple[int, ...]) -> None:
         call = reassignment({self.victim.key: replicas})
-        until_done(self.field.cluster, f"reassigning {self.victim.name}", call, DONE)
+        until_done(self.context.cluster, f"reassigning {self.victim.name}", call, DONE)
 
 
 class RecreateTopic(OnATopic):
@@ -199,8 +199,8 @@ class RecreateTopic(OnATopic):
     deletes = True
     tame = False
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._settings: dict[str, str] | None = None  # its own, from the moment on that it may be deleted
         self._old_ids: set[str | None] = set()
 
@@ -214,8 +214,8 @@ class RecreateTopic(OnATopic):
 
     def inject(self) -> None:
         """Delete it, wait until all nodes have forgotten it, and create it."""
-        self._injected_at = self.field.clock()
-        cluster, topic = self.field.cluster, self.topic
+        self._injected_at = self.context.clock()
+        cluster, topic = self.context.cluster, self.topic
         found = settings_of(cluster, topic)
         self._old_ids = set(topic_ids(cluster, topic).values())
         self._settings = {name: each.value for name, each in found.items() if each.own}
@@ -231,14 +231,14 @@ class RecreateTopic(OnATopic):
             ) from None
         self._create()
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Every node that answers knows it by another id, and leaders of all partitions."""
-        ids = topic_ids(self.field.cluster, self.topic)
+        ids = topic_ids(self.context.cluster, self.topic)
         new = set(ids.values())
         if len(new) != 1 or None in new or new & self._old_ids or not self.listed_by(len(self.partitions)):
             return None
         sentence = f"{len(ids)} nodes know {self.topic} by another id ({', '.join(map(str, new))}), {self.after}"
-        return Bite(sentence, topic=self.topic)
+        return FaultEvidence(sentence, topic=self.topic)
 
     def undo(self) -> None:
         """Create it, should that not have been done."""
@@ -246,11 +246,11 @@ class RecreateTopic(OnATopic):
 
     def healed(self) -> str:
         """All nodes that answer know it."""
-        ids = topic_ids(self.field.cluster, self.topic)
+        ids = topic_ids(self.context.cluster, self.topic)
         return "" if ids and None not in ids.values() else f"not every node knows {self.topic}"
 
     def _forgotten(self) -> bool:
-        ids = topic_ids(self.field.cluster, self.topic)
+        ids = topic_ids(self.context.cluster, self.topic)
         return bool(ids) and set(ids.values()) == {None}
 
     def _create(self) -> None:
@@ -258,7 +258,9 @@ class RecreateTopic(OnATopic):
             return
         replicas = {partition: seen.replicas for partition, seen in self.partitions.items()}
         call = creation(self.topic, replicas, self._settings)
-        until_done(self.field.cluster, f"creating {self.topic}", call, {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
+        until_done(
+            self.context.cluster, f"creating {self.topic}", call, {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+        )
 
 
 class MinIsr(OnATopic):
@@ -269,15 +271,15 @@ class MinIsr(OnATopic):
     options: ClassVar[Mapping[str, int]] = {"to": 3}
     blocks = True  # fewer replicas than that may be in sync, or be there at all
 
-    def __init__(self, field: Field) -> None:
-        super().__init__(field)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._old: tuple[str | None] | None = None  # the topic's own value, once it is known
 
     def aim(self) -> Aim | None:
         """A topic of which no node says that it has this value already."""
         if not self.choose_topic():
             return None
-        told = setting_by_node(self.field.cluster, self.topic, MIN_ISR)
+        told = setting_by_node(self.context.cluster, self.topic, MIN_ISR)
         if not told or any(each.value == self.to for each in told.values()):
             return None
         return Aim(f"{MIN_ISR} of {self.topic} becomes {self.to}", topic=self.topic)
@@ -285,22 +287,22 @@ class MinIsr(OnATopic):
     @property
     def to(self) -> str:
         """The new value."""
-        return str(self.field.options["to"])
+        return str(self.context.options["to"])
 
     def inject(self) -> None:
         """Remember the old value, and set the new one."""
-        self._injected_at = self.field.clock()
-        before = settings_of(self.field.cluster, self.topic).get(MIN_ISR)
+        self._injected_at = self.context.clock()
+        before = settings_of(self.context.cluster, self.topic).get(MIN_ISR)
         self._old = (before.value if before and before.own else None,)
         self._set(self.to)
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Every node that answers says so."""
-        told = setting_by_node(self.field.cluster, self.topic, MIN_ISR)
+        told = setting_by_node(self.context.cluster, self.topic, MIN_ISR)
         if not told or any(each.value != self.to for each in told.values()):
             return None
         sentence = f"{len(told)} nodes say that {MIN_ISR} of {self.topic} is {self.to}, {self.after}"
-        return Bite(sentence, topic=self.topic)
+        return FaultEvidence(sentence, topic=self.topic)
 
     def undo(self) -> None:
         """The old value, or none of its own."""
@@ -311,13 +313,13 @@ class MinIsr(OnATopic):
         """No node that answers says anything else."""
         if self._old is None:
             return ""
-        told = setting_by_node(self.field.cluster, self.topic, MIN_ISR)
+        told = setting_by_node(self.context.cluster, self.topic, MIN_ISR)
         wrong = [node for node, each in told.items() if (each.value if each.own else None) != self._old[0]]
         return "; ".join(f"{MIN_ISR} of {self.topic} is not back on node {node}" for node in wrong)
 
     def _set(self, value: str | None) -> None:
         doing = f"changing {MIN_ISR} of {self.topic}"
-        until_done(self.field.cluster, doing, setting(self.topic, MIN_ISR, value), {ErrorCode.NONE})
+        until_done(self.context.cluster, doing, setting(self.topic, MIN_ISR, value), {ErrorCode.NONE})
 
 
 FAULTS: tuple[type[Fault], ...] = (AddPartitions, ShrinkReplicas, RecreateTopic, MinIsr)

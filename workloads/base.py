@@ -20,7 +20,7 @@ from workloads.clients.settings import ClientSettings, GroupSettings, Transactio
 
 if TYPE_CHECKING:
     from harness.tap.rules import Rule
-    from workloads.session import Session
+    from workloads.session import WorkerSession
 
 PRODUCER, CONSUMER, PROBE, FINAL, RAW = "producer", "consumer", "probe", "final", "raw"
 REPLICA = "replica"  # reads what one node has; worker n is for the node n
@@ -174,7 +174,7 @@ class Workload(ABC, Generic[S]):
         return None
 
     @abstractmethod
-    def work(self, session: Session, settings: S) -> None:
+    def work(self, session: WorkerSession, settings: S) -> None:
         """Be the worker that `session.config` describes, to its end."""
 
 

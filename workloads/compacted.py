@@ -18,7 +18,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from workloads.base import CONSUMER, PRODUCER, Role, Settings, TopicSpec, Workload
 
 if TYPE_CHECKING:
-    from workloads.session import Session
+    from workloads.session import WorkerSession
 
 CLEANED_ALL_THE_TIME = {
     "cleanup.policy": "compact",
@@ -71,7 +71,7 @@ class Compacted(Workload[CompactedSettings]):
             ]
         ]
 
-    def work(self, session: Session, settings: CompactedSettings) -> None:
+    def work(self, session: WorkerSession, settings: CompactedSettings) -> None:
         """Produce or consume."""
         if session.config.role == PRODUCER:
             produce(session, settings)
@@ -82,31 +82,31 @@ class Compacted(Workload[CompactedSettings]):
 WORKLOAD = Compacted()
 
 
-def produce(session: Session, settings: CompactedSettings) -> None:
+def produce(session: WorkerSession, settings: CompactedSettings) -> None:
     """Writes to keys as the seed draws them, until told to stop."""
     import numpy as np
 
     from workloads.pacing import send_in_ticks
-    from workloads.producing import Keys, open_sender
+    from workloads.producing import MessageKeys, open_producer
 
-    sender = open_sender(session, settings)
+    sender = open_producer(session, settings)
     chances = np.random.default_rng(session.config.seed)
     (topic,) = session.config.topics
     name = topic.full_name(session.config.prefix)
 
     def send(_: int, count: int) -> None:
-        keys = Keys(chances.integers(0, settings.keys, count), chances.random(count) < settings.tombstones)
+        keys = MessageKeys(chances.integers(0, settings.keys, count), chances.random(count) < settings.tombstones)
         sender.send(topic.number, name, keys.numbers % settings.partitions, keys=keys)
 
     send_in_ticks(session, sender, settings.rate / session.config.of, send)
 
 
-def consume(session: Session, settings: CompactedSettings) -> None:
+def consume(session: WorkerSession, settings: CompactedSettings) -> None:
     """A share of the partitions, until told to stop."""
-    from workloads.consuming import open_reader
+    from workloads.consuming import open_consumer
 
     config = session.config
-    reader = open_reader(session, settings)
+    reader = open_consumer(session, settings)
     (topic,) = config.topics
     name = topic.full_name(config.prefix)
     reader.follow({name: topic.number}, [(name, p) for p in range(config.number, topic.partitions, config.of)])

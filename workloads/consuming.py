@@ -13,18 +13,18 @@ from harness.history.schema import F, Kind, Op, Type, Values
 from workloads import payload
 from workloads.base import Settings
 from workloads.clients import make_consumer
-from workloads.clients.base import BEGINNING, ClientError, Consumer, Polled, TopicPartition
+from workloads.clients.base import BEGINNING, ClientError, Consumer, PolledRecords, TopicPartition
 from workloads.partition_ops import begin_ops, end_ops, end_ops_by_error
-from workloads.session import Session
+from workloads.session import WorkerSession
 
 POLL_S = 0.1
 NAP_S = 0.2  # after a library that could not be set up
 
 
-class Reader:
+class RecordingConsumer:
     """A consumer that records."""
 
-    def __init__(self, session: Session, settings: Settings, consumer: Consumer) -> None:
+    def __init__(self, session: WorkerSession, settings: Settings, consumer: Consumer) -> None:
         self.consumer = consumer
         self._session = session
         self._max_records = settings.max_poll_records
@@ -42,12 +42,12 @@ class Reader:
         take = partial(self._subscribe, list(numbers)) if self._subscribes else partial(self._assign, list(partitions))
         self._again = take if take() else None
 
-    def poll(self, timeout_s: float = POLL_S, txn: int | None = None) -> Polled:
+    def poll(self, timeout_s: float = POLL_S, txn: int | None = None) -> PolledRecords:
         """One poll, recorded whatever comes of it; `txn` is the transaction that it is a part of."""
         error = self._again() if self._again else None
         self._again = self._again if error else None
         op = self._session.recorder.begin(F.POLL, txn=txn)
-        polled = Polled(errors=[error]) if error else self.consumer.poll(self._max_records, timeout_s)
+        polled = PolledRecords(errors=[error]) if error else self.consumer.poll(self._max_records, timeout_s)
         end_poll(self._session, op, polled, self._numbers, txn=txn)
         if error:
             self._session.control.wait(NAP_S)
@@ -79,14 +79,14 @@ class Reader:
         end_ops(recorder, begin_ops(recorder, F.ASSIGN, self._numbers, partitions), Type.OK)
 
 
-def open_reader(session: Session, settings: Settings) -> Reader:
+def open_consumer(session: WorkerSession, settings: Settings) -> RecordingConsumer:
     """A reader over the client that the settings name."""
     servers = settings.servers(session.addresses)
-    return Reader(session, settings, make_consumer(settings, servers, session.security, session.client_id))
+    return RecordingConsumer(session, settings, make_consumer(settings, servers, session.security, session.client_id))
 
 
 def end_poll(
-    session: Session, op: Op, polled: Polled, numbers: Mapping[str, int], **columns: Values | str | None
+    session: WorkerSession, op: Op, polled: PolledRecords, numbers: Mapping[str, int], **columns: Values | str | None
 ) -> None:
     """The records of a poll, and then its completion."""
     count = len(polled.payloads)
@@ -100,7 +100,9 @@ def end_poll(
     session.status.show()
 
 
-def write_records(session: Session, polled: Polled, numbers: Mapping[str, int], **columns: Values | str | None) -> None:
+def write_records(
+    session: WorkerSession, polled: PolledRecords, numbers: Mapping[str, int], **columns: Values | str | None
+) -> None:
     """The records of a poll, in one write; `columns` are those that they have from the poll: op, invoked, txn."""
     count = len(polled.payloads)
     if not count:

@@ -39,12 +39,12 @@ from workloads.base import (
     TransactingSettings,
     Workload,
 )
-from workloads.clients.base import ClientError, Polled, TopicPartition
+from workloads.clients.base import ClientError, PolledRecords, TopicPartition
 from workloads.groups import BEYOND_THE_SESSION_S
 
 if TYPE_CHECKING:
     from workloads.membership import Member
-    from workloads.session import Session
+    from workloads.session import WorkerSession
     from workloads.transacting import Transaction
 
 INPUT, OUTPUT = 0, 1  # numbers of the topics
@@ -144,7 +144,7 @@ class ExactlyOnce(Workload[ExactlyOnceSettings]):
         """Crashes, and pauses past the session."""
         return Churn(settings.churn_every, pause_s=settings.pause_s) if settings.churn_every else None
 
-    def work(self, session: Session, settings: ExactlyOnceSettings) -> None:
+    def work(self, session: WorkerSession, settings: ExactlyOnceSettings) -> None:
         """By task."""
         if session.config.task == FEED:
             from workloads.pacing import feed
@@ -159,11 +159,11 @@ class ExactlyOnce(Workload[ExactlyOnceSettings]):
 WORKLOAD = ExactlyOnce()
 
 
-def read(session: Session, settings: ExactlyOnceSettings) -> None:
+def read(session: WorkerSession, settings: ExactlyOnceSettings) -> None:
     """Follow a share of the output until told to stop."""
-    from workloads.consuming import open_reader
+    from workloads.consuming import open_consumer
 
-    reader = open_reader(session, settings)
+    reader = open_consumer(session, settings)
     name = session.config.topics[OUTPUT].full_name(session.config.prefix)
     number = session.config.number - settings.transformers  # among the readers
     reader.follow({name: OUTPUT}, [(name, each) for each in range(number, settings.partitions, settings.consumers)])
@@ -172,7 +172,7 @@ def read(session: Session, settings: ExactlyOnceSettings) -> None:
     reader.consumer.close()
 
 
-class Step(Enum):
+class TransactionStep(Enum):
     """Where a transaction is."""
 
     BEGUN = auto()
@@ -182,7 +182,7 @@ class Step(Enum):
     OFFSETS = auto()  # the positions are in the transaction
 
 
-class Way(Enum):
+class TransactionFate(Enum):
     """What a transformer does to a transaction at a step."""
 
     COMMIT = auto()
@@ -192,7 +192,7 @@ class Way(Enum):
     CRASH = auto()  # both are gone
 
 
-RESTARTS = (Way.LOSE_PRODUCER, Way.LOSE_CONSUMER, Way.CRASH)
+RESTARTS = (TransactionFate.LOSE_PRODUCER, TransactionFate.LOSE_CONSUMER, TransactionFate.CRASH)
 
 
 class Chances:
@@ -203,14 +203,14 @@ class Chances:
         self._abort, self._every_s = settings.abort, settings.restart_every
         self._restart_at = time.monotonic() + self._pause_s()
 
-    def next(self) -> tuple[Way, Step]:
+    def next(self) -> tuple[TransactionFate, TransactionStep]:
         """For a transaction that begins now."""
-        way, step = Way.COMMIT, self._random.choice(list(Step))
+        way, step = TransactionFate.COMMIT, self._random.choice(list(TransactionStep))
         if self._every_s and time.monotonic() >= self._restart_at:
             self._restart_at = time.monotonic() + self._pause_s()
             way = self._random.choice(RESTARTS)
         elif self._random.random() < self._abort:
-            way = Way.ABORT
+            way = TransactionFate.ABORT
         return way, step
 
     def leaves(self) -> bool:
@@ -222,7 +222,7 @@ class Chances:
 
 
 @dataclass
-class Batch:
+class OpenTransaction:
     """A transaction and what is in it."""
 
     txn: Transaction
@@ -239,7 +239,7 @@ class Batch:
 class Transformer:
     """A member of the group and a transactional producer; either is replaced when it is gone."""
 
-    def __init__(self, session: Session, settings: ExactlyOnceSettings) -> None:
+    def __init__(self, session: WorkerSession, settings: ExactlyOnceSettings) -> None:
         from workloads.transacting import Transactor
 
         config = session.config
@@ -248,7 +248,7 @@ class Transformer:
         self._group = f"{config.prefix}-{config.workload}"
         self._transactor = Transactor(session, settings, f"{self._group}-{config.number}")
         self._member: Member | None = None
-        self._batch: Batch | None = None
+        self._batch: OpenTransaction | None = None
         self._behind = False  # the member read what was not committed
         self._keeps_positions = settings.stack.quirks.keeps_positions
         self._asked_in_vain = 0
@@ -259,9 +259,9 @@ class Transformer:
         control = self._session.control
         while not control.stopped:
             self._transform(*self._chances.next())
-        drain = Drain(self._session, self._settings, self._topic)
+        drain = DrainCheck(self._session, self._settings, self._topic)
         while not (control.gone or control.terminated or drain.over):
-            self._transform(Way.COMMIT, Step.OFFSETS)
+            self._transform(TransactionFate.COMMIT, TransactionStep.OFFSETS)
             if self._member is not None:
                 drain.look(self._member)
         drain.close()
@@ -270,24 +270,24 @@ class Transformer:
             self._member.leave()
         self._transactor.close()
 
-    def _transform(self, way: Way, at: Step) -> None:
+    def _transform(self, way: TransactionFate, at: TransactionStep) -> None:
         """One transaction, unless nobody is there to have one with."""
         if self._joined() is None or (txn := self._transactor.begin()) is None:
             return
-        self._batch = batch = Batch(txn)
+        self._batch = batch = OpenTransaction(txn)
         for step in self._steps(batch):
-            if step is not at or way is Way.COMMIT:
+            if step is not at or way is TransactionFate.COMMIT:
                 continue
-            if way is not Way.LOSE_CONSUMER:
+            if way is not TransactionFate.LOSE_CONSUMER:
                 self._break_off(batch, way)
                 return
             self._part(leave=self._chances.leaves())
         ended = txn.abort() if batch.torn else txn.commit()
         self._behind |= ended is not Type.OK
 
-    def _steps(self, batch: Batch) -> Iterator[Step]:
+    def _steps(self, batch: OpenTransaction) -> Iterator[TransactionStep]:
         """Do what a transaction consists of, step by step."""
-        yield Step.BEGUN
+        yield TransactionStep.BEGUN
         while self._wants_more(batch):
             if not self._went_back():
                 return
@@ -295,13 +295,13 @@ class Transformer:
             if batch.torn:
                 return
             if polled.payloads:
-                yield Step.READ
+                yield TransactionStep.READ
                 self._send(batch, polled)
-                yield Step.SENT
+                yield TransactionStep.SENT
         if batch.positions and batch.txn.deliver():
-            yield Step.DELIVERED
+            yield TransactionStep.DELIVERED
             batch.txn.offsets({self._topic: INPUT}, batch.positions, batch.member, self._group, batch.membership)
-            yield Step.OFFSETS
+            yield TransactionStep.OFFSETS
 
     def _joined(self) -> Member | None:
         """The member; a new one where there is none."""
@@ -341,14 +341,14 @@ class Transformer:
         self._asked_in_vain, self._behind = 0, False
         return True
 
-    def _wants_more(self, batch: Batch) -> bool:
+    def _wants_more(self, batch: OpenTransaction) -> bool:
         if self._member is None or batch.txn.broken:
             return False
         if not batch.records:
             return not self._session.control.stopped or not batch.polls
         return batch.records < self._settings.batch and time.monotonic() < batch.first_at + self._settings.linger
 
-    def _poll(self, batch: Batch) -> Polled:
+    def _poll(self, batch: OpenTransaction) -> PolledRecords:
         assert self._member is not None, "asked for by _wants_more"
         batch.taken.clear()
         polled = self._member.poll(batch.txn.id, POLL_S)
@@ -364,7 +364,7 @@ class Transformer:
             batch.torn |= not self._member.consumer.member_id or generation is None or generation < 0
         return polled
 
-    def _send(self, batch: Batch, polled: Polled) -> None:
+    def _send(self, batch: OpenTransaction, polled: PolledRecords) -> None:
         """One output for each input, and the positions after them."""
         import numpy as np
 
@@ -377,14 +377,14 @@ class Transformer:
             batch.positions[self._topic, partition] = int(offsets[partitions == partition].max()) + 1
         batch.records += len(partitions)
 
-    def _break_off(self, batch: Batch, way: Way) -> None:
+    def _break_off(self, batch: OpenTransaction, way: TransactionFate) -> None:
         """End a transaction otherwise than by its commit."""
-        if way is Way.ABORT:
+        if way is TransactionFate.ABORT:
             batch.txn.abort()
         else:
             batch.txn.abandon()
         self._behind = True
-        if way is Way.CRASH:
+        if way is TransactionFate.CRASH:
             self._part(leave=False)
 
     def _part(self, *, leave: bool) -> None:
@@ -394,10 +394,10 @@ class Transformer:
         self._member, self._asked_in_vain = None, 0
 
 
-class Drain:
+class DrainCheck:
     """Whether all that was fed is through: the group has committed the ends of the input, and they do not move."""
 
-    def __init__(self, session: Session, settings: ExactlyOnceSettings, topic: str) -> None:
+    def __init__(self, session: WorkerSession, settings: ExactlyOnceSettings, topic: str) -> None:
         from workloads.clients import make_consumer
 
         self.partitions = [(topic, partition) for partition in range(settings.partitions)]

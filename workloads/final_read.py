@@ -22,9 +22,9 @@ import numpy as np
 from harness.history.schema import F, Op, Type
 from workloads.base import RAW, FinalTarget, Settings
 from workloads.clients import make_consumer
-from workloads.clients.base import BEGINNING, Consumer, Polled, TopicPartition
+from workloads.clients.base import BEGINNING, Consumer, PolledRecords, TopicPartition
 from workloads.consuming import write_records
-from workloads.session import Session
+from workloads.session import WorkerSession
 
 MAX_RECORDS = 10_000
 POLL_S = 0.2
@@ -33,7 +33,7 @@ LOOK_EVERY_S = 0.2
 
 
 @dataclass
-class Reading:
+class PartitionReading:
     """One partition on its way."""
 
     target: FinalTarget
@@ -60,7 +60,7 @@ class Reading:
         return self.committed and (self.log_end is None or self.end is None or self.log_end > self.end)
 
 
-def final_read(session: Session, settings: Settings) -> None:
+def final_read(session: WorkerSession, settings: Settings) -> None:
     """Read everything, record it, and say for each partition whether its end was reached."""
     with ExitStack() as stack:
 
@@ -81,13 +81,13 @@ class FinalRead:
     """All partitions at once, over one consumer; `uncommitted` is asked for ends, where that one sees less."""
 
     def __init__(
-        self, session: Session, settings: Settings, consumer: Consumer, uncommitted: Consumer | None = None
+        self, session: WorkerSession, settings: Settings, consumer: Consumer, uncommitted: Consumer | None = None
     ) -> None:
         self._session = session
         self._f = F.RAW if session.config.role == RAW else F.FINAL
         self._timeout_s = settings.final_read_timeout_s
         self._consumer, self._uncommitted = consumer, uncommitted
-        self._open: dict[TopicPartition, Reading] = {}
+        self._open: dict[TopicPartition, PartitionReading] = {}
         self._ops: dict[TopicPartition, int] = {}
         self._numbers = {target.name: target.topic for target in session.config.targets}
 
@@ -115,12 +115,12 @@ class FinalRead:
             recorder.topic(number, name)
         for target in self._session.config.targets:
             op = recorder.begin(self._f, topic=target.topic, partition=target.partition)
-            self._open[target.name, target.partition] = Reading(target, op, self._uncommitted is not None)
+            self._open[target.name, target.partition] = PartitionReading(target, op, self._uncommitted is not None)
         self._ops = {tp: reading.op.id for tp, reading in self._open.items()}
         self._invoked = {reading.op.id: reading.op.invoked for reading in self._open.values()}
         self._consumer.assign(dict.fromkeys(self._open, BEGINNING))
 
-    def _take(self, polled: Polled) -> None:
+    def _take(self, polled: PolledRecords) -> None:
         """Record what came."""
         if not polled.payloads:
             return
@@ -174,7 +174,7 @@ class FinalRead:
         )  # fmt: skip
         self._session.status.show()
 
-    def _doubt(self, reading: Reading) -> str | None:
+    def _doubt(self, reading: PartitionReading) -> str | None:
         """Why nobody knows whether all was read."""
         name = f"{reading.target.name}-{reading.target.partition}"
         if reading.end is None:

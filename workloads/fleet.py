@@ -36,7 +36,7 @@ class Death:
         return f"worker {self.process} ({self.label}) ended with {self.how}{said}"
 
 
-class Worker(Child):
+class WorkerProcess(Child):
     """One worker and what it said last."""
 
     def __init__(self, config: WorkerConfig, popen: subprocess.Popen[bytes], first: bytes) -> None:
@@ -65,14 +65,14 @@ class Fleet:
     def __init__(self, environment: Mapping[str, str], logs: Path) -> None:
         self._environment = environment
         self._logs = logs
-        self.workers: dict[int, Worker] = {}
+        self.workers: dict[int, WorkerProcess] = {}
         self.killed: set[int] = set()  # on purpose
 
     def start(self, config: WorkerConfig) -> None:
         """Start a worker; it records from now on."""
         assert config.process not in self.workers, "process numbers are unique in a run"
         popen = start("workloads.worker", self._environment, self._logs / f"worker-{config.process}.log")
-        worker = Worker(config, popen, line(config.model_dump(mode="json")))
+        worker = WorkerProcess(config, popen, line(config.model_dump(mode="json")))
         self.workers[config.process] = worker
         worker.hear()
 
@@ -87,7 +87,7 @@ class Fleet:
             if not worker.over:
                 worker.tell(message)
 
-    def of(self, role: str | None = None) -> Iterator[Worker]:
+    def of(self, role: str | None = None) -> Iterator[WorkerProcess]:
         """The workers of a role, or all."""
         return (worker for worker in self.workers.values() if role in {None, worker.config.role})
 
@@ -111,7 +111,7 @@ class Fleet:
             if not worker.well and not self._was_killed(worker)
         ]
 
-    def living(self, *roles: str) -> list[Worker]:
+    def living(self, *roles: str) -> list[WorkerProcess]:
         """Those of these roles that run, or are stopped, at this moment; may be asked from any thread."""
         return [
             worker
@@ -125,7 +125,7 @@ class Fleet:
             self.killed.add(process)
         self.workers[process].popen.send_signal(number)
 
-    def _was_killed(self, worker: Worker) -> bool:
+    def _was_killed(self, worker: WorkerProcess) -> bool:
         return worker.config.process in self.killed and worker.popen.returncode == -signal.SIGKILL
 
     def stop(self, timeout_s: float) -> None:

@@ -27,7 +27,7 @@ from workloads.base import CONSUMER, PRODUCER, Churn, MemberSettings, Role, Sett
 from workloads.clients.base import TopicPartition
 
 if TYPE_CHECKING:
-    from workloads.session import Session
+    from workloads.session import WorkerSession
 
 BEYOND_THE_SESSION_S = 3.0  # a pause is longer than the session by that much, and so is the wait at the end
 NOTHING_MORE_S = 1.0  # after that long without a record, there is none
@@ -98,7 +98,7 @@ class Groups(Workload[GroupsSettings]):
             return None
         return Churn(settings.churn_every, pause_s=settings.session_s + BEYOND_THE_SESSION_S)
 
-    def work(self, session: Session, settings: GroupsSettings) -> None:
+    def work(self, session: WorkerSession, settings: GroupsSettings) -> None:
         """Produce, or be a member again and again."""
         if session.config.role == PRODUCER:
             from workloads.pacing import feed
@@ -116,7 +116,7 @@ WORKLOAD = Groups()
 class Stay:
     """One membership, from its join to its leave."""
 
-    def __init__(self, session: Session, settings: GroupsSettings, stay_s: float) -> None:
+    def __init__(self, session: WorkerSession, settings: GroupsSettings, stay_s: float) -> None:
         from workloads.membership import open_member
 
         config = session.config

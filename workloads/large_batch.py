@@ -20,7 +20,7 @@ from workloads.clients.settings import Acks
 from workloads.clients.stacks import ClientName
 
 if TYPE_CHECKING:
-    from workloads.session import Session
+    from workloads.session import WorkerSession
 
 TOPIC = "batch"
 CUE_S = 0.05
@@ -57,7 +57,7 @@ class LargeBatch(Workload[LargeBatchSettings]):
         consume = settings.consume or ("beside" if faults else "after")
         return [[producer, consumer]] if consume == "beside" else [[producer], [consumer]]
 
-    def work(self, session: Session, settings: LargeBatchSettings) -> None:
+    def work(self, session: WorkerSession, settings: LargeBatchSettings) -> None:
         """Produce or consume."""
         if session.config.role == PRODUCER:
             produce(session, settings)
@@ -68,13 +68,13 @@ class LargeBatch(Workload[LargeBatchSettings]):
 WORKLOAD = LargeBatch()
 
 
-def produce(session: Session, settings: LargeBatchSettings) -> None:
+def produce(session: WorkerSession, settings: LargeBatchSettings) -> None:
     """Part after part, each at its cue."""
     import numpy as np
 
-    from workloads.producing import DRAIN_S, open_sender
+    from workloads.producing import DRAIN_S, open_producer
 
-    sender = open_sender(session, settings)
+    sender = open_producer(session, settings)
     (topic,) = session.config.topics
     name = topic.full_name(session.config.prefix)
     parts = session.config.parts
@@ -96,11 +96,11 @@ def produce(session: Session, settings: LargeBatchSettings) -> None:
     sender.finish()
 
 
-def consume(session: Session, settings: LargeBatchSettings) -> None:
+def consume(session: WorkerSession, settings: LargeBatchSettings) -> None:
     """Everything from the start: until all acknowledged is read and the ends are reached, or nothing comes any more."""
-    from workloads.consuming import open_reader
+    from workloads.consuming import open_consumer
 
-    reader = open_reader(session, settings)
+    reader = open_consumer(session, settings)
     (topic,) = session.config.topics
     name = topic.full_name(session.config.prefix)
     partitions = [(name, partition) for partition in range(settings.partitions)]

@@ -22,11 +22,11 @@ from harness.history.outcomes import outcome
 from harness.history.schema import F, Op, Type, now
 from workloads.base import MemberSettings
 from workloads.clients import make_member
-from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import ASK_S, GroupConsumer, Joining
+from workloads.clients.base import ClientError, PolledRecords, TopicPartition
+from workloads.clients.member import ASK_S, GroupConsumer, Joining
 from workloads.consuming import POLL_S, end_poll
 from workloads.partition_ops import PartitionOps, begin_ops, end_ops, end_ops_by_error
-from workloads.session import Session
+from workloads.session import WorkerSession
 
 POSITIONS_KEPT = 2000
 
@@ -60,7 +60,7 @@ class OwnedPartition:
 class Member:
     """One membership; `on_assign`, `on_revoke` and `on_lost` are told within the callbacks of the library."""
 
-    def __init__(self, session: Session, settings: MemberSettings, group: str, consumer: GroupConsumer) -> None:
+    def __init__(self, session: WorkerSession, settings: MemberSettings, group: str, consumer: GroupConsumer) -> None:
         self.consumer = consumer
         self.group = group
         self.on_assign: Callable[[Sequence[TopicPartition]], None] = _nothing  # after they were recorded
@@ -100,7 +100,7 @@ class Member:
         self._end(self._membership, error)
         return error is None
 
-    def poll(self, txn: int | None = None, timeout_s: float = POLL_S) -> Polled:
+    def poll(self, txn: int | None = None, timeout_s: float = POLL_S) -> PolledRecords:
         """One poll, recorded whatever comes of it."""
         op = self._recorder.begin(F.POLL, member=self.id, txn=txn)
         self._look_at_the_clock()
@@ -244,7 +244,7 @@ class _Listener:
         self._member.committed_by_library(offsets, error, began)
 
 
-def open_member(session: Session, settings: MemberSettings, group: str, *, automatic: bool = False) -> Member:
+def open_member(session: WorkerSession, settings: MemberSettings, group: str, *, automatic: bool = False) -> Member:
     """A member over the client that the settings name, not yet joined; `automatic`: its library commits by itself."""
     servers = settings.servers(session.addresses)
     consumer = make_member(settings, servers, session.security, session.client_id, Joining(group, automatic))

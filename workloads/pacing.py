@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from workloads.base import Settings, TopicSpec
-    from workloads.producing import Sender
-    from workloads.session import Session
+    from workloads.producing import RecordingProducer
+    from workloads.session import WorkerSession
 
 TICK_S = 0.01
 DEBT_S = 1.0
 
 
-def send_in_ticks(session: Session, sender: Sender, rate: float, send: Callable[[int, int], None]) -> None:
+def send_in_ticks(
+    session: WorkerSession, sender: RecordingProducer, rate: float, send: Callable[[int, int], None]
+) -> None:
     """Have each tick sent by `send(tick, messages)`; the rate is messages per second of this worker, 0 is flat out."""
     ticks = sent = 0
     began_at = time.monotonic()
@@ -40,13 +42,13 @@ def send_in_ticks(session: Session, sender: Sender, rate: float, send: Callable[
     sender.finish()
 
 
-def feed(session: Session, settings: Settings, rate: float, topic: TopicSpec) -> None:
+def feed(session: WorkerSession, settings: Settings, rate: float, topic: TopicSpec) -> None:
     """Send to the partitions of a topic in turn until told to stop; the rate is that of all producers together."""
     import numpy as np
 
-    from workloads.producing import open_sender
+    from workloads.producing import open_producer
 
-    sender = open_sender(session, settings)
+    sender = open_producer(session, settings)
     name = topic.full_name(session.config.prefix)
     first = session.config.number * topic.partitions // session.config.of  # each begins elsewhere
 

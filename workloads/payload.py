@@ -53,7 +53,7 @@ def _message(size_bytes: int) -> np.dtype[Any]:
                     [*HEADER.descr, ("checksum", "<u4")])  # fmt: skip
 
 
-class Builder:
+class PayloadBuilder:
     """Builds the messages of one producer."""
 
     def __init__(self, run: int, producer: int, size_bytes: int) -> None:
@@ -97,7 +97,7 @@ def headers(payloads: Sequence[bytes]) -> npt.NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedPayloads:
     """What messages say, in parallel arrays; null where they say nothing."""
 
     value: npt.NDArray[Any]
@@ -113,7 +113,7 @@ def parse(
     partition: Ints,
     run: int,
     marks: Sequence[bytes | None] | None = None,
-) -> Parsed:
+) -> ParsedPayloads:
     """What was read at these places, and whether it is what this run wrote there; `marks` has headers of tombstones.
 
     A record without a value is what its header says, if that is a tombstone; a tombstone with a value is damaged.
@@ -129,12 +129,12 @@ def parse(
     elsewhere = (head["topic"] != topic) | (head["partition"] != partition)
     if good.all():
         status = elsewhere * np.int8(Status.MISROUTED)
-        return Parsed(head["value"], head["producer"], head["sequence"], head["source"], status)
+        return ParsedPayloads(head["value"], head["producer"], head["sequence"], head["source"], status)
     ours = (head["magic"] == MAGIC) | (head["run"] == run)
     status = np.full(len(payloads), Status.FOREIGN, np.int8)
     status[ours & ~whole] = Status.CORRUPT
     status[good] = np.where(elsewhere[good], Status.MISROUTED, Status.GOOD)
-    return Parsed(
+    return ParsedPayloads(
         value=np.where(good, head["value"], COLUMNS["value"].null),
         producer=np.where(good, head["producer"], COLUMNS["producer"].null),
         sequence=np.where(good, head["sequence"], COLUMNS["sequence"].null),

@@ -22,7 +22,7 @@ import numpy as np
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
-from harness.clusters.wire import Connection, WireError
+from harness.clusters.wire import NodeConnection, WireError
 from harness.foundation.protocol import (
     CONSUMER_REPLICA,
     EARLIEST,
@@ -32,10 +32,10 @@ from harness.foundation.protocol import (
     READ_UNCOMMITTED,
     Api,
 )
-from harness.history.schema import COLUMNS, NO_CONNECTION, Kind, View, now
+from harness.history.schema import COLUMNS, NO_CONNECTION, Kind, OffsetView, now
 from workloads import find_workload
 from workloads.base import NodeAddress, Settings, TopicSpec
-from workloads.session import Session
+from workloads.session import WorkerSession
 
 # The least that says enough, and the most that is wanted.
 VERSIONS = {Api.FETCH: (4, 10), Api.LIST_OFFSETS: (2, 5), Api.METADATA: (1, 8)}
@@ -43,9 +43,9 @@ FETCH_WITH_EPOCH = 9
 TIMEOUT_S = 2.0
 JOIN_S = 2 * TIMEOUT_S
 VIEWS = (
-    (View.EARLIEST, EARLIEST, READ_UNCOMMITTED),
-    (View.LATEST, LATEST, READ_UNCOMMITTED),
-    (View.LATEST_COMMITTED, LATEST, READ_COMMITTED),
+    (OffsetView.EARLIEST, EARLIEST, READ_UNCOMMITTED),
+    (OffsetView.LATEST, LATEST, READ_UNCOMMITTED),
+    (OffsetView.LATEST_COMMITTED, LATEST, READ_COMMITTED),
 )
 
 
@@ -58,7 +58,7 @@ class PartitionAnswer(NamedTuple):
     values: dict[str, int]
 
 
-def probe(session: Session, settings: Settings) -> None:
+def probe(session: WorkerSession, settings: Settings) -> None:
     """Ask until told to stop."""
     if session.security.protocol != "PLAINTEXT":
         session.status.detail = (
@@ -80,7 +80,7 @@ def probe(session: Session, settings: Settings) -> None:
 class NodeProbe:
     """Asks one node."""
 
-    def __init__(self, session: Session, settings: Settings, node: NodeAddress, lock: threading.Lock) -> None:
+    def __init__(self, session: WorkerSession, settings: Settings, node: NodeAddress, lock: threading.Lock) -> None:
         self.node = node
         self.rounds = 0
         self._session = session
@@ -106,7 +106,7 @@ class NodeProbe:
     def _rounds(self) -> None:
         """On one connection, for as long as it holds."""
         with ExitStack() as stack:
-            connection = stack.enter_context(Connection(self.node.address, TIMEOUT_S))
+            connection = stack.enter_context(NodeConnection(self.node.address, TIMEOUT_S))
             self._versions = self._negotiate(connection)
             while not self._session.control.stopped:
                 began = now()
@@ -114,7 +114,7 @@ class NodeProbe:
                 self.rounds += 1
                 self._session.control.wait(max(0.0, 1 / self._settings.probe_rate - (now() - began) / 1e9))
 
-    def _negotiate(self, connection: Connection) -> dict[Api, int]:
+    def _negotiate(self, connection: NodeConnection) -> dict[Api, int]:
         answer = connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
         offered = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
         chosen = {}
@@ -127,7 +127,7 @@ class NodeProbe:
                 )
         return chosen
 
-    def round(self, connection: Connection) -> None:
+    def round(self, connection: NodeConnection) -> None:
         """Every question once."""
         config = self._session.config
         topics = self._workload.topics_in_use(self._settings, now(), config.began)
@@ -137,7 +137,7 @@ class NodeProbe:
             self._ask_offsets(connection, names, view, timestamp, isolation)
         self._ask_watermarks(connection, names)
 
-    def _ask_metadata(self, connection: Connection, names: dict[str, TopicSpec]) -> None:
+    def _ask_metadata(self, connection: NodeConnection, names: dict[str, TopicSpec]) -> None:
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
         )
@@ -166,7 +166,7 @@ class NodeProbe:
             )  # fmt: skip
 
     def _ask_offsets(
-        self, connection: Connection, names: dict[str, TopicSpec], view: View, timestamp: int, isolation: int
+        self, connection: NodeConnection, names: dict[str, TopicSpec], view: OffsetView, timestamp: int, isolation: int
     ) -> None:
         request = ListOffsetsRequest(
             replica_id=CONSUMER_REPLICA,
@@ -191,12 +191,12 @@ class NodeProbe:
                 {"offset": at.offset, "leader_epoch": at.leader_epoch})
             for topic in answer.topics for at in topic.partitions
         ]  # fmt: skip
-        if view == View.LATEST:
+        if view == OffsetView.LATEST:
             self._latest = {(row.topic, row.partition): row.values["offset"] for row in rows if not row.error}
         with self._lock:
             self._write(Api.LIST_OFFSETS, rows, asked_at, view=view)
 
-    def _ask_watermarks(self, connection: Connection, names: dict[str, TopicSpec]) -> None:
+    def _ask_watermarks(self, connection: NodeConnection, names: dict[str, TopicSpec]) -> None:
         request = FetchRequest(
             replica_id=CONSUMER_REPLICA,
             max_wait_ms=0,

@@ -19,8 +19,8 @@ from harness.history.schema import COLUMNS, F, Kind, Recorder, Type, now
 from workloads import payload
 from workloads.base import Settings
 from workloads.clients import make_producer
-from workloads.clients.base import Delivered, Keyed, Producer
-from workloads.session import Session
+from workloads.clients.base import DeliveredMessages, KeyedMessages, Producer
+from workloads.session import WorkerSession
 
 OUTSTANDING_AT_MOST = 50_000  # kafka-python has no limit of its own
 OUTSTANDING_AT_MOST_BYTES = 256_000_000
@@ -31,7 +31,7 @@ CLOSE_S = 1.0
 
 
 @dataclass(frozen=True)
-class Keys:
+class MessageKeys:
     """The keys of messages as numbers, and which of the messages are tombstones."""
 
     numbers: npt.NDArray[Any]
@@ -42,9 +42,9 @@ class Keys:
         """What the payloads say of themselves."""
         return np.where(self.tombstones, payload.TOMBSTONE, 0)
 
-    def keyed(self) -> Keyed:
+    def keyed(self) -> KeyedMessages:
         """As a library takes them."""
-        return Keyed(payload.keys_of(self.numbers), self.tombstones.tolist())
+        return KeyedMessages(payload.keys_of(self.numbers), self.tombstones.tolist())
 
 
 class Sequences:
@@ -65,15 +65,15 @@ class Sequences:
         return numbers
 
 
-class Sender:
+class RecordingProducer:
     """A producer that records."""
 
-    def __init__(self, session: Session, settings: Settings, producer: Producer) -> None:
+    def __init__(self, session: WorkerSession, settings: Settings, producer: Producer) -> None:
         self.producer = producer
         self._recorder = session.recorder
         self._control = session.control
         self._status = session.status
-        self._builder = payload.Builder(session.config.run, session.config.process, settings.value_bytes)
+        self._builder = payload.PayloadBuilder(session.config.run, session.config.process, settings.value_bytes)
         self._sequences: dict[int, Sequences] = {}
         self._keys: dict[int, int] = {}  # by value, of those that are outstanding
         self._partitions = settings.partitions
@@ -90,7 +90,7 @@ class Sender:
         *,
         sources: npt.NDArray[Any] | None = None,
         txn: int | None = None,
-        keys: Keys | None = None,
+        keys: MessageKeys | None = None,
     ) -> list[bytes]:
         """Announce messages to these partitions of a topic, then hand them to the library; the messages."""
         count = len(partitions)
@@ -133,13 +133,13 @@ class Sender:
         self._status.detail = f"{self.producer.outstanding:,} without an answer" if self.producer.outstanding else ""
 
 
-def open_sender(session: Session, settings: Settings) -> Sender:
+def open_producer(session: WorkerSession, settings: Settings) -> RecordingProducer:
     """A sender over the client that the settings name."""
     servers = settings.servers(session.addresses)
-    return Sender(session, settings, make_producer(settings, servers, session.security, session.client_id))
+    return RecordingProducer(session, settings, make_producer(settings, servers, session.security, session.client_id))
 
 
-def record_delivered(recorder: Recorder, delivered: Delivered, status: Any, keys: dict[int, int]) -> None:
+def record_delivered(recorder: Recorder, delivered: DeliveredMessages, status: Any, keys: dict[int, int]) -> None:
     """Completions of sends, in one write; `keys` lets go of those of them."""
     count = len(delivered.payloads)
     if not count:
@@ -163,7 +163,7 @@ def record_delivered(recorder: Recorder, delivered: Delivered, status: Any, keys
     status.ok += count - failed - unknown
 
 
-def _with_errors(recorder: Recorder, delivered: Delivered, offsets: npt.NDArray[Any]) -> dict[str, Any]:
+def _with_errors(recorder: Recorder, delivered: DeliveredMessages, offsets: npt.NDArray[Any]) -> dict[str, Any]:
     """Columns that differ between messages that were acknowledged and those that were not."""
     count = len(delivered.payloads)
     at = np.fromiter(delivered.errors, np.int64, len(delivered.errors))

@@ -19,14 +19,14 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.record.memory_records import MemoryRecords
 
-from harness.clusters.observe import ask_partitions
-from harness.clusters.wire import Connection, WireError
+from harness.clusters.cluster_view import ask_partitions
+from harness.clusters.wire import NodeConnection, WireError
 from harness.foundation.protocol import CONSUMER_REPLICA, FETCH_OF_FOLLOWERS, NO_SESSION, Api
 from harness.history.schema import F, Type
 from workloads.base import FinalTarget, Settings
 from workloads.clients.kafka_python import polled_of
 from workloads.consuming import write_records
-from workloads.session import Session
+from workloads.session import WorkerSession
 
 LAST_BY_NAMES = 12  # version of Fetch: from the next one on topics go by ids
 TIMEOUT_S = 5.0
@@ -35,13 +35,13 @@ WAIT_MS = 100
 MAX_BYTES = 1 << 20
 
 
-def replica_read(session: Session, settings: Settings) -> None:
+def replica_read(session: WorkerSession, settings: Settings) -> None:
     """Ask the node of this worker for all partitions that it has a replica of."""
     node = session.config.nodes[session.config.number]
     partitions = [(target.name, target.partition) for target in session.config.targets]
     try:
         held = ask_partitions(node.address, sorted({name for name, _ in partitions}), TIMEOUT_S)
-        with Connection(node.address, TIMEOUT_S) as connection:
+        with NodeConnection(node.address, TIMEOUT_S) as connection:
             version = _version(connection)
             for target in session.config.targets:
                 known = held.get((target.name, target.partition))
@@ -51,7 +51,7 @@ def replica_read(session: Session, settings: Settings) -> None:
         session.status.detail = f"node {node.id} was not read to the end: {error}"
 
 
-def _version(connection: Connection) -> int:
+def _version(connection: NodeConnection) -> int:
     answer = connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
     most = max((api.max_version for api in answer.api_keys if api.api_key == Api.FETCH), default=-1)
     if most < FETCH_OF_FOLLOWERS:
@@ -63,7 +63,7 @@ class ReplicaRead:
     """One partition, as one node has it."""
 
     def __init__(
-        self, session: Session, settings: Settings, connection: Connection, target: FinalTarget, version: int
+        self, session: WorkerSession, settings: Settings, connection: NodeConnection, target: FinalTarget, version: int
     ) -> None:
         self._session, self._settings = session, settings
         self._connection, self._version = connection, version

@@ -19,7 +19,7 @@ from workloads.stream import Stream, StreamSettings, consume, produce
 
 if TYPE_CHECKING:
     from harness.tap.rules import Rule
-    from workloads.session import Session
+    from workloads.session import WorkerSession
 
 OF_PRODUCERS = "tidegauge-producer-*"  # by their client ids
 DROPPED, LATE = "dropped answers", "late answers"  # what exchanges in the history were bent by
@@ -91,7 +91,7 @@ class Retries(Workload[RetriesSettings]):
             rules.append(Rule(name=LATE, action="delay", side="response", by=by_s, probability=settings.late, **whose))
         return tuple(rules)
 
-    def work(self, session: Session, settings: RetriesSettings) -> None:
+    def work(self, session: WorkerSession, settings: RetriesSettings) -> None:
         """Produce or consume."""
         if session.config.role == PRODUCER:
             produce(session, settings)

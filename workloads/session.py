@@ -139,7 +139,7 @@ class WorkerStatus:
 
 
 @dataclass(frozen=True)
-class Session:
+class WorkerSession:
     """A worker's world."""
 
     config: WorkerConfig

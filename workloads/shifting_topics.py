@@ -20,8 +20,8 @@ from workloads.base import CONSUMER, KEEPER, PRODUCER, Role, Settings, TopicSpec
 
 if TYPE_CHECKING:
     from workloads.clients.base import TopicPartition
-    from workloads.consuming import Reader
-    from workloads.session import Session
+    from workloads.consuming import RecordingConsumer
+    from workloads.session import WorkerSession
     from workloads.topics import LiveTopic
 
 LASTING = 0  # the number of the topic that is never deleted
@@ -98,22 +98,22 @@ class Topics(Workload[TopicsSettings]):
             ]
         ]
 
-    def work(self, session: Session, settings: TopicsSettings) -> None:
+    def work(self, session: WorkerSession, settings: TopicsSettings) -> None:
         """Produce, consume or keep."""
         if session.config.role == PRODUCER:
             produce(session, settings)
         elif session.config.role == CONSUMER:
             consume(session, settings)
         else:
-            from workloads.topic_keeper import keep_topics
+            from workloads.topic_changes import change_topics
 
-            keep_topics(session, settings)
+            change_topics(session, settings)
 
 
 WORKLOAD = Topics()
 
 
-class Target(NamedTuple):
+class WritablePartition(NamedTuple):
     """A partition that can be written to."""
 
     number: int
@@ -121,10 +121,10 @@ class Target(NamedTuple):
     partition: int
 
 
-class Watch:
+class TopicWatch:
     """Which topics of the run there are, asked once a second beside the work."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: WorkerSession) -> None:
         import threading
 
         self._session = session
@@ -164,19 +164,19 @@ class Watch:
             admin.close()
 
 
-def produce(session: Session, settings: TopicsSettings) -> None:
+def produce(session: WorkerSession, settings: TopicsSettings) -> None:
     """To one partition after the other of all topics that there seem to be."""
     import numpy as np
 
     from workloads.pacing import send_in_ticks
-    from workloads.producing import open_sender
+    from workloads.producing import open_producer
 
-    sender = open_sender(session, settings)
-    watch = Watch(session)
+    sender = open_producer(session, settings)
+    watch = TopicWatch(session)
 
     def send(tick: int, count: int) -> None:
         targets = [
-            Target(number_of(name), name, partition)
+            WritablePartition(number_of(name), name, partition)
             for name, live in sorted(watch.topics().items())
             for partition in range(live.partitions)
         ]
@@ -188,12 +188,12 @@ def produce(session: Session, settings: TopicsSettings) -> None:
     watch.close()
 
 
-def consume(session: Session, settings: TopicsSettings) -> None:
+def consume(session: WorkerSession, settings: TopicsSettings) -> None:
     """A share of the partitions of all topics that there seem to be."""
-    from workloads.consuming import open_reader
+    from workloads.consuming import open_consumer
 
-    reader = open_reader(session, settings)
-    watch = Watch(session)
+    reader = open_consumer(session, settings)
+    watch = TopicWatch(session)
     following: dict[str, LiveTopic] = {}
     while not session.control.stopped:
         topics = watch.topics()
@@ -208,7 +208,9 @@ def consume(session: Session, settings: TopicsSettings) -> None:
     watch.close()
 
 
-def _follow(session: Session, reader: Reader, before: dict[str, LiveTopic], topics: dict[str, LiveTopic]) -> None:
+def _follow(
+    session: WorkerSession, reader: RecordingConsumer, before: dict[str, LiveTopic], topics: dict[str, LiveTopic]
+) -> None:
     """Let go of what is gone, also where another topic has its name now; take up what is new."""
     numbers = {name: number_of(name) for name in {*before, *topics}}
     stays = {name: live for name, live in topics.items() if name in before and before[name].id == live.id}
@@ -217,7 +219,7 @@ def _follow(session: Session, reader: Reader, before: dict[str, LiveTopic], topi
     reader.follow(numbers, _share(session, topics))
 
 
-def _share(session: Session, topics: dict[str, LiveTopic]) -> list[TopicPartition]:
+def _share(session: WorkerSession, topics: dict[str, LiveTopic]) -> list[TopicPartition]:
     """What is this worker's, whatever else there is: a topic that comes or goes moves no other partition."""
     config = session.config
     return [

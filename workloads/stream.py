@@ -21,8 +21,8 @@ from workloads.base import CONSUMER, PRODUCER, Role, Settings, TopicSpec, Worklo
 from workloads.clients.base import TopicPartition
 
 if TYPE_CHECKING:
-    from workloads.consuming import Reader
-    from workloads.session import Session
+    from workloads.consuming import RecordingConsumer
+    from workloads.session import WorkerSession
     from workloads.topics import TopicAdmin
 
 GENERATIONS_READ = 3
@@ -88,7 +88,7 @@ class Stream(Workload[StreamSettings]):
             ]
         ]
 
-    def work(self, session: Session, settings: StreamSettings) -> None:
+    def work(self, session: WorkerSession, settings: StreamSettings) -> None:
         """Produce or consume."""
         if session.config.role == PRODUCER:
             produce(session, settings)
@@ -102,7 +102,7 @@ WORKLOAD = Stream()
 class Rotation:
     """The topics in use now, created when they are new."""
 
-    def __init__(self, session: Session, settings: StreamSettings) -> None:
+    def __init__(self, session: WorkerSession, settings: StreamSettings) -> None:
         self._session = session
         self._settings = settings
         self._known = {topic.number for topic in session.config.topics}
@@ -144,14 +144,14 @@ class Rotation:
             self._admin.close()
 
 
-def produce(session: Session, settings: StreamSettings) -> None:
+def produce(session: WorkerSession, settings: StreamSettings) -> None:
     """Tick after tick until told to stop."""
     import numpy as np
 
     from workloads.pacing import send_in_ticks
-    from workloads.producing import open_sender
+    from workloads.producing import open_producer
 
-    sender = open_sender(session, settings)
+    sender = open_producer(session, settings)
     rotation = Rotation(session, settings)
     first = session.config.number * settings.partitions // session.config.of  # each begins elsewhere
 
@@ -165,11 +165,11 @@ def produce(session: Session, settings: StreamSettings) -> None:
     rotation.close()
 
 
-def consume(session: Session, settings: StreamSettings) -> None:
+def consume(session: WorkerSession, settings: StreamSettings) -> None:
     """A share of all partitions until told to stop."""
-    from workloads.consuming import open_reader
+    from workloads.consuming import open_consumer
 
-    reader = open_reader(session, settings)
+    reader = open_consumer(session, settings)
     rotation = Rotation(session, settings)
     following = -1
     while not session.control.stopped:
@@ -182,7 +182,7 @@ def consume(session: Session, settings: StreamSettings) -> None:
     rotation.close()
 
 
-def _follow(session: Session, reader: Reader, rotation: Rotation, generations: range) -> None:
+def _follow(session: WorkerSession, reader: RecordingConsumer, rotation: Rotation, generations: range) -> None:
     """Read this worker's share of these generations."""
     numbers: dict[str, int] = {}
     partitions: list[TopicPartition] = []
@@ -194,5 +194,5 @@ def _follow(session: Session, reader: Reader, rotation: Rotation, generations: r
     reader.follow(numbers, [tp for index, tp in enumerate(partitions) if _mine(session, index)])
 
 
-def _mine(session: Session, index: int) -> bool:
+def _mine(session: WorkerSession, index: int) -> bool:
     return index % session.config.of == session.config.number

@@ -158,7 +158,7 @@ def _missing(address: str, topics: Sequence[TopicSpec], prefix: str) -> str:
     """What this node does not know yet of the topics; nothing when it knows all."""
     wanted = {topic.full_name(prefix): topic.partitions for topic in topics}
     try:
-        with wire.Connection(address, ASK_TIMEOUT_S) as connection:
+        with wire.NodeConnection(address, ASK_TIMEOUT_S) as connection:
             request = MetadataRequest(
                 topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in wanted],
                 allow_auto_topic_creation=False,

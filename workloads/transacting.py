@@ -30,11 +30,11 @@ from harness.history.schema import COLUMNS, F, Kind, Recorder, Type
 from workloads import payload
 from workloads.base import TransactingSettings
 from workloads.clients import make_transactional_producer
-from workloads.clients.base import ClientError, Delivered, TopicPartition
+from workloads.clients.base import ClientError, DeliveredMessages, TopicPartition
 from workloads.clients.transactional import FENCED, TransactionalProducer
 from workloads.partition_ops import PartitionOps, begin_ops, end_ops
-from workloads.producing import Sender
-from workloads.session import Session
+from workloads.producing import RecordingProducer
+from workloads.session import WorkerSession
 
 CALL_S = 10.0  # for one call of the library, however long a transaction may last: whoever is told to stop has to end
 DRAIN_S = 0.02
@@ -47,7 +47,7 @@ class Transactor:
     """A transactional id and its instances, one after the other."""
 
     def __init__(
-        self, session: Session, settings: TransactingSettings, transactional_id: str, opener: Opener | None = None
+        self, session: WorkerSession, settings: TransactingSettings, transactional_id: str, opener: Opener | None = None
     ) -> None:
         self.name = transactional_id
         self.fenced = False  # whether another instance took the id from the last one of this
@@ -55,7 +55,7 @@ class Transactor:
         self.session = session
         self._settings = settings
         self._opener = opener or self._open
-        self._sender: Sender | None = None  # it outlives instances: sequences go on
+        self._sender: RecordingProducer | None = None  # it outlives instances: sequences go on
         self._alive = False
 
     def rival(self) -> Transactor:
@@ -65,7 +65,7 @@ class Transactor:
         return rival
 
     @property
-    def sender(self) -> Sender:
+    def sender(self) -> RecordingProducer:
         """Over the instance that is alive."""
         if self._sender is None:
             raise RuntimeError("no instance was opened yet")
@@ -84,7 +84,7 @@ class Transactor:
         self.close()
         producer = self._opener()
         if self._sender is None:
-            self._sender = Sender(self.session, self._settings, producer)
+            self._sender = RecordingProducer(self.session, self._settings, producer)
         self._sender.producer = producer
         self._alive, self.fenced = True, False
         op = self.session.recorder.begin(F.INIT, name=self.name)
@@ -251,7 +251,7 @@ class _Sends:
 
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
-        self.delivered: list[Delivered] = []
+        self.delivered: list[DeliveredMessages] = []
 
     def record(self, recorder: Recorder, type_: Type, txn: int) -> int:
         """Complete all of them as the transaction ended, with their own offset or error where there is one."""
@@ -273,7 +273,7 @@ class _Sends:
 
     @staticmethod
     def _take(
-        recorder: Recorder, delivered: Delivered, sent: npt.NDArray[Any], columns: dict[str, npt.NDArray[Any]]
+        recorder: Recorder, delivered: DeliveredMessages, sent: npt.NDArray[Any], columns: dict[str, npt.NDArray[Any]]
     ) -> None:
         """What one drain brought; messages of an earlier transaction are left alone."""
         if not delivered.payloads:

@@ -33,8 +33,8 @@ from workloads.base import CONSUMER, PRODUCER, Role, Settings, TopicSpec, Transa
 
 if TYPE_CHECKING:
     from workloads.clients.base import TopicPartition
-    from workloads.consuming import Reader
-    from workloads.session import Session
+    from workloads.consuming import RecordingConsumer
+    from workloads.session import WorkerSession
     from workloads.transacting import Transaction, Transactor
 
 POLL_S = 0.02  # confluent-kafka waits for that long even when it has something
@@ -108,7 +108,7 @@ class Transactions(Workload[TransactionsSettings]):
         """What was aborted is in the logs."""
         return True
 
-    def work(self, session: Session, settings: TransactionsSettings) -> None:
+    def work(self, session: WorkerSession, settings: TransactionsSettings) -> None:
         """Make transactions, send without any, or read."""
         if session.config.task == PLAIN:
             from workloads.pacing import feed
@@ -125,7 +125,7 @@ WORKLOAD = Transactions()
 
 
 @dataclass(frozen=True)
-class Plan:
+class TransactionPlan:
     """A transaction to be; step 0 is right after its beginning, step n after its nth operation."""
 
     polls: tuple[bool, ...]  # its operations: whether each is a poll
@@ -133,13 +133,13 @@ class Plan:
     fence_at: int | None = None  # the second instance comes
 
 
-def draw(random: Random, settings: TransactionsSettings, *, fence: bool) -> Plan:
+def draw(random: Random, settings: TransactionsSettings, *, fence: bool) -> TransactionPlan:
     """The next one; one that is to be fenced sends and is not aborted, so that there is something to refuse."""
     length = random.randint(1, settings.max_txn_length)
     polls = tuple(random.random() < settings.polls for _ in range(length))
     if fence:
-        return Plan((False, *polls[1:]), fence_at=random.randint(0, length))
-    return Plan(polls, abort_at=random.randint(0, length + 1) if random.random() < settings.abort else None)
+        return TransactionPlan((False, *polls[1:]), fence_at=random.randint(0, length))
+    return TransactionPlan(polls, abort_at=random.randint(0, length + 1) if random.random() < settings.abort else None)
 
 
 def window(settings: TransactionsSettings, time_ns: int, began: int) -> list[int]:
@@ -149,11 +149,11 @@ def window(settings: TransactionsSettings, time_ns: int, began: int) -> list[int
     return [(first + index) % settings.partitions for index in range(count)]
 
 
-class Worker:
+class TransactionWorker:
     """Makes transactions."""
 
     def __init__(
-        self, session: Session, settings: TransactionsSettings, transactor: Transactor, reader: Reader
+        self, session: WorkerSession, settings: TransactionsSettings, transactor: Transactor, reader: RecordingConsumer
     ) -> None:
         self.transactor = transactor
         self._session = session
@@ -186,7 +186,7 @@ class Worker:
             self._fence_at = time.monotonic() + self._settings.fence_every
         return ended
 
-    def _steps(self, transaction: Transaction, plan: Plan) -> Transactor | None:
+    def _steps(self, transaction: Transaction, plan: TransactionPlan) -> Transactor | None:
         """Up to the one at which it is aborted; the second instance, if one came."""
         rival = self._fence() if plan.fence_at == 0 else None
         for step, poll in enumerate(plan.polls):
@@ -223,15 +223,15 @@ class Worker:
         transaction.send(TOPIC, self._name, np.full(count, partition))
 
 
-def transact(session: Session, settings: TransactionsSettings) -> None:
+def transact(session: WorkerSession, settings: TransactionsSettings) -> None:
     """One transaction after the other until told to stop; the last one is brought to its end."""
-    from workloads.consuming import open_reader
+    from workloads.consuming import open_consumer
     from workloads.transacting import Transactor
 
     config = session.config
     transactor = Transactor(session, settings, f"{config.prefix}-{config.workload}-{config.number}")
-    reader = open_reader(session, settings)
-    worker = Worker(session, settings, transactor, reader)
+    reader = open_consumer(session, settings)
+    worker = TransactionWorker(session, settings, transactor, reader)
     worker.follow()
     due_at = time.monotonic()
     while not session.control.stopped:
@@ -243,11 +243,11 @@ def transact(session: Session, settings: TransactionsSettings) -> None:
     reader.consumer.close()
 
 
-def read(session: Session, settings: TransactionsSettings) -> None:
+def read(session: WorkerSession, settings: TransactionsSettings) -> None:
     """All partitions until told to stop."""
-    from workloads.consuming import open_reader
+    from workloads.consuming import open_consumer
 
-    reader = open_reader(session, settings)
+    reader = open_consumer(session, settings)
     names = {topic.full_name(session.config.prefix): topic for topic in session.config.topics}
     partitions = [(name, partition) for name, topic in names.items() for partition in range(topic.partitions)]
     reader.follow({name: topic.number for name, topic in names.items()}, partitions)

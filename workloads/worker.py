@@ -20,7 +20,7 @@ from harness.foundation.errors import TidegaugeError
 from harness.history.schema import Recorder
 from workloads import find_workload
 from workloads.base import FINAL, PROBE, RAW, REPLICA, Settings, WorkerConfig, Workload
-from workloads.session import STDOUT, Control, Session, WorkerStatus, collect_garbage_less_often
+from workloads.session import STDOUT, Control, WorkerSession, WorkerStatus, collect_garbage_less_often
 
 ENDED, FAILED = "ended", "failed"
 
@@ -60,7 +60,7 @@ def work(config: WorkerConfig, control: Control, status: WorkerStatus) -> None:
     recorder = Recorder(config.segment, config.process, about)
     for topic in config.topics:
         recorder.topic(topic.number, topic.full_name(config.prefix))
-    session = Session(config, config.security.with_secrets(), recorder, control, status)
+    session = WorkerSession(config, config.security.with_secrets(), recorder, control, status)
     if config.role == PROBE:
         from workloads.probe import probe
 

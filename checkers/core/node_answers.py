@@ -24,7 +24,7 @@ import polars as pl
 
 from checkers.core.arrays import NEVER
 from harness.foundation.protocol import FETCH_OF_FOLLOWERS, Api
-from harness.history.schema import Type, View
+from harness.history.schema import OffsetView, Type
 
 SETTLING_NS = 2_000_000_000  # nodes do not learn of a leader, a broker or a topic at one instant
 ALWAYS = -(1 << 62)
@@ -59,19 +59,19 @@ def answers(probes: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
 def _shown(rows: pl.DataFrame) -> pl.DataFrame:
     fetch = pl.col("api") == FETCH
 
-    def of(mark: str, view: View) -> pl.Expr:
+    def of(mark: str, view: OffsetView) -> pl.Expr:
         return pl.when(fetch).then(pl.col(mark)).when(pl.col("view") == view).then(pl.col("offset"))
 
     def known(mark: pl.Expr) -> pl.Expr:
         return pl.when(mark >= 0).then(mark)
 
-    of_a_record = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == View.EARLIEST)
+    of_a_record = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == OffsetView.EARLIEST)
     told = (pl.col("leader_epoch") >= 0) & ~of_a_record.fill_null(value=False)
     return rows.select(
         "api", "view", "topic", "partition", "era", "scope", "led", "answer", "node", "invoked", "time", "event",
-        shown=of("high_watermark", View.LATEST),
-        stable=known(of("last_stable_offset", View.LATEST_COMMITTED)),
-        start=known(of("log_start", View.EARLIEST)),
+        shown=of("high_watermark", OffsetView.LATEST),
+        stable=known(of("last_stable_offset", OffsetView.LATEST_COMMITTED)),
+        start=known(of("log_start", OffsetView.EARLIEST)),
         told=pl.when(told).then(pl.col("leader_epoch")),
     )  # fmt: skip
 

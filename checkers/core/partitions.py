@@ -24,7 +24,7 @@ from checkers.core.arrays import NEVER, ints
 from checkers.core.node_answers import FETCH, LIST_OFFSETS
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
-from harness.history.schema import F, Type, View
+from harness.history.schema import F, OffsetView, Type
 
 PLACE = ["topic", "partition"]
 _PLACED = pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
@@ -128,7 +128,7 @@ def ends(ops: pl.DataFrame) -> pl.DataFrame:
 
 def _shown(probes: pl.DataFrame, run: RunContext) -> pl.DataFrame:
     """What nodes told probes; all of a partition is in one piece."""
-    latest = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == View.LATEST)
+    latest = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == OffsetView.LATEST)
     end = pl.when(pl.col("api") == FETCH).then("high_watermark").when(latest).then("offset")
     led, highest = pl.col("leader_epoch") >= 0, pl.col("leader_epoch").max().over(PLACE)
     return (

@@ -22,7 +22,7 @@ from checkers.core.run import RunContext
 from checkers.core.tables import TABLES, empty
 from checkers.shared.reader_steps import Reading
 from checkers.shared.sender_order import merged_shares, shares_of
-from harness.history.schema import F, Type, View
+from harness.history.schema import F, OffsetView, Type
 
 if TYPE_CHECKING:
     from checkers.core.partition_log import PartitionLog
@@ -145,7 +145,7 @@ OF_FINALS = ("f", "type", "end", "topic", "partition", "invoked", "time", "event
 
 def marks_of(shown: pl.DataFrame) -> pl.DataFrame:
     """Of answers those to Fetch and to ListOffsets(latest)."""
-    of_ends = (pl.col("api") == FETCH) | ((pl.col("api") == LIST_OFFSETS) & (pl.col("view") == View.LATEST))
+    of_ends = (pl.col("api") == FETCH) | ((pl.col("api") == LIST_OFFSETS) & (pl.col("view") == OffsetView.LATEST))
     return shown.filter(of_ends & (pl.col("shown") >= 0)).with_columns(offset=pl.col("shown")).select(MARKS)
 
 

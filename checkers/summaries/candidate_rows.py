@@ -15,7 +15,7 @@ from checkers.core.node_answers import FETCH, LIST_OFFSETS, PRODUCE
 from checkers.core.tables import place_of
 from checkers.summaries.finding_queries import FindingQueries, distinct_numbers
 from checkers.summaries.series import PLACE
-from harness.history.schema import View
+from harness.history.schema import OffsetView
 
 ROWS = 10
 NEAR_ROWS = 5
@@ -100,7 +100,7 @@ class CandidateRows:
         if self.table != "probes":
             return ~self.own
         api, view, error = (ints(self.frame, name) for name in ("api", "view", "error"))
-        shows: Bools = (error == 0) & ((api == FETCH) | ((api == LIST_OFFSETS) & (view == View.LATEST)))
+        shows: Bools = (error == 0) & ((api == FETCH) | ((api == LIST_OFFSETS) & (view == OffsetView.LATEST)))
         return shows
 
     def close(self) -> Bools:

@@ -12,7 +12,7 @@ from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.summaries.finding_queries import ContextRequest
 from checkers.summaries.series import PLACE
-from harness.history.schema import Type, View
+from harness.history.schema import OffsetView, Type
 
 WITNESSED = 12  # offsets on each side
 WITNESSES_AT_MOST = 4 * WITNESSED + 2  # operations
@@ -39,7 +39,7 @@ def witness_tables(piece: Piece, request: ContextRequest) -> dict[str, pl.DataFr
 
 def _ends(answers: pl.DataFrame, middles: pl.DataFrame) -> pl.DataFrame:
     """Answers that show an end."""
-    latest = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == View.LATEST) & (pl.col("error") == 0)
+    latest = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == OffsetView.LATEST) & (pl.col("error") == 0)
     columns = (*PLACE, "offset", "invoked", "time", "process", "event")
     return answers.filter(latest & (pl.col("offset") >= 0)).select(columns).join(middles, on=PLACE)
 

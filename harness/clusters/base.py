@@ -21,11 +21,11 @@ from typing import Any, ClassVar, Self
 
 from harness.clusters import wire
 from harness.clusters.cleanup.guard import Guard
-from harness.clusters.disk import Disk
+from harness.clusters.disk import NodeDisk
 from harness.clusters.target import ReadyCheck
 from harness.foundation.errors import CannotHere, ClusterError, NodeDied, TidegaugeError, UsageError
 from harness.foundation.paths import cache_dir, clusters_dir, nearest, state_dir
-from harness.foundation.progress import Progress, Silent
+from harness.foundation.progress import Progress, SilentProgress
 from harness.foundation.security import Security
 
 DESCRIPTION_FILE = "cluster.json"
@@ -56,7 +56,7 @@ OURS = frozenset({Capability.TAP, Capability.CLIENTS})  # whatever the cluster: 
 
 
 @dataclass(frozen=True)
-class Missing:
+class Unavailable:
     """Why something cannot be done here, and what would make it possible."""
 
     what: str
@@ -118,7 +118,7 @@ class Cluster(ABC):
         self.product = product
         self.version = version
         self.security = Security()
-        self.progress: Progress = progress or Silent()
+        self.progress: Progress = progress or SilentProgress()
         self.held_by_tidegauge = False
         self._ready = ready
         self._id_is_ours = False  # whether we gave the nodes their cluster's id, so that another one is a stranger's
@@ -178,11 +178,11 @@ class Cluster(ABC):
 
     # what faults need
 
-    def cannot(self, capability: Capability) -> Missing | None:
+    def cannot(self, capability: Capability) -> Unavailable | None:
         """Why this cannot be had on this cluster, even when it is equipped for it; None when it can. Need not be up."""
         if capability in self.capabilities | OURS:
             return None
-        return Missing(
+        return Unavailable(
             f"a {self.kind} cluster cannot do that ({capability})", "use --cluster docker, which can do most"
         )
 
@@ -218,7 +218,7 @@ class Cluster(ABC):
         """Where the node's data lies, as seen from here."""
         raise self._has_no("data that can be reached", node_id)
 
-    def disk(self, node_id: int) -> Disk:
+    def disk(self, node_id: int) -> NodeDisk:
         """The file system that the node's data lies on."""
         raise self._has_no("disk of its own", node_id)
 
@@ -374,7 +374,7 @@ class Cluster(ABC):
     def _why_not_ready(self, node: Node) -> str:
         try:
             if self._ready.kind == "port":
-                wire.Connection(node.address, PROBE_TIMEOUT_S).__exit__()
+                wire.NodeConnection(node.address, PROBE_TIMEOUT_S).__exit__()
                 return ""
             metadata = wire.ask_metadata(node.address, PROBE_TIMEOUT_S)
         except wire.WireError as error:

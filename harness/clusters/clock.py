@@ -25,7 +25,7 @@ REREAD_EVERY_S = 1
 
 
 @dataclass(frozen=True)
-class Clock:
+class NodeClock:
     """One node's clock."""
 
     library: Path

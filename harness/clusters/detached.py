@@ -32,7 +32,7 @@ ERRORS: dict[int, type[TidegaugeError]] = {Exit.USAGE: UsageError, Exit.CANNOT_H
 
 def bring_up(spec: ClusterSpec, progress: Progress) -> dict[str, Any]:
     """Start a cluster that stays; its description. Interrupted or failed, nothing of it is left."""
-    keeper = subprocess.Popen(
+    holder = subprocess.Popen(
         [sys.executable, "-P", "-m", "harness.clusters.detached_process", "tidegauge"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -40,13 +40,13 @@ def bring_up(spec: ClusterSpec, progress: Progress) -> dict[str, Any]:
         text=True,
         start_new_session=True,
     )
-    assert keeper.stdin is not None
-    assert keeper.stdout is not None
+    assert holder.stdin is not None
+    assert holder.stdout is not None
     name = ""
     try:
-        keeper.stdin.write(spec.model_dump_json() + "\n")
-        keeper.stdin.flush()
-        for line in keeper.stdout:
+        holder.stdin.write(spec.model_dump_json() + "\n")
+        holder.stdin.flush()
+        for line in holder.stdout:
             message = json.loads(line)
             if "step" in message:
                 progress.step(message["step"])
@@ -57,15 +57,15 @@ def bring_up(spec: ClusterSpec, progress: Progress) -> dict[str, Any]:
             elif "error" in message:
                 _raise(message["error"])
             elif "up" in message:
-                keeper.stdin.write(KEEP + "\n")
-                keeper.stdin.flush()
+                holder.stdin.write(KEEP + "\n")
+                holder.stdin.flush()
                 return dict(message["up"])
     except KeyboardInterrupt:
-        keeper.stdin.close()
+        holder.stdin.close()
         _wait_gone(clusters_dir() / name if name else None)
         raise Interrupted("stopped before the cluster was up", "everything it had started is gone") from None
-    said = keeper.stderr.read().splitlines() if keeper.stderr else []
-    code = keeper.wait()
+    said = holder.stderr.read().splitlines() if holder.stderr else []
+    code = holder.wait()
     _wait_gone(clusters_dir() / name if name else None)
     if code == -signal.SIGKILL:
         raise ClusterError("the harness of the cluster was killed", "everything it had started is gone; start it again")

@@ -52,7 +52,7 @@ _DELETED = " (deleted)"
 
 
 @dataclass(frozen=True)
-class Disk:
+class NodeDisk:
     """One node's file system."""
 
     image: Path

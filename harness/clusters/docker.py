@@ -26,12 +26,12 @@ from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
-from harness.clusters import abilities
-from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Missing, Node, NodeState, wait_until
+from harness.clusters import network_support
+from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Node, NodeState, Unavailable, wait_until
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.cleanup.undo import of_project
-from harness.clusters.disk import Disk, why_no_disks
-from harness.clusters.image import our_images
+from harness.clusters.disk import NodeDisk, why_no_disks
+from harness.clusters.image_builder import our_images
 from harness.clusters.networked import NetworkedCluster
 from harness.clusters.target import ContainerPart, NodePlan, Target, placeholders, render, write_inside
 from harness.foundation.errors import CannotHere, ClusterError, TidegaugeError, UsageError
@@ -151,14 +151,14 @@ class DockerCluster(NetworkedCluster):
         self._inner_ports = dict(COMPOSE_PORTS)
         self._always_sidecar = always_sidecar
         self._needs: frozenset[Capability] = frozenset()
-        self._tried: dict[Capability, Missing | None] = {}
+        self._tried: dict[Capability, Unavailable | None] = {}
         self._sidecar: str | None = None  # the image
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         """A container has a network of its own; how else it can be changed is only tried when somebody needs it."""
         able = OURS | {Capability.KILL, Capability.PAUSE, Capability.RESTART, Capability.LOGS, Capability.ADMIN}
-        asked = abilities.NETWORK & (self._needs | {Capability.PARTITION})
+        asked = network_support.NETWORK & (self._needs | {Capability.PARTITION})
         return frozenset(able | (self._needs & DATA) | {each for each in asked if self.cannot(each) is None})
 
     def container(self, node_id: int) -> Container:
@@ -166,7 +166,7 @@ class DockerCluster(NetworkedCluster):
         self.node(node_id)
         return self._containers[node_id]
 
-    def cannot(self, capability: Capability) -> Missing | None:
+    def cannot(self, capability: Capability) -> Unavailable | None:
         """By what this machine has, and the image when it comes to sidecars."""
         if capability in OURS:
             return None
@@ -180,53 +180,53 @@ class DockerCluster(NetworkedCluster):
             self.progress.step("giving every node a file system of its own")
         self._needs |= frozenset(needs)
 
-    def _try(self, capability: Capability) -> Missing | None:
+    def _try(self, capability: Capability) -> Unavailable | None:
         try:
             return self._try_with(connect(timeout_s=PING_TIMEOUT_S), capability)
         except TidegaugeError as error:
-            return Missing(error.message, error.remedy)
+            return Unavailable(error.message, error.remedy)
         except (DockerException, OSError) as error:
-            return Missing(f"the Docker engine at {endpoint()} fails ({_reason(error)})", "see the engine's log")
+            return Unavailable(f"the Docker engine at {endpoint()} fails ({_reason(error)})", "see the engine's log")
 
-    def _try_with(self, engine: docker.DockerClient, capability: Capability) -> Missing | None:
-        if capability in abilities.NETWORK:
+    def _try_with(self, engine: docker.DockerClient, capability: Capability) -> Unavailable | None:
+        if capability in network_support.NETWORK:
             direct = self._may_enter() and _may_be_here(engine)
-            return abilities.missing(capability) if direct else self._try_sidecar(engine, capability)
+            return network_support.missing(capability) if direct else self._try_sidecar(engine, capability)
         if capability is Capability.CLOCK:
-            return Missing(
+            return Unavailable(
                 "a node's clock is set by a library that has to fit the C library of its image", "use --cluster local"
             )
         if capability in DATA:
             return self._try_data(engine, capability)
         return None
 
-    def _try_data(self, engine: docker.DockerClient, capability: Capability) -> Missing | None:
+    def _try_data(self, engine: docker.DockerClient, capability: Capability) -> Unavailable | None:
         if self._part.data is None:
-            return Missing(
+            return Unavailable(
                 f"the target '{self.target.name}' does not say where its nodes keep their data",
                 "add `data` to its [container] table",
             )
         if sys.platform != "linux" or os.geteuid() != 0:
-            return Missing("the data of containers can be changed by root on Linux only", "run as root")
+            return Unavailable("the data of containers can be changed by root on Linux only", "run as root")
         if not (_may_be_here(engine) and _shares_files(endpoint(), str(engine.info()["ID"]))):
-            return Missing(
+            return Unavailable(
                 f"the Docker engine at {endpoint()} has another file system than this process",
                 "run on the engine's own machine",
             )
-        return Missing(*why) if capability is Capability.DISK and (why := why_no_disks()) else None
+        return Unavailable(*why) if capability is Capability.DISK and (why := why_no_disks()) else None
 
-    def _try_sidecar(self, engine: docker.DockerClient, capability: Capability) -> Missing | None:
+    def _try_sidecar(self, engine: docker.DockerClient, capability: Capability) -> Unavailable | None:
         if shutil.which("docker", path=with_system_path()["PATH"]) is None:
-            return Missing(NO_COMMAND, GET_COMMAND)
+            return Unavailable(NO_COMMAND, GET_COMMAND)
         image = self._sidecar_image(engine)
         if image is None:
-            return Missing(
+            return Unavailable(
                 "the nodes' networks are changed from a container of an image that was built here, and there is none",
                 "run `tidegauge image build`, or run as root beside the Docker engine",
             )
 
         rebuild = "install {package} where `tidegauge image build` runs, and build the image again"
-        return abilities.why_not(capability, partial(self._run_trial, image), rebuild)
+        return network_support.why_not(capability, partial(self._run_trial, image), rebuild)
 
     def _run_trial(self, image: str, script: str) -> None:
         """In a sidecar without a network, which is gone afterwards even if it hangs."""
@@ -241,7 +241,7 @@ class DockerCluster(NetworkedCluster):
 
     def _may_enter(self) -> bool:
         """Whether this process itself may change the networks of containers, if they are on this machine."""
-        return not self._always_sidecar and abilities.missing(Capability.PARTITION) is None
+        return not self._always_sidecar and network_support.missing(Capability.PARTITION) is None
 
     def _sidecar_image(self, engine: docker.DockerClient) -> str | None:
         """The nodes' own if it was built here and has the tools, else another one that has them, else any of ours."""
@@ -252,7 +252,7 @@ class DockerCluster(NetworkedCluster):
         return self._sidecar
 
     def _has_tools(self, image: str) -> bool:
-        tools = {trial.tool for trial in abilities.TRIALS.values()}
+        tools = {trial.tool for trial in network_support.TRIALS.values()}
         try:
             self._run_trial(image, " && ".join(f"command -v {tool}" for tool in sorted(tools)))
         except OSError:
@@ -281,11 +281,11 @@ class DockerCluster(NetworkedCluster):
             raise self._has_no("data that can be reached", node_id)
         return self.directory / f"data-{node_id}"
 
-    def disk(self, node_id: int) -> Disk:
+    def disk(self, node_id: int) -> NodeDisk:
         """In an image file, mounted there."""
         if Capability.DISK not in self._needs:
             raise self._has_no("disk of its own", node_id)
-        return Disk(self.directory / f"disk-{node_id}", self.data_dir(node_id))
+        return NodeDisk(self.directory / f"disk-{node_id}", self.data_dir(node_id))
 
     def _place_data(self) -> list[Path]:
         """A place for each node's data, and the definition that adds it to the others; nothing when nobody needs it."""

@@ -8,7 +8,7 @@ from typing import NoReturn
 from kafka.errors import KafkaError
 
 from harness.clusters.admin import Admin
-from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Cluster, Missing, Node, NodeState
+from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Cluster, Node, NodeState, Unavailable
 from harness.clusters.target import ReadyCheck
 from harness.foundation.errors import CannotHere, ClusterError, UsageError
 from harness.foundation.progress import Progress
@@ -48,11 +48,11 @@ class ExternalCluster(Cluster):
         """None: the harness breaks only what it started."""
         return frozenset()
 
-    def cannot(self, capability: Capability) -> Missing | None:
+    def cannot(self, capability: Capability) -> Unavailable | None:
         """Everything that happens to the cluster itself: it is somebody else's."""
         if capability in OURS:
             return None
-        return Missing(
+        return Unavailable(
             "an external cluster is somebody else's and is never broken",
             "use --cluster local or --cluster docker, or a fault of the client or the taps",
         )

@@ -19,20 +19,20 @@ from pathlib import Path
 
 import psutil
 
-from harness.clusters import abilities, init, once
+from harness.clusters import network_support, node_init, prepared_files
 from harness.clusters.base import (
     LOG_TAIL_LINES,
     OURS,
     Capability,
-    Missing,
     Node,
     NodeState,
+    Unavailable,
     new_uuid,
     wait_until,
 )
-from harness.clusters.clock import LIBRARY, Clock, find_library, why_no_clocks
-from harness.clusters.disk import Disk, why_no_disks
-from harness.clusters.helper import Helper
+from harness.clusters.clock import LIBRARY, NodeClock, find_library, why_no_clocks
+from harness.clusters.disk import NodeDisk, why_no_disks
+from harness.clusters.helper_process import HelperProcess
 from harness.clusters.jars import ensure_jars
 from harness.clusters.netns import Network
 from harness.clusters.networked import NetworkedCluster
@@ -83,7 +83,7 @@ class LocalCluster(NetworkedCluster):
         self._tools: dict[str, str] = {}
         self._archive = Archive()
         self._children: dict[int, subprocess.Popen[bytes]] = {}
-        self._helper: Helper | None = None
+        self._helper: HelperProcess | None = None
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -92,7 +92,7 @@ class LocalCluster(NetworkedCluster):
         able |= {Capability.FILES} if self._process.data else frozenset()
         able |= self._needs & {Capability.DISK, Capability.CLOCK}
         if self._network:
-            able |= {each for each in abilities.NETWORK if abilities.missing(each) is None}
+            able |= {each for each in network_support.NETWORK if network_support.missing(each) is None}
         return frozenset(able)
 
     def node_dir(self, node_id: int) -> Path:
@@ -103,20 +103,20 @@ class LocalCluster(NetworkedCluster):
         """The network namespace the node lives in, if it has one of its own."""
         return self._network.namespace(node_id) if self._network else None
 
-    def cannot(self, capability: Capability) -> Missing | None:
+    def cannot(self, capability: Capability) -> Unavailable | None:
         """By what this machine has."""
         if capability in self.capabilities:
             return None
-        if capability in abilities.NETWORK:
-            return abilities.missing(capability)
+        if capability in network_support.NETWORK:
+            return network_support.missing(capability)
         if capability is Capability.CLOCK:
-            return Missing(*why) if (why := why_no_clocks()) else None
+            return Unavailable(*why) if (why := why_no_clocks()) else None
         if self._process.data is None:
-            return Missing(
+            return Unavailable(
                 f"the target '{self.target.name}' does not say where its nodes keep their data",
                 "add `data` to its [process] table",
             )
-        return Missing(*why) if (why := why_no_disks()) else None
+        return Unavailable(*why) if (why := why_no_disks()) else None
 
     def equip(self, needs: Collection[Capability]) -> None:
         """What the faults are made with, as far as it is not there already."""
@@ -126,7 +126,7 @@ class LocalCluster(NetworkedCluster):
             self.progress.step("giving every node a file system of its own")
         if Capability.CLOCK in new:
             self.progress.step("giving every node a clock of its own, which makes it slower")
-        if self._network is None and abilities.NETWORK & set(needs):
+        if self._network is None and network_support.NETWORK & set(needs):
             self.progress.step("giving every node a network namespace of its own")
             self._network = Network(self.name)
 
@@ -160,11 +160,11 @@ class LocalCluster(NetworkedCluster):
             raise self._has_no("data that can be reached", node_id)
         return inside(self.node_dir(node_id), self._process.data)
 
-    def disk(self, node_id: int) -> Disk:
+    def disk(self, node_id: int) -> NodeDisk:
         """In an image file beside the node's directory."""
         if Capability.DISK not in self._needs:
             raise self._has_no("disk of its own", node_id)
-        return Disk(self.directory / f"disk-{node_id}", self.data_dir(node_id))
+        return NodeDisk(self.directory / f"disk-{node_id}", self.data_dir(node_id))
 
     def set_clock(self, node_id: int, ahead_s: float) -> None:
         """Through the file that it is read from."""
@@ -173,8 +173,8 @@ class LocalCluster(NetworkedCluster):
             raise self._has_no("clock of its own", node_id)
         self._clock(node_id).set(ahead_s)
 
-    def _clock(self, node_id: int) -> Clock:
-        return Clock(find_library() or Path(LIBRARY), self.node_dir(node_id) / "clock", f"{self.name}-{node_id}")
+    def _clock(self, node_id: int) -> NodeClock:
+        return NodeClock(find_library() or Path(LIBRARY), self.node_dir(node_id) / "clock", f"{self.name}-{node_id}")
 
     def _bring_up(self) -> None:
         self._tools = self._prepare_tools()
@@ -303,7 +303,7 @@ class LocalCluster(NetworkedCluster):
             write_inside(node_dir, name, render(text.lstrip("\n"), values, f"{self.target.name}: {name}"))
         if self.target.once:
             for name in self.target.once.keep:
-                write_inside(node_dir, name, (once.kept_dir(self.target) / name).read_bytes())
+                write_inside(node_dir, name, (prepared_files.prepared_dir(self.target) / name).read_bytes())
 
     def _start_helper(self) -> None:
         """What the nodes need beside themselves, on the host's side of their networks."""
@@ -312,7 +312,7 @@ class LocalCluster(NetworkedCluster):
         host = self._network.host_address if self._network else "127.0.0.1"
         (port,) = self._leases.take(1)
         part = self.target.helper
-        self._helper = Helper(part, self.directory / part.name, host, port)
+        self._helper = HelperProcess(part, self.directory / part.name, host, port)
         self.progress.step(f"starting {part.name}")
         self.guard.keep_supervised()
         self._helper.start(
@@ -330,7 +330,7 @@ class LocalCluster(NetworkedCluster):
             values = self._values(1, Path(scratch))
             source = f"{self.target.name}: [once]"
             environment = self._environment(1)
-            once.ensure(
+            prepared_files.ensure(
                 self.target, Path(scratch), lambda text: render(text, values, source), environment, self.progress
             )
 
@@ -367,7 +367,7 @@ class LocalCluster(NetworkedCluster):
         self.guard.keep_supervised()
         with (node_dir / LOG_FILE).open("ab") as log:
             self._children[node_id] = subprocess.Popen(
-                [sys.executable, "-I", "-S", init.__file__, *command],
+                [sys.executable, "-I", "-S", node_init.__file__, *command],
                 cwd=node_dir,
                 env=environment,
                 stdin=subprocess.DEVNULL,

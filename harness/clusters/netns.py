@@ -13,7 +13,7 @@ import os
 import random
 import subprocess
 
-from harness.clusters import abilities
+from harness.clusters import network_support
 from harness.clusters.cleanup.guard import Guard
 from harness.foundation.errors import CannotHere, ClusterError
 from harness.foundation.namespaces import Namespace, with_system_path
@@ -30,7 +30,7 @@ class Network:
 
     def __init__(self, cluster_name: str) -> None:
         self._tag = f"tg{cluster_name.rpartition('-')[2]}"  # an interface name has at most 15 characters
-        missing = abilities.why_no_namespaces()
+        missing = network_support.why_no_namespaces()
         if missing:
             raise CannotHere(f"nodes cannot have networks of their own here ({missing.what})", missing.remedy)
         self._subnet = _free_subnet()
@@ -50,7 +50,7 @@ class Network:
 
     def inside(self, node_id: int, command: list[str]) -> list[str]:
         """The command, run in the node's namespace and in no other: `ip netns exec` would keep copies of all mounts."""
-        return [abilities.which("nsenter") or "nsenter", f"--net={self.place(node_id).namespace}", *command]
+        return [network_support.which("nsenter") or "nsenter", f"--net={self.place(node_id).namespace}", *command]
 
     def place(self, node_id: int) -> Namespace:
         """The node's namespace, for scripts."""

@@ -9,9 +9,9 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from harness.clusters.base import Cluster
 from harness.clusters.flags import DEFAULT_KIND
+from harness.clusters.image_choice import Consent
 from harness.clusters.kinds import KINDS, kind_named
 from harness.clusters.kinds.base import ClusterKind
-from harness.clusters.which_image import Consent
 from harness.foundation.config import Model
 from harness.foundation.errors import UsageError
 from harness.foundation.progress import Progress
@@ -50,7 +50,7 @@ class ClusterSpec(Model):
         return kind_named(self.kind)
 
     @property
-    def said(self) -> set[str]:
+    def explicit(self) -> set[str]:
         """The settings that are not as they are unless somebody says otherwise."""
         fields = type(self).model_fields
         values = {name: getattr(self, name) for name in fields}
@@ -58,8 +58,8 @@ class ClusterSpec(Model):
 
     def checked(self) -> ClusterSpec:
         """This, or an error for settings that do not go together."""
-        foreign = self.said - self.of.takes
-        for brought in (each for kind in KINDS.values() for each in kind.brought):
+        foreign = self.explicit - self.of.takes
+        for brought in (each for kind in KINDS.values() for each in kind.extra_settings):
             if not foreign.isdisjoint(brought.settings):
                 raise UsageError(f"{brought.flags} not apply to --cluster {self.kind}", brought.remedy)
         self.of.refuse(self)

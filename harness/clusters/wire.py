@@ -30,7 +30,7 @@ class Metadata:
     brokers: dict[int, str]
 
 
-class Connection:
+class NodeConnection:
     """A connection to one node, for as long as it is needed."""
 
     def __init__(self, address: str, timeout_s: float = 5.0) -> None:
@@ -78,7 +78,7 @@ class Connection:
 
 def ask_metadata(address: str, timeout_s: float = 5.0) -> Metadata:
     """The brokers and the controller, as this one node sees them."""
-    with Connection(address, timeout_s) as connection:
+    with NodeConnection(address, timeout_s) as connection:
         answer = connection.ask(MetadataRequest(topics=[]), MetadataResponse, METADATA_VERSION)
     if answer.brokers is None:
         raise WireError(f"{address} answers what cannot be understood (no list of brokers)")

@@ -56,7 +56,7 @@ def check(
     [dim]tidegauge check latest --checkers duplicate,watermarks[/]
     [dim]tidegauge check hdfs://namenode/runs/stream/2026-01-31T10-00-00 --spark-master spark://master:7077[/]
     """
-    from harness.history.remote import find
+    from harness.history.remote_runs import find
     from harness.history.store import store_dir
     from harness.judging.checking import check_again
     from harness.report.making import report_checked

@@ -13,7 +13,7 @@ from rich.console import Console
 from harness.foundation.errors import from_os_error
 
 if TYPE_CHECKING:  # they take long to import
-    from harness.clusters.which_image import Consent
+    from harness.clusters.image_choice import Consent
     from harness.judging.checking import Checked
 
 out = Console()

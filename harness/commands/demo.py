@@ -24,7 +24,7 @@ from harness.spark.place import Place
 if TYPE_CHECKING:  # they take long to import
     from harness.clusters.spec import ClusterSpec
     from harness.judging.checking import Checked
-    from harness.runs.shared import Lent
+    from harness.runs.shared_resources import SharedResources
 
 SEED = 7
 BROKEN = "metadata-lists-self-only"
@@ -93,17 +93,17 @@ def _play(cluster: ClusterSpec, store: Path, tell: Callable[[Checked], None]) ->
     from harness.report.terminal.tables import line
     from harness.runs.runner import run_scenario
     from harness.runs.scenario import load
-    from harness.runs.shared import lending
+    from harness.runs.shared_resources import sharing
 
-    def run(act: Act, lent: Lent) -> Checked:
+    def run(act: Act, shared: SharedResources) -> Checked:
         given = load(None, {**act.flags, "seed": SEED}, list(act.settings)).with_cluster(cluster)
         line(err, "")
         line(err, (act.title, "bold"))
         with viewed_on(err) as view:
-            return run_scenario(given, store, sys.argv, view, tell, lent=lent)
+            return run_scenario(given, store, sys.argv, view, tell, shared=shared)
 
-    with lending("demo", cluster, err, Place()) as lent:
-        return [run(act, lent) for act in ACTS]
+    with sharing("demo", cluster, err, Place()) as shared:
+        return [run(act, shared) for act in ACTS]
 
 
 def _exit_code(checked: list[Checked]) -> Exit:

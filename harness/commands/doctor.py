@@ -12,7 +12,7 @@ from harness.commands.options import JsonFlag
 from harness.foundation.errors import Exit
 
 if TYPE_CHECKING:  # it takes long to import
-    from harness.runs.machine import Check
+    from harness.runs.machine import MachineCheck
 
 
 def doctor(as_json: JsonFlag = False) -> None:
@@ -25,7 +25,7 @@ def doctor(as_json: JsonFlag = False) -> None:
     raise typer.Exit(Exit.VALID if able else Exit.CANNOT_HERE)
 
 
-def checks(console: Console, found: list[Check], *, as_json: bool) -> None:
+def checks(console: Console, found: list[MachineCheck], *, as_json: bool) -> None:
     """What this machine has and has not."""
     from harness.report.terminal.tables import as_json_text, line
 

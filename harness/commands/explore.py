@@ -14,11 +14,11 @@ from harness.clusters.flags import parts
 from harness.commands.console import clean_up, err, out
 from harness.commands.option_groups import with_options
 from harness.commands.options import BrokenOption, ClusterOptions, JsonFlag, SparkOptions, StoreOption, duration
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.foundation.view import viewed_on
 
 if TYPE_CHECKING:  # it takes long to import
-    from harness.experiments.explore.drawing import Space
+    from harness.experiments.explore.search_space import SearchSpace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,25 +92,25 @@ def explore(
     [dim]tidegauge explore --find lost-write --seed 7[/]
     """
     from harness.experiments.explore import command, output
-    from harness.experiments.explore.drawing import draws
-    from harness.experiments.explore.goal import sought_of
-    from harness.experiments.explore.runs import Ground
+    from harness.experiments.explore.goal import goal_of
+    from harness.experiments.explore.runs import ExplorationRuns
     from harness.experiments.explore.search import Exploration
-    from harness.experiments.explore.weights import lean_to
+    from harness.experiments.explore.search_space import candidates
+    from harness.experiments.explore.weights import weights_for
     from harness.history.store import store_dir
     from harness.report.terminal.tables import as_json_text, line
 
     budget_s = duration("--budget", search.budget)
-    goal = sought_of(parts(search.find))
+    goal = goal_of(parts(search.find))
     seed = secrets.randbits(31) if search.seed is None else search.seed
     name = f"explore-{seed}"
     file = command.writable(search.out_file) if search.out_file else store_dir(store) / name / output.FILE
     clean_up()
-    space = replace(_space(name, search, on), lean=lean_to(goal))
+    space = replace(_space(name, search, on), weights=weights_for(goal))
     known = Exploration(space, goal, seed, budget_s)
     line(err, (f"looking for {goal} · seed {seed} · {search.budget} at most", "bold"))
-    ground = Ground(space, store_dir(store), sys.argv, err, spark.place())
-    played = command.play(known, draws(space, seed), ground, file, err)
+    ground = ExplorationRuns(space, store_dir(store), sys.argv, err, spark.place())
+    played = command.play(known, candidates(space, seed), ground, file, err)
     if as_json:
         as_json_text(out, output.as_json(known, played.file, played.report))
     else:
@@ -118,10 +118,10 @@ def explore(
     raise typer.Exit(known.exit_code)
 
 
-def _space(name: str, search: SearchOptions, on: ClusterOptions) -> Space:
+def _space(name: str, search: SearchOptions, on: ClusterOptions) -> SearchSpace:
     """All the runs that could be drawn on this cluster."""
     from harness.clusters.spec import make_cluster
-    from harness.experiments.explore.drawing import space_on
+    from harness.experiments.explore.search_space import search_space_on
     from harness.runs.scenario import load
 
     spec = load(None, {"cluster": on.as_scenario()}).cluster
@@ -132,5 +132,5 @@ def _space(name: str, search: SearchOptions, on: ClusterOptions) -> Space:
         "cluster": spec.model_dump(exclude_defaults=True),
         "tap": {"broken": search.broken} if search.broken else None,
     }
-    cluster = make_cluster(spec, Silent())
-    return space_on(cluster, search.workload or (), search.nemesis or (), search.settings or (), flags)
+    cluster = make_cluster(spec, SilentProgress())
+    return search_space_on(cluster, search.workload or (), search.nemesis or (), search.settings or (), flags)

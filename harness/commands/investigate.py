@@ -63,8 +63,8 @@ def investigate(
     """
     from harness.experiments.investigate import output, search
     from harness.experiments.investigate.conclusion import conclude, exit_code
+    from harness.experiments.investigate.experiments import plan
     from harness.experiments.investigate.runs import runs_on
-    from harness.experiments.investigate.variations import plan
     from harness.history.store import store_dir
     from harness.report.terminal.tables import as_json_text, line
     from harness.runs.scenario import find, load

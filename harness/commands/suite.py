@@ -14,7 +14,7 @@ from harness.commands.options import ClusterOptions, JsonFlag, SparkOptions, Sto
 from harness.spark.place import Place
 
 if TYPE_CHECKING:  # it takes long to import
-    from harness.suite.command import Wanted
+    from harness.suite.command import SuiteRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,12 +88,12 @@ def suite(
     raise typer.Exit(exit_code(played.state.outcomes, interrupted=played.state.interrupted))
 
 
-def _wanted(what: SuiteOptions, on: ClusterOptions, store: Path, place: Place, junit: Path | None) -> Wanted:
+def _wanted(what: SuiteOptions, on: ClusterOptions, store: Path, place: Place, junit: Path | None) -> SuiteRequest:
     """All that the flags say."""
-    from harness.suite.command import Wanted
+    from harness.suite.command import SuiteRequest
     from harness.suite.spec import find_suite
 
-    return Wanted(
+    return SuiteRequest(
         find_suite(what.named),
         store,
         on.as_scenario() or {},
@@ -108,7 +108,7 @@ def _wanted(what: SuiteOptions, on: ClusterOptions, store: Path, place: Place, j
     )
 
 
-def _list(wanted: Wanted, *, as_json: bool) -> None:
+def _list(wanted: SuiteRequest, *, as_json: bool) -> None:
     """The cases, of which none is run."""
     from harness.report.terminal.tables import as_json_text
     from harness.suite.command import listed

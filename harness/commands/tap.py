@@ -45,19 +45,19 @@ def tap(
     """
     from harness.foundation.config import parse
     from harness.report.terminal import run as terminal
-    from harness.runs import tapping
+    from harness.runs import tap_recording
 
     given = {
         "upstreams": parts(upstream),
         "directory": record,
         "security": tls.security(),
-        "spec": tapping.read_spec(rules, broken or []),
+        "spec": tap_recording.read_spec(rules, broken or []),
         "ports": parts(ports),
         "seed": seed,
         "time": time,
     }
-    recording = parse(tapping.Recording, given, "the command line")
+    recording = parse(tap_recording.TapRecording, given, "the command line")
     with viewed_on(err) as view:
         view.phase("tap", recording.time)
-        seen = tapping.record(recording, sys.argv, view, lambda taps: terminal.taps(out, taps, as_json=as_json))
+        seen = tap_recording.record(recording, sys.argv, view, lambda taps: terminal.taps(out, taps, as_json=as_json))
     terminal.recorded(out, seen, as_json=as_json)

@@ -12,7 +12,7 @@ from types import FrameType
 TICK_S = 0.2
 
 
-class Stop:
+class StopRequest:
     """Counts what Ctrl-C (or SIGTERM) asked for: the first time ends the load, the second time everything.
 
     As long as nothing was recorded that could be checked (`may_wait` is false), the first time ends everything too.
@@ -45,7 +45,7 @@ class Stop:
             raise KeyboardInterrupt
 
 
-class StopInTime(Stop):
+class StopAfter(StopRequest):
     """A stop that asks for the end of the load by itself, once."""
 
     def __init__(self) -> None:

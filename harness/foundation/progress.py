@@ -25,7 +25,7 @@ class Progress(Protocol):
         """How far the current step has come."""
 
 
-class Silent:
+class SilentProgress:
     """Shows nothing."""
 
     def step(self, text: str) -> None:
@@ -35,7 +35,7 @@ class Silent:
         """Ignored."""
 
 
-class Lines:
+class PlainProgress:
     """One plain line per step, with the seconds since the start; details at most every ten seconds."""
 
     def __init__(self, console: Console) -> None:
@@ -97,7 +97,7 @@ class Spinner:
 def shown_on(console: Console) -> Iterator[Progress]:
     """The right kind of progress for this console; what turns is settled, or dropped when an error ends it."""
     if not console.is_terminal:
-        yield Lines(console)
+        yield PlainProgress(console)
         return
     spinner = Spinner(console)
     try:

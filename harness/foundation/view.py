@@ -21,7 +21,7 @@ RATE_WINDOW_S = 2.0
 
 
 @dataclass(frozen=True)
-class Standing:
+class LoadStatus:
     """How the load stands."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class View(Protocol):
     def happened(self, text: str) -> None:
         """Something worth a line of its own."""
 
-    def standing(self, standing: Standing) -> None:
+    def standing(self, standing: LoadStatus) -> None:
         """How the load stands now."""
 
     def step(self, text: str) -> None:
@@ -65,7 +65,7 @@ class Rates:
         return {name: (counts[name] - before.get(name, 0)) / passed_s if passed_s else 0.0 for name in counts}
 
 
-def summary(standing: Standing, rates: Mapping[str, float]) -> str:
+def summary(standing: LoadStatus, rates: Mapping[str, float]) -> str:
     """The load in one line."""
     counts = standing.counts
     parts = [f"{counts[name]:,} {name} ({rates[name]:,.0f}/s)" for name in ("sent", "ok", "read") if counts.get(name)]
@@ -96,7 +96,7 @@ class PlainView:
         """Print it."""
         self._print(f"         {text}")
 
-    def standing(self, standing: Standing) -> None:
+    def standing(self, standing: LoadStatus) -> None:
         """Print it every ten seconds."""
         now_s = time.monotonic()
         rates = self._rates.of(standing.counts, now_s)
@@ -132,7 +132,7 @@ class LiveView:
         self._name = self._step = self._detail = ""
         self._limit_s: float | None = None
         self._began_s = time.monotonic()
-        self._standing = Standing()
+        self._standing = LoadStatus()
         self._rates = Rates()
         self._happened: list[str] = []
 
@@ -171,7 +171,7 @@ class LiveView:
         self.settle()
         self._live.stop()
 
-    def standing(self, standing: Standing) -> None:
+    def standing(self, standing: LoadStatus) -> None:
         """Show it."""
         self._standing = standing
         self._redraw()
@@ -220,7 +220,7 @@ class Asides:
         """Print it, and what it is about."""
         self._console.print(Text(f"{self._title}: {text}"), soft_wrap=True)
 
-    def standing(self, standing: Standing) -> None:
+    def standing(self, standing: LoadStatus) -> None:
         """Not shown."""
 
     def step(self, text: str) -> None:

@@ -14,15 +14,15 @@ ENDED = frozenset({"finished", "recorded", "interrupted"})
 
 def open_run(run: Run) -> Sealed:
     """The history of a run, with a word for each process that left none."""
-    return without_the_missing(open_files(run), facts_beside(run))
+    return without_the_missing(open_files(run), read_facts(run))
 
 
 def open_files(run: Run) -> Sealed:
     """The history of a run, as its files are."""
-    return open_history(run.path, _killed(facts_beside(run)))
+    return open_history(run.path, _killed(read_facts(run)))
 
 
-def facts_beside(run: Run) -> dict[str, Any]:
+def read_facts(run: Run) -> dict[str, Any]:
     """run.json; nothing if there is none."""
     return run.facts if (run.path / RUN_FILE).exists() else {}
 

@@ -96,7 +96,7 @@ class Status(IntEnum):
     FOREIGN = 3  # nothing that this run writes
 
 
-class View(IntEnum):
+class OffsetView(IntEnum):
     """Which offset a ListOffsets probe asked for."""
 
     EARLIEST = 1

@@ -71,7 +71,7 @@ class SegmentWriter:
 
 
 @dataclass(frozen=True)
-class Frame:
+class SegmentFrame:
     """A whole frame of rows: where its body lies."""
 
     kind: int
@@ -86,7 +86,7 @@ class Segment:
 
     path: Path
     about: dict[str, Any] = field(default_factory=dict)
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[SegmentFrame] = field(default_factory=list)
     texts: dict[int, str] = field(default_factory=dict)
     topics: dict[int, str] = field(default_factory=dict)
     damage: list[str] = field(default_factory=list)
@@ -130,7 +130,7 @@ def read_segment(path: Path) -> Segment:
             segment.whole_frames += 1
             closed = kind == LAST
             if kind < FIRST:
-                segment.frames.append(Frame(kind, rows, start, length))
+                segment.frames.append(SegmentFrame(kind, rows, start, length))
             else:
                 _read_table(kind, bytes(data[start : start + length]), segment)
         if not closed and not segment.damage:

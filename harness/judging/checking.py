@@ -22,8 +22,8 @@ from harness.foundation.errors import Exit, UsageError
 from harness.foundation.limits import limits_of
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
-from harness.history.opening import facts_beside, failures_of, open_files, table_of, without_the_missing
-from harness.history.remote import RunElsewhere
+from harness.history.opening import failures_of, open_files, read_facts, table_of, without_the_missing
+from harness.history.remote_runs import RemoteRun
 from harness.history.sealing import Sealed
 from harness.history.store import Run
 from harness.judging.broker_logs import logs_of
@@ -51,7 +51,7 @@ class CheckOptions:
 class Checked:
     """A run and what came of it."""
 
-    run: Run | RunElsewhere
+    run: Run | RemoteRun
     facts: dict[str, Any]
     results: CheckResults
     verdict: Verdict
@@ -95,11 +95,11 @@ def check_run(run: Run, session: Session, view: View, after: After) -> Checked:
     sealed = open_files(run)
     for sentence in sealed.damage:
         view.happened(sentence)
-    return _checked(run, sealed, facts_beside(run), session, view, CheckOptions(session.place), after)
+    return _checked(run, sealed, read_facts(run), session, view, CheckOptions(session.place), after)
 
 
 def check_again(
-    runs: Sequence[Run | RunElsewhere], view: View, asked: CheckOptions | None = None, after: After = lambda *_: None
+    runs: Sequence[Run | RemoteRun], view: View, asked: CheckOptions | None = None, after: After = lambda *_: None
 ) -> list[Checked]:
     """Check stored runs, one after the other, with one session."""
     asked = asked or CheckOptions()
@@ -115,7 +115,7 @@ def check_again(
             with Session.start(scratch, place=asked.place, token=token) as session:
                 view.phase("check")
                 return [
-                    _checked(run, opened[run], facts_beside(run), session, view, asked, after)
+                    _checked(run, opened[run], read_facts(run), session, view, asked, after)
                     if isinstance(run, Run)
                     else _checked(run, run.open(session.get()), run.facts(session.get()), session, view, asked, after)
                     for run in runs
@@ -134,12 +134,12 @@ def checked_before(run: Run) -> Checked:
             f"the results of {run.path} were written by another version of Tidegauge",
             f"check it again: tidegauge check {run.path}",
         )
-    results, facts = CheckResults.from_json(kept), facts_beside(run)
+    results, facts = CheckResults.from_json(kept), read_facts(run)
     return Checked(run, facts, results, decide(results, run_facts_of(facts)))
 
 
 def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to check it
-    run: Run | RunElsewhere,
+    run: Run | RemoteRun,
     sealed: Sealed,
     facts: dict[str, Any],
     session: Session,
@@ -158,7 +158,7 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
     return checked
 
 
-def setting_of(run: Run | RunElsewhere, facts: dict[str, Any], asked: CheckOptions) -> CheckSettings:
+def setting_of(run: Run | RemoteRun, facts: dict[str, Any], asked: CheckOptions) -> CheckSettings:
     """What a check has to know of a run beside its history."""
     known = run_facts_of(facts)
     return CheckSettings(

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.foundation.error_codes import name_of
 from harness.foundation.protocol import Api
-from harness.history.schema import F, Type, View
+from harness.history.schema import F, OffsetView, Type
 
 NS = 1_000_000_000
 MS = 1_000_000
@@ -152,7 +152,11 @@ def _answer(row: Mapping[str, Any]) -> tuple[str, str, str]:
         if row.get("count"):
             told += f", {row['count']} records from offset {row.get('offset', '?')} on"
     elif row.get("api") == Api.LIST_OFFSETS and "offset" in row:
-        view: dict[int, str] = {View.EARLIEST: "start", View.LATEST: "end", View.LATEST_COMMITTED: "last stable offset"}
+        view: dict[int, str] = {
+            OffsetView.EARLIEST: "start",
+            OffsetView.LATEST: "end",
+            OffsetView.LATEST_COMMITTED: "last stable offset",
+        }
         label = told = f"{view.get(row.get('view', 0), 'offset')} {row['offset']}"
     elif row.get("api") == Api.METADATA and "leader" in row:
         label = f"leader {row['leader']}"

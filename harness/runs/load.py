@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Literal
 
 from harness.clusters.base import Cluster
-from harness.clusters.observe import ClusterView, observe
-from harness.foundation.interrupts import Stop
+from harness.clusters.cluster_view import ClusterView, observe
+from harness.foundation.interrupts import StopRequest
 from harness.foundation.security import Security, SecuritySpec
-from harness.foundation.view import Standing, View
+from harness.foundation.view import LoadStatus, View
 from harness.history.schema import FIRST_WORKER, now
 from harness.history.sources import segment_path
 from harness.history.store import Run
-from harness.runs.churning import Churning
+from harness.runs.client_victims import ClientVictims
+from harness.runs.consumer_churn import ConsumerChurn
 from harness.runs.scenario import Scenario, derived_seed
-from harness.runs.victims import Victims
 from harness.tap.taps import Taps
 from nemesis.conductor import Conductor
 from workloads import find_workload
@@ -55,7 +55,7 @@ LEADERS_SHOWN = 6
 
 
 @dataclass(frozen=True)
-class Front:
+class ClientEndpoints:
     """What clients connect to: the brokers themselves, or the taps before them."""
 
     nodes: tuple[NodeAddress, ...]
@@ -70,7 +70,7 @@ class Load:
 
     scenario: Scenario
     cluster: Cluster
-    front: Front
+    endpoints: ClientEndpoints
     fleet: Fleet
     run_dir: Path
     prefix: str  # of topic names
@@ -86,13 +86,13 @@ class Load:
         self._stages: list[list[Role]] = self._workload.stages(settings, self.faults)
         self._next_process = FIRST_WORKER
         self._roles: dict[int, Role] = {}
-        self.clients = Victims(self.fleet, lambda killed: Run(self.run_dir).update(killed_on_purpose=killed))
+        self.clients = ClientVictims(self.fleet, lambda killed: Run(self.run_dir).update(killed_on_purpose=killed))
         churn, chances = self._workload.churn(settings), derived_seed(self.scenario.seed, "churn")
-        self._churning = Churning(churn, self.clients, chances)
+        self._churning = ConsumerChurn(churn, self.clients, chances)
         self._leaders = ""
         self._last_look: tuple[int, list[str]] | None = None
         self.was_cut_short = False
-        protocol = self.front.security.protocol
+        protocol = self.endpoints.security.protocol
         self.no_probes = "" if protocol == "PLAINTEXT" else f"nodes cannot be asked one by one over {protocol}"
         self.ends_by_itself = all(role.finite for stage in self._stages for role in stage)
         patience_s = settings.consumer_timeout_ms / 1000 if self.ends_by_itself else 0
@@ -116,7 +116,7 @@ class Load:
         self._numbers.update({topic.full_name(self.prefix): topic.number for topic in found})
         return found
 
-    def run(self, conductor: Conductor, stop: Stop, view: View) -> None:
+    def run(self, conductor: Conductor, stop: StopRequest, view: View) -> None:
         """Start everything, and return when the load is over or its user has had enough of it."""
         began_s = time.monotonic()
         self._began = now()
@@ -131,7 +131,7 @@ class Load:
         finally:
             over.set()
 
-    def _run_stages(self, began_s: float, conductor: Conductor, stop: Stop, view: View) -> None:
+    def _run_stages(self, began_s: float, conductor: Conductor, stop: StopRequest, view: View) -> None:
         if self.scenario.settings.probes and not self.no_probes:
             self._start(Role(PROBE, finite=False))
         stages = iter(self._stages)
@@ -164,7 +164,7 @@ class Load:
         done = self.fleet.totals()
         return done["ok"] > 0 and (done["read"] > 0 or not any(self.fleet.of(CONSUMER)))
 
-    def _finish(self, conductor: Conductor, stop: Stop, view: View) -> None:
+    def _finish(self, conductor: Conductor, stop: StopRequest, view: View) -> None:
         """Have the clients end, with what they still have to send and to hear."""
         self._churning.close()
         self.clients.close()
@@ -178,7 +178,9 @@ class Load:
             if all(self.fleet.over(role) for role in (KEEPER, PRODUCER, CONSUMER)):
                 return
 
-    def read_to_the_end(self, targets: Sequence[Sequence[FinalTarget]], limit_s: float, stop: Stop, view: View) -> None:
+    def read_to_the_end(
+        self, targets: Sequence[Sequence[FinalTarget]], limit_s: float, stop: StopRequest, view: View
+    ) -> None:
         """Fresh consumers, each with its share of the partitions, and a reader of each node; until all have ended."""
         deadline_s = time.monotonic() + limit_s
         roles = (FINAL, RAW) if self._workload.reads_raw(self.scenario.settings) else (FINAL,)
@@ -188,8 +190,8 @@ class Load:
                     self._start(Role(role, number, len(targets)), share)
         if self._reads_replicas:
             roles = (*roles, REPLICA)
-            for number in range(len(self.front.nodes)):
-                self._start(Role(REPLICA, number, len(self.front.nodes)), [at for share in targets for at in share])
+            for number in range(len(self.endpoints.nodes)):
+                self._start(Role(REPLICA, number, len(self.endpoints.nodes)), [at for share in targets for at in share])
         asked = stop.asked
         while time.monotonic() < deadline_s and stop.asked == asked and not self._nobody_gets_through:
             if all(self.fleet.over(role) for role in roles):
@@ -201,7 +203,7 @@ class Load:
     @property
     def _reads_replicas(self) -> bool:
         """Whether every node is asked for what it has: our own ones, in plain text."""
-        ours = self.cluster.nodes_are_ours and self.front.security.protocol == "PLAINTEXT"
+        ours = self.cluster.nodes_are_ours and self.endpoints.security.protocol == "PLAINTEXT"
         return ours and self.scenario.settings.replica_records > 0
 
     def _start_stage(self, stage: list[Role]) -> list[int]:
@@ -232,15 +234,15 @@ class Load:
                 workload=self.scenario.workload,
                 settings={
                     **self.scenario.settings.model_dump(mode="json", by_alias=True),
-                    "bootstrap": self.front.bootstrap,
+                    "bootstrap": self.endpoints.bootstrap,
                 },
                 segment=segment_path(self.run_dir, process),
                 run=self._nonce,
                 prefix=self.prefix,
                 began=self._began,
                 topics=tuple(self.topics),
-                nodes=self.front.nodes,
-                security=SecuritySpec.of(self.front.security),
+                nodes=self.endpoints.nodes,
+                security=SecuritySpec.of(self.endpoints.security),
                 seed=derived_seed(self.scenario.seed, role.name, role.number, *own),
                 targets=tuple(targets),
             )
@@ -273,17 +275,17 @@ class Load:
         self._churning.tick(time.monotonic())
         self.clients.take_places(self._take_place)
         faults = tuple(f"{one.slot.fault}: {one.sentence}" for one in conductor.current())
-        view.standing(Standing(self.fleet.totals(), faults, self._leaders))
+        view.standing(LoadStatus(self.fleet.totals(), faults, self._leaders))
         time.sleep(TICK_S)
 
     def _look_after(self, view: View) -> None:
         self.fleet.poll()
-        for sentence in self.front.taps.watch() if self.front.taps else ():
+        for sentence in self.endpoints.taps.watch() if self.endpoints.taps else ():
             view.happened(sentence)
 
     @property
     def _nobody_gets_through(self) -> bool:
-        return self.front.taps is not None and self.front.taps.lost
+        return self.endpoints.taps is not None and self.endpoints.taps.lost
 
     def _watch_leaders(self, over: threading.Event) -> None:
         """Beside the load, because a node that is paused answers late."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.clusters.base import Cluster
-from harness.clusters.observe import observe
+from harness.clusters.cluster_view import observe
 from harness.foundation.errors import TidegaugeError
-from harness.foundation.interrupts import Stop
+from harness.foundation.interrupts import StopRequest
 from harness.foundation.processes import TOKEN_VARIABLE
 from harness.foundation.reasons import LOAD_NOT_OVER, NOT_WHOLE, NOTED, Reason
 from harness.foundation.view import View
@@ -25,12 +25,12 @@ from harness.history.schema import NEMESIS_PROCESS, RUNNER_PROCESS, FaultStage, 
 from harness.history.sealing import seal
 from harness.history.sources import deleted_topics, last_acknowledged, segment_path, topics_of
 from harness.history.store import Run
-from harness.runs import versions as facts
-from harness.runs.endpoints import front_of, taps_before
+from harness.runs import provenance
+from harness.runs.client_endpoints import client_endpoints, start_taps
 from harness.runs.load import Load
 from harness.runs.scenario import Scenario
 from nemesis import FAULTS, faults_on
-from nemesis.conductor import Conductor, Outcome
+from nemesis.conductor import Conductor, FaultOutcome
 from nemesis.schedule import Slot
 from workloads import find_workload
 from workloads.base import FinalTarget, TopicSpec, Workload
@@ -47,15 +47,15 @@ LOG_LINES = 1_000_000
 
 
 @dataclass
-class Recording:
+class RunRecording:
     """One run of one scenario, up to a sealed history. What it starts goes to `undo`, and has the token."""
 
     scenario: Scenario
     plan: list[Slot]
     cluster: Cluster
-    cluster_is_lent: bool  # then it is up, and stays
+    cluster_is_shared: bool  # then it is up, and stays
     store: Run
-    stop: Stop
+    stop: StopRequest
     view: View
     phases: list[dict[str, Any]] = field(default_factory=list)
     troubles: list[Reason] = field(default_factory=list)
@@ -67,26 +67,26 @@ class Recording:
         path = self.store.path
         about = _in_background(self._describe_machine)
         undo.callback(about.join, MACHINE_TIMEOUT_S)
-        self._logged = self._log_lengths() if self.cluster_is_lent else {}
+        self._logged = self._log_lengths() if self.cluster_is_shared else {}
         self.recorder = undo.enter_context(
             Recorder(segment_path(path, RUNNER_PROCESS), RUNNER_PROCESS, {"role": "runner"})
         )
         self.taps = (
-            taps_before(self.cluster, self.scenario, self.store, self.prefix, {TOKEN_VARIABLE: token}, undo)
+            start_taps(self.cluster, self.scenario, self.store, self.prefix, {TOKEN_VARIABLE: token}, undo)
             if self.scenario.tap.on
             else None
         )
         with self._phase("set up"):
-            if not self.cluster_is_lent:
+            if not self.cluster_is_shared:
                 undo.callback(self.cluster.stop)
                 self.cluster.start()
             undo.callback(self._remove_topics)
             about.join(MACHINE_TIMEOUT_S)
             self._create_topics()
-            front = front_of(self.cluster, self.scenario, self.taps, self.view)
+            endpoints = client_endpoints(self.cluster, self.scenario, self.taps, self.view)
         fleet = Fleet({TOKEN_VARIABLE: token}, path / "logs")
         undo.callback(fleet.stop, 0)
-        self.load = Load(self.scenario, self.cluster, front, fleet, path, self.prefix, len(self.plan))
+        self.load = Load(self.scenario, self.cluster, endpoints, fleet, path, self.prefix, len(self.plan))
         nemesis = undo.enter_context(
             Recorder(segment_path(path, NEMESIS_PROCESS), NEMESIS_PROCESS, {"role": "nemesis"})
         )
@@ -112,7 +112,7 @@ class Recording:
         """Remove the cluster, or from one that stays our topics; an error is told, and changes no verdict."""
         try:
             self._remove_topics()
-            if not self.cluster_is_lent:
+            if not self.cluster_is_shared:
                 self.cluster.stop()
         except TidegaugeError as error:
             self.view.happened(str(error))
@@ -160,7 +160,7 @@ class Recording:
             time.sleep(age_s)
 
     def _describe_machine(self) -> None:
-        self.store.update(machine=facts.machine())
+        self.store.update(machine=provenance.this_machine())
 
     def _fault(self, stage: FaultStage, slot: Slot, text: str) -> None:
         self.view.happened(f"{slot.fault} {slot.number} {stage.name.lower()}: {text}")
@@ -267,7 +267,7 @@ class Recording:
 
     def _remove_topics(self) -> None:
         """From a cluster that stays, what we made there; our own goes as a whole."""
-        if (self.cluster.stays or self.cluster_is_lent) and not self.topics_removed:
+        if (self.cluster.stays or self.cluster_is_shared) and not self.topics_removed:
             self.topics_removed = True
             try:
                 delete_topics(self.cluster.nodes, self.cluster.security, self.prefix)
@@ -297,28 +297,28 @@ def _of_the_run(topics: Mapping[int, str], prefix: str) -> dict[int, str]:
     return {number: name for number, name in topics.items() if name.startswith(f"{prefix}-")}
 
 
-def _begun_again(outcomes: Sequence[Outcome]) -> set[str | None]:
+def _begun_again(outcomes: Sequence[FaultOutcome]) -> set[str | None]:
     """The topics that faults have deleted; None stands for all."""
     deleting = (each for each in outcomes if each.injected_at is not None and FAULTS[each.slot.fault].deletes)
-    return {each.bit.topic if each.bit else None for each in deleting}
+    return {each.evidence.topic if each.evidence else None for each in deleting}
 
 
-def _elections(outcomes: Iterable[Outcome]) -> dict[str, bool]:
+def _elections(outcomes: Iterable[FaultOutcome]) -> dict[str, bool]:
     """By the number of a fault that brought an election about whether it was unclean."""
-    told = ((outcome.slot.number, outcome.bit.unclean) for outcome in outcomes if outcome.bit)
+    told = ((outcome.slot.number, outcome.evidence.unclean) for outcome in outcomes if outcome.evidence)
     return {str(number): unclean for number, unclean in told if unclean is not None}
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
+def _as_json(outcome: FaultOutcome) -> dict[str, Any]:
     """How a fault went, for run.json."""
     return {
         "number": outcome.slot.number,
         "fault": outcome.slot.fault,
         "stage": outcome.stage.name.lower() if outcome.stage else None,
-        "bit": outcome.bit is not None,
+        "bit": outcome.evidence is not None,
         "injected_at": outcome.injected_at,
         "undone_at": outcome.undone_at,
         "healed_at": outcome.healed_at,
         "recovered_after_s": outcome.recovered_after_s,
-        "sentence": outcome.bit.sentence if outcome.bit else outcome.sentence,
+        "sentence": outcome.evidence.sentence if outcome.evidence else outcome.sentence,
     }

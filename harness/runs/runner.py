@@ -18,7 +18,7 @@ from checkers.core.spark import warm_up
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.spec import make_cluster
 from harness.foundation.errors import Exit, Interrupted
-from harness.foundation.interrupts import Stop
+from harness.foundation.interrupts import StopRequest
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
 from harness.history.schema import SCHEMA_VERSION
@@ -26,12 +26,12 @@ from harness.history.sealing import Sealed
 from harness.history.store import SCENARIO_FILE, Run, create, without_secrets
 from harness.judging.checking import Checked, check_run
 from harness.report.making import keep_series, report_checked
-from harness.runs import versions as facts
+from harness.runs import provenance
 from harness.runs.planning import equip, plan_of
-from harness.runs.recording import Recording
+from harness.runs.recording import RunRecording
 from harness.runs.replay import Replay
 from harness.runs.scenario import Scenario, to_toml
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import SharedResources
 from harness.spark.place import Place
 from harness.spark.session import Session
 from nemesis import check_sense, needs_of
@@ -59,30 +59,32 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
     tell: Tell,
     replay: Replay | None = None,
     place: Place | None = None,
-    lent: Lent | None = None,
-    stop: Stop | None = None,
+    shared: SharedResources | None = None,
+    stop: StopRequest | None = None,
 ) -> Checked:
     """Run it, check it, tell the verdict as soon as it is there, and leave nothing but the directory in the store."""
-    lent, stop = lent or Lent(), stop or Stop()
-    with _begun(scenario, store, command_line, view, lent, stop, replay) as recording, ExitStack() as undo:
+    shared, stop = shared or SharedResources(), stop or StopRequest()
+    with _begun(scenario, store, command_line, view, shared, stop, replay) as recording, ExitStack() as undo:
         guard = _guard(undo)
         scratch, token = guard.directory / "spark", guard.directory.name
-        session = lent.session or undo.enter_context(
+        session = shared.session or undo.enter_context(
             Session.start(scratch, place=place or Place(), token=token, warm=warm_up)
         )
         failure = recording.make(undo, token)
         view.phase("check")
-        checked = _checked(recording.store, session, view, tell, lent)
+        checked = _checked(recording.store, session, view, tell, shared)
         recording.tear_down()
-        if session.writes_archive and lent.session is None:
+        if session.writes_archive and shared.session is None:
             view.happened("writing down what Spark has loaded, so that it starts faster from now on (once)")
         return _ended(checked, Recorded(recording.store, failure, stop.asked > 0))
 
 
-def record_scenario(scenario: Scenario, store: Path, command_line: list[str], view: View, lent: Lent) -> Recorded:
+def record_scenario(
+    scenario: Scenario, store: Path, command_line: list[str], view: View, shared: SharedResources
+) -> Recorded:
     """Run it, to be checked later; nothing is left but the directory in the store."""
-    stop = Stop()
-    with _begun(scenario, store, command_line, view, lent, stop) as recording:
+    stop = StopRequest()
+    with _begun(scenario, store, command_line, view, shared, stop) as recording:
         with ExitStack() as undo:
             failure = recording.make(undo, _guard(undo).directory.name)
             recording.tear_down()
@@ -100,16 +102,16 @@ def _suspicion(run: Run, failure: Exception | None) -> str:
 def check_recorded(recorded: Recorded, session: Session, view: View) -> Checked:
     """What comes of it, with its report."""
     with recorded.run.held():
-        checked = _checked(recorded.run, session, view, lambda _: None, Lent(session=session))
+        checked = _checked(recorded.run, session, view, lambda _: None, SharedResources(session=session))
         return _ended(checked, recorded)
 
 
-def _checked(run: Run, session: Session, view: View, tell: Tell, lent: Lent) -> Checked:
+def _checked(run: Run, session: Session, view: View, tell: Tell, shared: SharedResources) -> Checked:
     def told(checked: Checked, sealed: Sealed) -> None:
         """The verdict as soon as it is there, and after it the report."""
         view.close()
         tell(checked)
-        if lent.reports:
+        if shared.reports:
             report_checked(checked, sealed, view)
         else:
             keep_series(run, checked, view)
@@ -132,15 +134,15 @@ def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
     store: Path,
     command_line: list[str],
     view: View,
-    lent: Lent,
-    stop: Stop,
+    shared: SharedResources,
+    stop: StopRequest,
     replay: Replay | None = None,
-) -> Iterator[Recording]:
+) -> Iterator[RunRecording]:
     """A run that is about to be recorded: what was asked for is possible, and its directory is there and says so."""
     check_sense(scenario.nemesis)
-    cluster = lent.cluster or make_cluster(scenario.cluster, view)
+    cluster = shared.cluster or make_cluster(scenario.cluster, view)
     plan = plan_of(scenario, cluster, replay)
-    if lent.cluster is None:
+    if shared.cluster is None:
         equip(cluster, needs_of(plan), view)
     if replay:
         view.happened(f"the {len(plan)} faults of {replay.run} again")
@@ -151,7 +153,7 @@ def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
             run.update(replay_of=str(replay.run))
         try:
             with run.held():
-                yield Recording(scenario, plan, cluster, lent.cluster is not None, run, stop, view)
+                yield RunRecording(scenario, plan, cluster, shared.cluster is not None, run, stop, view)
         except KeyboardInterrupt:
             run.update(state="interrupted", interrupted=True)
             raise Interrupted(
@@ -174,9 +176,9 @@ def _describe(run: Run, scenario: Scenario, plan: Sequence[Slot], command_line: 
         seed=scenario.seed,
         idempotent=scenario.settings.idempotent,  # as it will be, whoever decided it
         command_line=without_secrets(command_line),
-        anchor=facts.anchor(),
+        anchor=provenance.clock_anchor(),
         started_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        versions=facts.versions(),
+        versions=provenance.versions(),
         schedule=[vars(slot) for slot in plan],
         log_patterns=scenario.cluster.log_patterns,
     )

@@ -26,7 +26,7 @@ from harness.foundation.errors import UsageError
 from harness.foundation.limits import Limits
 from harness.foundation.paths import PACKAGE
 from harness.tap.spec import TapSpec
-from nemesis.schedule import Plan
+from nemesis.schedule import FaultPlan
 from workloads import WORKLOADS, find_workload
 from workloads.base import Settings
 
@@ -40,7 +40,7 @@ class Scenario(Model):
     name: str = Field("", description="Directory of its runs in the store; workload+fault unless given.")
     workload: str = Field(DEFAULT_WORKLOAD, description="What clients do.")
     settings: SerializeAsAny[Settings] = Field(description="The workload's settings.")
-    nemesis: tuple[Plan, ...] = Field((), description="Which faults, when.")
+    nemesis: tuple[FaultPlan, ...] = Field((), description="Which faults, when.")
     cluster: ClusterSpec = Field(ClusterSpec(), description="What it runs on.")
     tap: TapSpec = Field(TapSpec(), description="What is seen and bent on the way between clients and brokers.")
     limits: Limits = Field(Limits(), description="How long something may stand still.")
@@ -91,7 +91,11 @@ def derived_seed(seed: int, *parts: object) -> int:
 def load(file: Path | None, flags: Mapping[str, Any], settings: Iterable[str] = ()) -> Scenario:
     """A file below, flags above it, on top `key=value` settings; a checked scenario out."""
     source = str(file) if file else "the command line"
-    return checked(over(normal(read_toml(file)) if file else {}, normal(flags)), settings, source)
+    return checked(
+        merged(with_short_forms_expanded(read_toml(file)) if file else {}, with_short_forms_expanded(flags)),
+        settings,
+        source,
+    )
 
 
 def checked(data: dict[str, Any], settings: Iterable[str], source: str) -> Scenario:
@@ -129,7 +133,7 @@ def _parse(data: dict[str, Any], source: str) -> Scenario:
     return scenario
 
 
-def normal(layer: Mapping[str, Any]) -> dict[str, Any]:
+def with_short_forms_expanded(layer: Mapping[str, Any]) -> dict[str, Any]:
     """A layer with its short forms written out: a name instead of a table, one fault instead of a list."""
     data = {key: value for key, value in layer.items() if value is not None}
     if isinstance(data.get("workload"), str):
@@ -155,7 +159,7 @@ def _plan(text: str) -> dict[str, Any]:
     return {"fault": faults[0] if len(faults) == 1 else faults, **({"target": role} if role else {})}
 
 
-def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """`above` wins; tables are merged, except that another workload takes nothing from the one below.
 
     A cluster of another kind takes what such a cluster can be told.

@@ -16,7 +16,7 @@ from pathlib import Path
 from harness.foundation.errors import from_os_error
 from harness.report.github import VARIABLE, escaped
 from harness.report.junit import JunitCase, document
-from harness.suite.outcome import Outcome, Status, Try
+from harness.suite.outcome import CaseOutcome, Status, Try
 from harness.suite.state import JUNIT_FILE, SUMMARY_FILE, State, write, write_atomically
 
 SIGNS: dict[Status, str] = {
@@ -31,7 +31,7 @@ NOT_RUN = "not run, or not to its end, when this was written"
 ROWS_SHOWN = 300  # a summary may have a megabyte
 
 
-class Telling:
+class CiFiles:
     """Everything that is rewritten after each try."""
 
     def __init__(self, path: Path, junit: Path | None, environment: Mapping[str, str] = os.environ) -> None:
@@ -69,7 +69,7 @@ def junit(state: State) -> bytes:
     return document(f"tidegauge.{state.suite}", [_case(state, each) for each in state.outcomes])
 
 
-def _case(state: State, outcome: Outcome) -> JunitCase:
+def _case(state: State, outcome: CaseOutcome) -> JunitCase:
     one = outcome.telling
     told = {
         "expected": outcome.expected,
@@ -94,7 +94,7 @@ def _case(state: State, outcome: Outcome) -> JunitCase:
     )
 
 
-def why(outcome: Outcome) -> str:
+def why(outcome: CaseOutcome) -> str:
     """In one sentence, why a case is not as it should be."""
     if outcome.status == "skipped" and outcome.tries:
         return f"{_so_far(outcome)}, {outcome.needed} needed, and the rest cannot be had here: {outcome.skipped}"
@@ -105,11 +105,11 @@ def why(outcome: Outcome) -> str:
     return f"{outcome.rate} as expected, {outcome.needed} needed: {said}" if outcome.rate else said
 
 
-def _so_far(outcome: Outcome) -> str:
+def _so_far(outcome: CaseOutcome) -> str:
     return f"{sum(one.met for one in outcome.tries)} of {len(outcome.tries)} tries as expected"
 
 
-def lines(outcome: Outcome) -> Iterator[str]:
+def lines(outcome: CaseOutcome) -> Iterator[str]:
     """All that is worth knowing of a case that is not as it should be."""
     yield f"{outcome.status.upper()}: {why(outcome)}"
     yield f"expected: {outcome.expected}"
@@ -164,7 +164,7 @@ def _summary(state: State) -> Iterator[str]:
     yield ""
 
 
-def found(outcome: Outcome) -> str:
+def found(outcome: CaseOutcome) -> str:
     """What came of a case, in a word."""
     one = outcome.telling
     return outcome.status if one is None or outcome.status in {"skipped", "trouble"} else one.verdict or "no verdict"

@@ -13,8 +13,8 @@ from typing import Any
 
 from rich.console import Console
 
+from harness.clusters.image_choice import Consent
 from harness.clusters.spec import ClusterSpec
-from harness.clusters.which_image import Consent
 from harness.foundation.errors import UsageError
 from harness.foundation.view import Asides, View, viewed_on
 from harness.history.store import Run
@@ -23,24 +23,23 @@ from harness.report.terminal import run as show_run
 from harness.report.terminal.tables import line
 from harness.runs.runner import Recorded, check_recorded, record_scenario
 from harness.runs.scenario import Scenario
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import SharedResources
 from harness.spark.place import Place
 from harness.spark.session import Session
-from harness.suite import state
-from harness.suite import terminal as shown
-from harness.suite.choice import chosen
-from harness.suite.ci_output import Telling
-from harness.suite.feasible import Planned, planned
-from harness.suite.outcome import Outcome
-from harness.suite.running import Hands, run_suite
-from harness.suite.shared_cluster import Keeper
-from harness.suite.spec import Case, load_suite
+from harness.suite import state, terminal
+from harness.suite.case_filter import chosen
+from harness.suite.ci_output import CiFiles
+from harness.suite.feasibility import PlannedCase, planned
+from harness.suite.outcome import CaseOutcome
+from harness.suite.resource_pool import ResourcePool
+from harness.suite.running import SuiteCallbacks, run_suite
+from harness.suite.spec import SuiteCase, load_suite
 from harness.suite.state import State
-from harness.suite.tries import ATTEMPTS, Turn
+from harness.suite.tries import ATTEMPTS, PendingTry
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SuiteRequest:
     """What the flags say."""
 
     file: Path
@@ -57,14 +56,14 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Played:
+class FinishedSuite:
     """A suite that came to an end, or was stopped."""
 
     state: State
     directory: Path
 
 
-def listed(wanted: Wanted) -> list[Planned]:
+def listed(wanted: SuiteRequest) -> list[PlannedCase]:
     """The cases that would be run; of images nothing is made sure."""
     suite = load_suite(wanted.file, wanted.flags)
     return planned(chosen(suite.cases, wanted.expression, wanted.only), assumed)
@@ -75,7 +74,7 @@ def assumed(spec: ClusterSpec) -> ClusterSpec:
     return spec.of.assumed(spec)
 
 
-def play(wanted: Wanted, consent: Consent, err: Console) -> Played:
+def play(wanted: SuiteRequest, consent: Consent, err: Console) -> FinishedSuite:
     """Run it, or what is left of it."""
     known, cases, directory = _resumed(wanted) if wanted.resume else _begun(wanted)
 
@@ -91,21 +90,21 @@ def play(wanted: Wanted, consent: Consent, err: Console) -> Played:
             known,
             plans,
             _hands(wanted, len(plans), directory, err),
-            Keeper(wanted.place),
+            ResourcePool(wanted.place),
             attempts=wanted.attempts,
             stop_at_first=wanted.stop_at_first,
         )
-    return Played(ended, directory)
+    return FinishedSuite(ended, directory)
 
 
-def _begun(wanted: Wanted) -> tuple[State, list[Case], Path | None]:
+def _begun(wanted: SuiteRequest) -> tuple[State, list[SuiteCase], Path | None]:
     suite = load_suite(wanted.file, wanted.flags)
     cases = chosen(suite.cases, wanted.expression, wanted.only)
     seed = secrets.randbits(31) if wanted.seed is None else wanted.seed
     return state.begin(suite, cases, seed, wanted.flags), cases, None
 
 
-def _resumed(wanted: Wanted) -> tuple[State, list[Case], Path | None]:
+def _resumed(wanted: SuiteRequest) -> tuple[State, list[SuiteCase], Path | None]:
     if wanted.expression or wanted.only or wanted.seed is not None:
         raise UsageError("--resume goes on with the same cases and the same seed", "leave -k, --only and --seed out")
     directory = state.newest(wanted.store, wanted.file.stem)
@@ -119,10 +118,10 @@ def _resumed(wanted: Wanted) -> tuple[State, list[Case], Path | None]:
     return known, cases, directory
 
 
-def _hands(wanted: Wanted, of: int, directory: Path, err: Console) -> Hands:
-    def record(scenario: Scenario, lent: Lent) -> Recorded:
+def _hands(wanted: SuiteRequest, of: int, directory: Path, err: Console) -> SuiteCallbacks:
+    def record(scenario: Scenario, shared: SharedResources) -> Recorded:
         with viewed_on(err) as view:
-            return record_scenario(scenario, wanted.store, sys.argv, view, lent)
+            return record_scenario(scenario, wanted.store, sys.argv, view, shared)
 
     def check(recorded: Recorded, session: Session) -> Checked:
         checked = check_recorded(recorded, session, Asides(err, recorded.run.path.parent.name))
@@ -130,16 +129,18 @@ def _hands(wanted: Wanted, of: int, directory: Path, err: Console) -> Hands:
             show_run.verdicts(err, [checked], as_json=False)
         return checked
 
-    def begins(turn: Turn) -> None:
+    def begins(turn: PendingTry) -> None:
         case = turn.planned.case
         tries = f"try {turn.number} of {case.repeat}" if case.repeat > 1 else ""
         before = "recorded before, and checked now" if turn.run else ""
-        shown.headline(err, turn.at + 1, of, case.name, trying="  ".join(filter(None, (tries, before))))
+        terminal.headline(err, turn.at + 1, of, case.name, trying="  ".join(filter(None, (tries, before))))
 
-    def ends(outcome: Outcome) -> None:
-        shown.ended(err, outcome)
+    def ends(outcome: CaseOutcome) -> None:
+        terminal.ended(err, outcome)
 
     view: Callable[[], AbstractContextManager[View]] = lambda: viewed_on(err)  # noqa: E731 - named for its type
-    telling = Telling(directory, wanted.junit)
+    telling = CiFiles(directory, wanted.junit)
     trouble: Callable[[str], None] = lambda sentence: line(err, (sentence, "yellow"))  # noqa: E731 - the same
-    return Hands(record, check, view, telling.tell, begins, ends, trouble, lambda known: state.write(directory, known))
+    return SuiteCallbacks(
+        record, check, view, telling.tell, begins, ends, trouble, lambda known: state.write(directory, known)
+    )

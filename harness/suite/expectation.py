@@ -23,7 +23,7 @@ REASONS = 3  # of a verdict that are told
 
 
 @dataclass(frozen=True)
-class Found:
+class RunFindings:
     """What came of a run, as far as it can be expected."""
 
     verdict: str
@@ -80,7 +80,7 @@ class Expectation(Model):
             return self.verdict
         return "invalid" if self.anomalies or (self.cause and not self.allowed) else "valid"
 
-    def unmet(self, found: Found) -> Iterator[str]:
+    def unmet(self, found: RunFindings) -> Iterator[str]:
         """A sentence for each thing that is not as it had to be."""
         if found.verdict != self.outcome:
             why = f": {'; '.join(found.reasons[:REASONS])}" if found.reasons else ""
@@ -108,7 +108,7 @@ class Expectation(Model):
         return ": ".join(filter(None, (self.outcome, ", ".join(parts))))
 
     @staticmethod
-    def _causes(found: Found) -> tuple[str, ...]:
+    def _causes(found: RunFindings) -> tuple[str, ...]:
         """The one on top; where there is none, those of what is allowed."""
         return found.causes[:1] or found.allowed_causes
 

@@ -15,14 +15,14 @@ from harness.clusters.spec import ClusterSpec
 from harness.clusters.target import Target, load_target
 from harness.foundation.config import parse
 from harness.foundation.errors import UsageError
-from harness.runs.scenario import over
+from harness.runs.scenario import merged
 
 UNLESS_NAMED = ("version", "target")  # flags that say what is tested only where the scenario does not
 APACHE_KAFKA = "kafka"  # what --kafka-version is about, and what is tested unless somebody says otherwise
 
 
 @dataclass(frozen=True)
-class Asked:
+class CaseCluster:
     """What the flags come to for one case."""
 
     cluster: dict[str, Any] = field(default_factory=dict)  # what wins over all that the suite says
@@ -30,24 +30,26 @@ class Asked:
     cannot: str = ""  # why the case cannot be had so
 
 
-def asked_of(flags: Mapping[str, Any], below: Mapping[str, Any], named: set[str]) -> Asked:
+def asked_of(flags: Mapping[str, Any], below: Mapping[str, Any], named: set[str]) -> CaseCluster:
     """For a case with this cluster, of which its scenario itself has named some keys."""
     wanted = {key: value for key, value in flags.items() if key not in UNLESS_NAMED or key not in named}
     target = below.get("target", APACHE_KAFKA)
     if "version" in wanted and "target" in named and not _same_product(target, APACHE_KAFKA):
         del wanted["version"]
     if "target" not in wanted or "version" in wanted or _same_product(wanted["target"], target):
-        return Asked(wanted)
+        return CaseCluster(wanted)
     if "version" not in named:
-        return Asked(wanted, frozenset({"version"}))
+        return CaseCluster(wanted, frozenset({"version"}))
     about = f"version {below['version']} of '{target}'" if "version" in below else f"a version of '{target}'"
-    return Asked(cannot=f"the case is about {about}, and '{wanted['target']}' is another product: leave --target out")
+    return CaseCluster(
+        cannot=f"the case is about {about}, and '{wanted['target']}' is another product: leave --target out"
+    )
 
 
 def make_sense(flags: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
     """Whether flags are right by themselves, and only do not go together with what some case says."""
     try:
-        parse(ClusterSpec, over({"cluster": dict(defaults)}, {"cluster": dict(flags)})["cluster"], "flags").checked()
+        parse(ClusterSpec, merged({"cluster": dict(defaults)}, {"cluster": dict(flags)})["cluster"], "flags").checked()
     except UsageError:
         return False
     return True

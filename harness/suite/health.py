@@ -11,8 +11,8 @@ from collections.abc import Callable
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from harness.clusters.base import Cluster, NodeState
-from harness.clusters.observe import METADATA_VERSION, observe
-from harness.clusters.wire import Connection, WireError, ask_metadata
+from harness.clusters.cluster_view import METADATA_VERSION, observe
+from harness.clusters.wire import NodeConnection, WireError, ask_metadata
 
 PATIENCE_S = 20.0
 TICK_S = 0.2
@@ -52,7 +52,7 @@ def trouble(cluster: Cluster) -> str:
 
 def _topics(address: str) -> list[str]:
     """All topics that this node knows."""
-    with Connection(address, TIMEOUT_S) as connection:
+    with NodeConnection(address, TIMEOUT_S) as connection:
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         answer = connection.ask(request, MetadataResponse, METADATA_VERSION)
     return [topic.name for topic in answer.topics or () if not topic.error_code]

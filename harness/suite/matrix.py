@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.foundation.errors import UsageError
-from harness.runs.scenario import normal, toml_value
+from harness.runs.scenario import toml_value, with_short_forms_expanded
 
 NONE = "none"  # no fault, no broken broker
 PLAIN = frozenset({"nemesis", "workload", "client", "version", "broken"})  # axes whose values speak for themselves
@@ -90,7 +90,7 @@ def _label(axis: str, value: Any, source: str) -> str:
 
 def _fault(value: Any) -> str:
     """A fault, or a mix, with its target if it is aimed."""
-    (plan,) = normal({"nemesis": value})["nemesis"]
+    (plan,) = with_short_forms_expanded({"nemesis": value})["nemesis"]
     if not isinstance(plan, dict):
         return str(plan)
     faults = plan.get("fault", "")

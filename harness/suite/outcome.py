@@ -56,7 +56,7 @@ class Try:
 
 
 @dataclass(frozen=True)
-class Unchecked:
+class UncheckedRun:
     """A run that was recorded for a try and is to be checked, be it by who goes on with a suite that was killed."""
 
     number: int  # of the try
@@ -72,7 +72,7 @@ class Unchecked:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutcome:
     """What is known of a case so far."""
 
     name: str
@@ -82,7 +82,7 @@ class Outcome:
     digest: str = ""
     skipped: str = ""  # why the tries that are missing cannot be made here
     tries: tuple[Try, ...] = field(default=())
-    unchecked: tuple[Unchecked, ...] = field(default=())  # one for a try at most
+    unchecked: tuple[UncheckedRun, ...] = field(default=())  # one for a try at most
 
     @property
     def status(self) -> Status:
@@ -117,23 +117,23 @@ class Outcome:
         """How often out of how many tries; nothing where there is but one."""
         return f"{sum(each.met for each in self.tries)} of {self.repeat}" if self.repeat > 1 else ""
 
-    def with_try(self, one: Try) -> Outcome:
+    def with_try(self, one: Try) -> CaseOutcome:
         """And one try more."""
         return replace(self.settled(one.number), tries=(*self.tries, one))
 
-    def with_run(self, one: Unchecked) -> Outcome:
+    def with_run(self, one: UncheckedRun) -> CaseOutcome:
         """And a run that is to be checked, in place of an older one for the same try."""
         return replace(self, unchecked=(*self.settled(one.number).unchecked, one))
 
-    def settled(self, number: int) -> Outcome:
+    def settled(self, number: int) -> CaseOutcome:
         """Without the run that was to be checked for this try."""
         return replace(self, unchecked=tuple(each for each in self.unchecked if each.number != number))
 
-    def not_here(self, why: str) -> Outcome:
+    def not_here(self, why: str) -> CaseOutcome:
         """What is missing cannot be made here; what was found before stays found."""
         return replace(self, skipped=why) if self.status == "pending" else self
 
-    def without_trouble(self) -> Outcome:
+    def without_trouble(self) -> CaseOutcome:
         """Without the tries of which nobody knows anything, so that they are made again; nor what was not possible."""
         return replace(self, skipped="", tries=tuple(each for each in self.tries if each.verdict))
 
@@ -147,11 +147,11 @@ class Outcome:
         known = {each.name for each in fields(cls)}
         kept = {key: value for key, value in data.items() if key in known}
         tries = tuple(Try.from_json(each) for each in data.get("tries", ()))
-        unchecked = tuple(Unchecked.from_json(each) for each in data.get("unchecked", ()))
+        unchecked = tuple(UncheckedRun.from_json(each) for each in data.get("unchecked", ()))
         return cls(**{**kept, "tries": tries, "unchecked": unchecked})
 
 
-def exit_code(outcomes: Iterable[Outcome], *, interrupted: bool = False) -> Exit:
+def exit_code(outcomes: Iterable[CaseOutcome], *, interrupted: bool = False) -> Exit:
     """Of the worst; nothing but skipped cases is no success."""
     if interrupted:
         return Exit.INTERRUPTED

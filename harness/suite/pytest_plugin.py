@@ -20,9 +20,9 @@ import pytest
 
 if TYPE_CHECKING:
     from harness.clusters.base import Cluster
-    from harness.suite.feasible import Planned
-    from harness.suite.outcome import Outcome
-    from harness.suite.under_pytest import Bench, Result, Tapped
+    from harness.suite.feasibility import PlannedCase
+    from harness.suite.outcome import CaseOutcome
+    from harness.suite.pytest_session import PytestSession, RunResult, TapFixture
 
 MARKER = "scenario"
 DECLARED = f"{MARKER}(workload=..., nemesis=..., ...): what the fixture 'scenario' runs (Tidegauge)"
@@ -32,7 +32,7 @@ KEYS = frozenset(  # of the marker; to load the harness for these would cost eve
 )
 UNMISTAKABLE = frozenset({"workload", "nemesis"})  # no other project's marker has these
 SEED_VARIABLE = "TIDEGAUGE_PYTEST_SEED"  # of the process that xdist's workers are children of
-_bench: pytest.StashKey[Bench] = pytest.StashKey()
+_bench: pytest.StashKey[PytestSession] = pytest.StashKey()
 _SCENARIO_TABLE = re.compile(r"^\s*\[\[\s*scenario\s*\]\]", re.MULTILINE)
 
 
@@ -55,13 +55,13 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[SEED_VARIABLE] = str(int.from_bytes(os.urandom(4)) >> 1 if given is None else given)
 
 
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | None:
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteCollector | None:
     """A suite that was named on the command line; other TOML files are nobody's tests."""
     if file_path.suffix != ".toml" or not parent.session.isinitpath(file_path):
         return None
     if not _SCENARIO_TABLE.search(file_path.read_text(encoding="utf-8", errors="replace")):
         return None
-    return SuiteFile.from_parent(parent, path=file_path)
+    return SuiteCollector.from_parent(parent, path=file_path)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -94,7 +94,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             _say(session.config, f"Tidegauge could not end what the tests have used: {error}")
 
 
-class SuiteFile(pytest.File):
+class SuiteCollector(pytest.File):
     """A suite."""
 
     def collect(self) -> Iterator[CaseItem]:
@@ -111,7 +111,7 @@ class SuiteFile(pytest.File):
 class CaseItem(pytest.Item):
     """A case of a suite, which passes if what was expected came of it."""
 
-    def __init__(self, *, planned: Planned, **kwargs: Any) -> None:
+    def __init__(self, *, planned: PlannedCase, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.planned = planned
         # docker-py and kafka-python leave some sockets to the garbage collector; a broker cannot help that
@@ -141,7 +141,7 @@ class ScenarioUnderTest:
         self._request = request
         self.was_run = False
 
-    def run(self, **changes: Any) -> Result:
+    def run(self, **changes: Any) -> RunResult:
         """Run it on a cluster that other tests use, too; the test fails unless what was expected came of it.
 
         `changes` are keys of a scenario that win over those of the marker.
@@ -152,7 +152,7 @@ class ScenarioUnderTest:
         planned = _planned(bench, {**_marked(node), **changes}, node)
         outcome, checked = bench.play(planned)
         _tell(outcome, node.user_properties)
-        result: Result = _harness().Result(checked[-1])
+        result: RunResult = _harness().RunResult(checked[-1])
         return result
 
 
@@ -174,7 +174,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def tap(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Tapped]:
+def tap(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[TapFixture]:
     """Taps before that cluster: `tap.bootstrap` for clients, `tap.bend(...)`, and `tap.result` when they are done."""
     bench = _the_bench(request.config)
     with bench.tap(cluster, _marked(request.node).get("tap", {}), _name(request.node)) as found:
@@ -185,14 +185,14 @@ def _harness() -> ModuleType:
     """All of it, when somebody needs it; kafka-python is imported with warnings that are errors to some users."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from harness.suite import under_pytest
-    return under_pytest
+        from harness.suite import pytest_session
+    return pytest_session
 
 
-def _the_bench(config: pytest.Config) -> Bench:
+def _the_bench(config: pytest.Config) -> PytestSession:
     if _bench not in config.stash:
         given, seed = config.getoption("--tidegauge-store"), int(os.environ[SEED_VARIABLE])
-        config.stash[_bench] = _harness().Bench(_harness().store_dir(given), _flags(config), seed)
+        config.stash[_bench] = _harness().PytestSession(_harness().store_dir(given), _flags(config), seed)
     return config.stash[_bench]
 
 
@@ -202,7 +202,7 @@ def _flags(config: pytest.Config) -> dict[str, Any]:
     return flags
 
 
-def _planned(bench: Bench, entry: dict[str, Any], node: pytest.Item) -> Planned:
+def _planned(bench: PytestSession, entry: dict[str, Any], node: pytest.Item) -> PlannedCase:
     """What a test asks for; a mistake in it is a sentence."""
     try:
         return bench.case(entry, _name(node), node.path)
@@ -242,7 +242,7 @@ def _name(node: pytest.Item) -> str:
     return re.sub(r"[^A-Za-z0-9_+.-]+", "-", node.name).strip("-.")
 
 
-def _tell(outcome: Outcome, properties: list[tuple[str, object]]) -> None:
+def _tell(outcome: CaseOutcome, properties: list[tuple[str, object]]) -> None:
     """Pass, skip or fail, with what there is to know."""
     if one := outcome.telling:
         properties += [(key, value) for key, value in (("run", one.run), ("report", one.report)) if value]

@@ -1,6 +1,6 @@
-"""A suite, case by case, on what the keeper lends; after each try everything that is known is on disk.
+"""A suite, case by case, on what the pool shares; after each try everything that is known is on disk.
 
-A run is recorded while the one before it is checked, aside and with lower priority (`harness.suite.shared_cluster`): a
+A run is recorded while the one before it is checked, aside and with lower priority (`harness.suite.resource_pool`): a
 load leaves most of a machine idle, and so a check costs no time of its own but for the last. What comes of it is
 written down as soon as it is known. Trouble that only a check finds is tried again after the run that goes on by then.
 
@@ -22,73 +22,73 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.foundation.errors import Interrupted, TidegaugeError
-from harness.foundation.interrupts import Stop
+from harness.foundation.interrupts import StopRequest
 from harness.foundation.threads import Threads
 from harness.foundation.view import View
 from harness.history.store import Run
 from harness.judging.checking import Checked
 from harness.runs.runner import Recorded
 from harness.runs.scenario import Scenario
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import SharedResources
 from harness.spark.session import Session
-from harness.suite.feasible import Planned
-from harness.suite.outcome import Outcome, Try
-from harness.suite.shared_cluster import Keeper
+from harness.suite.feasibility import PlannedCase
+from harness.suite.outcome import CaseOutcome, Try
+from harness.suite.resource_pool import ResourcePool
 from harness.suite.state import State
-from harness.suite.tries import ATTEMPTS, Turn, left_behind, try_of
+from harness.suite.tries import ATTEMPTS, PendingTry, left_behind, try_of
 
 LEFT = "what the last run did may have left something"
 
 
 @dataclass(frozen=True)
-class Hands:
+class SuiteCallbacks:
     """Who does the work, and who is told."""
 
-    record: Callable[[Scenario, Lent], Recorded]
+    record: Callable[[Scenario, SharedResources], Recorded]
     check: Callable[[Recorded, Session], Checked]  # beside the next run
     view: Callable[[], AbstractContextManager[View]]  # for what is done before a run, and after the last
     tell: Callable[[State], None]  # after each try
-    begins: Callable[[Turn], None]
-    ends: Callable[[Outcome], None]  # a try, and perhaps with it the case; beside the next run
+    begins: Callable[[PendingTry], None]
+    ends: Callable[[CaseOutcome], None]  # a try, and perhaps with it the case; beside the next run
     trouble: Callable[[str], None] = lambda _: None
     keep: Callable[[State], None] = lambda _: None  # what only those need to know who go on after a kill
 
 
 def run_suite(  # noqa: PLR0913 - what to run, how, and how far it has come
     state: State,
-    planned: Sequence[Planned],
-    hands: Hands,
-    keeper: Keeper,
+    planned: Sequence[PlannedCase],
+    hands: SuiteCallbacks,
+    pool: ResourcePool,
     *,
     attempts: int = ATTEMPTS,
     stop_at_first: bool = False,
 ) -> State:
-    """All that is not finished; the last state. The keeper is closed."""
+    """All that is not finished; the last state. The pool is closed."""
     try:
-        return play_cases(state, planned, hands, keeper, attempts=attempts, stop_at_first=stop_at_first)
+        return play_cases(state, planned, hands, pool, attempts=attempts, stop_at_first=stop_at_first)
     finally:
         try:
-            keeper.close()
+            pool.close()
         except TidegaugeError as error:  # no case has to do with it
             hands.trouble(str(error))
 
 
 def play_cases(  # noqa: PLR0913 - as above
     state: State,
-    planned: Sequence[Planned],
-    hands: Hands,
-    keeper: Keeper,
+    planned: Sequence[PlannedCase],
+    hands: SuiteCallbacks,
+    pool: ResourcePool,
     *,
     attempts: int = ATTEMPTS,
     stop_at_first: bool = False,
-    upcoming: Sequence[Planned] = (),
+    upcoming: Sequence[PlannedCase] = (),
 ) -> State:
-    """All that is not finished, with a keeper that goes on to others; `upcoming` are cases of theirs."""
+    """All that is not finished, with a pool that goes on to others; `upcoming` are cases of theirs."""
     for each in planned:
         if each.skipped:
             state = state.having(state.outcome(each.case.name).not_here(each.skipped))
     hands.tell(state)
-    course = _Course(state, planned, hands, keeper, attempts, upcoming)
+    course = _Course(state, planned, hands, pool, attempts, upcoming)
     course.run(stop_at_first=stop_at_first)
     return course.state
 
@@ -97,7 +97,7 @@ def play_cases(  # noqa: PLR0913 - as above
 class _Checking:
     """What is checked aside: it comes to a try that ended in trouble, or to nothing more to do."""
 
-    turn: Turn
+    turn: PendingTry
     future: Future[Try | None]
 
 
@@ -107,14 +107,14 @@ class _Course:
     def __init__(  # noqa: PLR0913, PLR0917 - as above
         self,
         state: State,
-        planned: Sequence[Planned],
-        hands: Hands,
-        keeper: Keeper,
+        planned: Sequence[PlannedCase],
+        hands: SuiteCallbacks,
+        pool: ResourcePool,
         attempts: int,
-        upcoming: Sequence[Planned],
+        upcoming: Sequence[PlannedCase],
     ) -> None:
         self.state = state
-        self._planned, self._hands, self._keeper, self._attempts = planned, hands, keeper, attempts
+        self._planned, self._hands, self._keeper, self._attempts = planned, hands, pool, attempts
         self._upcoming = upcoming
         self._turns = deque(self._to_be_made())
         self._checking: _Checking | None = None
@@ -123,7 +123,7 @@ class _Course:
         self._aside = Threads("check")
         self._lock = threading.Lock()  # of the state and its files
 
-    def _to_be_made(self) -> Iterator[Turn]:
+    def _to_be_made(self) -> Iterator[PendingTry]:
         """What is recorded already comes first: it needs no cluster, and may be had although the case is not."""
         yield from self._left_behind()
         for at, each in enumerate(self._planned):
@@ -131,12 +131,14 @@ class _Course:
             # of those that were kept, one in the middle may be missing
             made = {one.number for one in outcome.tries} | {one.number for one in outcome.unchecked}
             if not outcome.skipped:
-                yield from (Turn(each, at, number) for number in range(1, outcome.repeat + 1) if number not in made)
+                yield from (
+                    PendingTry(each, at, number) for number in range(1, outcome.repeat + 1) if number not in made
+                )
 
-    def _left_behind(self) -> Iterator[Turn]:
+    def _left_behind(self) -> Iterator[PendingTry]:
         for at, each in enumerate(self._planned):
             for one in self.state.outcome(each.case.name).unchecked:
-                yield Turn(each, at, one.number, one.took_s, one.retried, one.run)
+                yield PendingTry(each, at, one.number, one.took_s, one.retried, one.run)
 
     def run(self, *, stop_at_first: bool) -> None:
         """Record one while the one before is checked, until none is left, or the user has had enough."""
@@ -159,7 +161,7 @@ class _Course:
                 self.state = replace(self.state, interrupted=True)
                 self._hands.tell(self.state)
 
-    def _make(self, turn: Turn) -> None:
+    def _make(self, turn: PendingTry) -> None:
         """Record it; when the one before it is settled, begin to check it."""
         self._hands.begins(turn)
         began_s = time.monotonic()
@@ -183,22 +185,22 @@ class _Course:
         checks = self._aside.submit(self._check, turn, recorded, self._keeper.session())
         self._checking = _Checking(turn, checks)
 
-    def _recorded(self, turn: Turn) -> Recorded:
+    def _recorded(self, turn: PendingTry) -> Recorded:
         if turn.run:
             return left_behind(Run(Path(turn.run)))
         return self._hands.record(turn.scenario(self.state.seed), self._lend(turn))
 
-    def _note(self, turn: Turn, change: Callable[[Outcome], Outcome]) -> None:
+    def _note(self, turn: PendingTry, change: Callable[[CaseOutcome], CaseOutcome]) -> None:
         """For those who go on after a kill."""
         with self._lock:
             self.state = self.state.having(change(self.state.outcome(turn.planned.case.name)))
             self._hands.keep(self.state)
 
-    def _lend(self, turn: Turn) -> Lent:
+    def _lend(self, turn: PendingTry) -> SharedResources:
         with self._hands.view() as view:
-            return self._keeper.lend(turn.planned, [*self._planned[turn.at :], *self._upcoming], view)
+            return self._keeper.resources_for(turn.planned, [*self._planned[turn.at :], *self._upcoming], view)
 
-    def _check(self, turn: Turn, recorded: Recorded, session: Session) -> Try | None:
+    def _check(self, turn: PendingTry, recorded: Recorded, session: Session) -> Try | None:
         """In a thread of its own. A run that was cut short is checked for those who read it, and does not count."""
         began_s = time.monotonic()
         try:
@@ -214,7 +216,7 @@ class _Course:
         self._keep(turn, ended)
         return None
 
-    def _keep(self, turn: Turn, one: Try) -> None:
+    def _keep(self, turn: PendingTry, one: Try) -> None:
         with self._lock:
             if self._left:
                 return
@@ -228,7 +230,7 @@ class _Course:
         checking, self._checking = self._checking, None
         if checking is None:
             return
-        stop = Stop()
+        stop = StopRequest()
         stop.may_wait, stop.asked = True, int(self._stopped)
         with stop.listening():
             if not checking.future.done():
@@ -240,7 +242,7 @@ class _Course:
             self._after_trouble(checking.turn.after(one.took_s - checking.turn.took_s), one)
         self._stopped = self._stopped or stop.asked > 0
 
-    def _after_trouble(self, turn: Turn, one: Try) -> None:
+    def _after_trouble(self, turn: PendingTry, one: Try) -> None:
         self._keeper.renew("the last run ended in trouble")
         if turn.run:
             self._without(turn, one.trouble)
@@ -250,7 +252,7 @@ class _Course:
         else:
             self._keep(turn, turn.ended_with(one))
 
-    def _without(self, turn: Turn, trouble: str) -> None:
+    def _without(self, turn: PendingTry, trouble: str) -> None:
         """What was left behind is of no use: run it again if that is possible here, however few attempts there are."""
         self._note(turn, lambda outcome: outcome.settled(turn.number))
         name = f"{turn.planned.case.name}, try {turn.number}"

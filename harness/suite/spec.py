@@ -24,7 +24,7 @@ from harness.runs.scenario import Scenario, derived_seed
 from harness.suite.expectation import Expectation
 from harness.suite.flags import asked_of, make_sense, unfit
 from harness.suite.matrix import Combination, combinations
-from nemesis.schedule import Plan
+from nemesis.schedule import FaultPlan
 
 OWN = ("name", "file", "repeat", "expect", "matrix")  # keys of a suite's scenario that no scenario file has, or not so
 OF_A_FILE = frozenset(Scenario.model_fields) - {"settings", "name"}
@@ -40,7 +40,7 @@ class SuiteFile(Model):
     scenario: tuple[dict[str, Any], ...] = Field(min_length=1, description="The scenarios.")
 
 
-class Own(Model):
+class SuiteScenario(Model):
     """What a scenario of a suite has beside the keys of a scenario file."""
 
     name: str = ""
@@ -51,7 +51,7 @@ class Own(Model):
 
 
 @dataclass(frozen=True)
-class Case:
+class SuiteCase:
     """One combination of one scenario: what is run, how often, and what has to come of it."""
 
     name: str
@@ -84,7 +84,7 @@ class Suite:
     name: str
     title: str
     file: Path
-    cases: tuple[Case, ...] = field(default=())
+    cases: tuple[SuiteCase, ...] = field(default=())
 
 
 def suites_dir() -> Path:
@@ -107,7 +107,7 @@ def load_suite(file: Path, cluster: Mapping[str, Any] | None = None) -> Suite:
     """The suite of a file; `cluster` is what flags say about the cluster."""
     whole = parse(SuiteFile, read_toml(file), str(file))
     _refuse_unknown(whole.defaults, OF_A_FILE, f"{file}: defaults")
-    cases: dict[str, Case] = {}
+    cases: dict[str, SuiteCase] = {}
     for number, entry in enumerate(whole.scenario, start=1):
         for case in _cases(entry, whole.defaults, cluster or {}, file, number):
             if case.name in cases:
@@ -116,7 +116,7 @@ def load_suite(file: Path, cluster: Mapping[str, Any] | None = None) -> Suite:
     return Suite(file.stem, whole.title, file, tuple(cases.values()))
 
 
-def case_of(entry: Mapping[str, Any], name: str, flags: Mapping[str, Any], place: Path) -> Case:
+def case_of(entry: Mapping[str, Any], name: str, flags: Mapping[str, Any], place: Path) -> SuiteCase:
     """The one case of a scenario that is written elsewhere than in a suite; files are relative to `place`."""
     if "matrix" in entry:
         raise UsageError(f"{name}: there is no matrix here", "use pytest.mark.parametrize")
@@ -126,10 +126,10 @@ def case_of(entry: Mapping[str, Any], name: str, flags: Mapping[str, Any], place
 
 def _cases(
     entry: Mapping[str, Any], defaults: Mapping[str, Any], flags: Mapping[str, Any], file: Path, number: int
-) -> Iterator[Case]:
+) -> Iterator[SuiteCase]:
     source = f"{file}: scenario {entry.get('name') or entry.get('file') or number}"
     _refuse_unknown(entry, OF_A_FILE | set(OWN), source)
-    own = parse(Own, {key: entry[key] for key in OWN if key in entry}, source)
+    own = parse(SuiteScenario, {key: entry[key] for key in OWN if key in entry}, source)
     below = _file_of(own, file, source)
     inline = {key: value for key, value in entry.items() if key not in OWN}
     for each in combinations(own.matrix, source):
@@ -141,7 +141,9 @@ def _cases(
             raise UsageError(f"{source}: {error.message}", error.remedy) from None
 
 
-def _case(own: Own, layers: list[Mapping[str, Any]], each: Combination, flags: Mapping[str, Any], source: str) -> Case:
+def _case(
+    own: SuiteScenario, layers: list[Mapping[str, Any]], each: Combination, flags: Mapping[str, Any], source: str
+) -> SuiteCase:
     """As flags would have it, or as the file has it where they cannot."""
     named = {key for layer in layers[1:] for key in _table(layer, "cluster")}
     named |= {text.partition("=")[0].removeprefix("cluster.") for text in each.settings if text.startswith("cluster.")}
@@ -158,7 +160,9 @@ def _case(own: Own, layers: list[Mapping[str, Any]], each: Combination, flags: M
     return replace(made, cannot=unfit(made.scenario.cluster) if asked.cluster else "")
 
 
-def _made(own: Own, layers: list[Mapping[str, Any]], each: Combination, cluster: dict[str, Any], source: str) -> Case:
+def _made(
+    own: SuiteScenario, layers: list[Mapping[str, Any]], each: Combination, cluster: dict[str, Any], source: str
+) -> SuiteCase:
     name = "+".join(filter(None, (_base(own, each, layers), *each.labels)))
     place = f"{source} ({name})" if each.labels else source
     data = _laid([*layers, {"cluster": cluster} if cluster else {}])
@@ -171,7 +175,7 @@ def _made(own: Own, layers: list[Mapping[str, Any]], each: Combination, cluster:
         raise UsageError(
             f"{place}: expected in {expect.needed(own.repeat)} of {own.repeat} tries", "raise repeat, or lower at_least"
         )
-    return Case(name, scenarios.checked({**data, "name": name}, each.settings, place), expect, own.repeat, seed)
+    return SuiteCase(name, scenarios.checked({**data, "name": name}, each.settings, place), expect, own.repeat, seed)
 
 
 def _without(layer: Mapping[str, Any], keys: frozenset[str]) -> dict[str, Any]:
@@ -180,7 +184,7 @@ def _without(layer: Mapping[str, Any], keys: frozenset[str]) -> dict[str, Any]:
     return {**layer, "cluster": table} if keys else dict(layer)
 
 
-def _base(own: Own, each: Combination, layers: list[Mapping[str, Any]]) -> str:
+def _base(own: SuiteScenario, each: Combination, layers: list[Mapping[str, Any]]) -> str:
     """What cases are called before the values of their matrix."""
     if own.name or own.file:
         return own.name or Path(own.file or "").stem
@@ -189,7 +193,7 @@ def _base(own: Own, each: Combination, layers: list[Mapping[str, Any]]) -> str:
     return str(_table(_laid(layers), "workload").get("name", ""))
 
 
-def _file_of(own: Own, suite: Path, source: str) -> dict[str, Any]:
+def _file_of(own: SuiteScenario, suite: Path, source: str) -> dict[str, Any]:
     if own.file is None:
         return {}
     data = read_toml(suite.parent / own.file)
@@ -208,7 +212,7 @@ def _laid(layers: list[Mapping[str, Any]]) -> dict[str, Any]:
     """All layers over each other, the last one on top; the first are the defaults."""
     data: dict[str, Any] = {}
     for layer in layers:
-        high = scenarios.normal(layer)
+        high = scenarios.with_short_forms_expanded(layer)
         low = data.get("workload")
         if isinstance(low, dict) and "name" not in low and isinstance(high.get("workload"), dict):
             high["workload"] = {**low, **high["workload"]}
@@ -217,7 +221,7 @@ def _laid(layers: list[Mapping[str, Any]]) -> dict[str, Any]:
         if "nemesis" in high:
             _refuse_unknown_of_plans(high["nemesis"])
             high["nemesis"] = [{**base, **plan} if isinstance(plan, dict) else plan for plan in high["nemesis"]]
-        data = scenarios.over(data, high)
+        data = scenarios.merged(data, high)
     if _nameless(data) and all(layer.get("nemesis") is None for layer in layers[1:]):
         data.pop("nemesis")  # of the defaults; a scenario that says when a fault comes and names none is refused
     return data
@@ -232,14 +236,14 @@ def _nameless(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_unknown_of_plans(plans: list[Any]) -> None:
     """Also in a plan that says no more than when faults come: nobody would miss the fault of a misspelled one."""
-    known = {field.alias or name for name, field in Plan.model_fields.items()}
+    known = {field.alias or name for name, field in FaultPlan.model_fields.items()}
     for plan in plans:
         if isinstance(plan, dict) and (unknown := [key for key in plan if key not in known]):
             raise UsageError(f"unknown key 'nemesis.{unknown[0]}'", suggestion(str(unknown[0]), sorted(known)))
 
 
 def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found = scenarios.normal(data).get(key)
+    found = scenarios.with_short_forms_expanded(data).get(key)
     return found if isinstance(found, dict) else {}
 
 

@@ -21,8 +21,8 @@ from typing import Any
 from harness import __version__
 from harness.foundation.errors import UsageError, from_os_error
 from harness.history.store import LATEST, create
-from harness.suite.outcome import Outcome
-from harness.suite.spec import Case, Suite
+from harness.suite.outcome import CaseOutcome
+from harness.suite.spec import Suite, SuiteCase
 
 SUITES = "suites"
 STATE_FILE = "suite.json"
@@ -38,15 +38,15 @@ class State:
     title: str
     seed: int
     flags: Mapping[str, Any]  # what was said about the cluster
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CaseOutcome, ...]
     started_at: str
     interrupted: bool = False
 
-    def outcome(self, name: str) -> Outcome:
+    def outcome(self, name: str) -> CaseOutcome:
         """What is known of a case."""
         return next(each for each in self.outcomes if each.name == name)
 
-    def having(self, outcome: Outcome) -> State:
+    def having(self, outcome: CaseOutcome) -> State:
         """With what is now known of a case."""
         return replace(self, outcomes=tuple(outcome if each.name == outcome.name else each for each in self.outcomes))
 
@@ -64,20 +64,20 @@ class State:
         }
 
 
-def begin(suite: Suite, cases: Sequence[Case], seed: int, flags: Mapping[str, Any]) -> State:
+def begin(suite: Suite, cases: Sequence[SuiteCase], seed: int, flags: Mapping[str, Any]) -> State:
     """Nothing known yet."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     return State(suite.name, suite.title, seed, flags, tuple(map(blank, cases)), now)
 
 
-def alone(case: Case, seed: int) -> State:
+def alone(case: SuiteCase, seed: int) -> State:
     """A case that belongs to no suite."""
     return State("", "", seed, {}, (blank(case),), "")
 
 
-def blank(case: Case) -> Outcome:
+def blank(case: SuiteCase) -> CaseOutcome:
     """A case that was not run."""
-    return Outcome(case.name, str(case.expect), case.repeat, case.expect.needed(case.repeat), case.digest)
+    return CaseOutcome(case.name, str(case.expect), case.repeat, case.expect.needed(case.repeat), case.digest)
 
 
 def directory(store: Path, suite: str) -> Path:
@@ -104,14 +104,14 @@ def read(path: Path) -> State:
             str(data["title"]),
             int(data["seed"]),
             dict(data["flags"]),
-            tuple(Outcome.from_json(each) for each in data["cases"]),
+            tuple(CaseOutcome.from_json(each) for each in data["cases"]),
             str(data["started_at"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{file} cannot be read ({error})", "leave --resume out") from error
 
 
-def resumed(state: State, suite: Suite) -> tuple[State, list[Case]]:
+def resumed(state: State, suite: Suite) -> tuple[State, list[SuiteCase]]:
     """The state without what has to be run again, and its cases as they are now.
 
     What changed in the file since is run again. A case that is no longer there is an error: what was found of it would

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from harness.report.terminal.tables import line
 from harness.suite.ci_output import counted, found, why
-from harness.suite.feasible import Planned
-from harness.suite.outcome import Outcome, Status
+from harness.suite.feasibility import PlannedCase
+from harness.suite.outcome import CaseOutcome, Status
 from harness.suite.state import State
 
 STYLES: dict[Status, tuple[str, str]] = {
@@ -26,7 +26,7 @@ STYLES: dict[Status, tuple[str, str]] = {
 TITLES = ("case", "expected", "found", "time", "cause", "report")
 
 
-def cases(console: Console, planned: Sequence[Planned]) -> None:
+def cases(console: Console, planned: Sequence[PlannedCase]) -> None:
     """What would be run, in which order."""
     width = max(len(each.case.name) for each in planned)
     for each in planned:
@@ -37,7 +37,7 @@ def cases(console: Console, planned: Sequence[Planned]) -> None:
     line(console, f"{_counted(len(planned), 'case')}, {_counted(clusters, 'kind')} of cluster")
 
 
-def case_as_json(planned: Planned) -> dict[str, Any]:
+def case_as_json(planned: PlannedCase) -> dict[str, Any]:
     """A case for scripts."""
     case = planned.case
     return {
@@ -56,7 +56,7 @@ def headline(console: Console, number: int, of: int, name: str, *, trying: str) 
     line(console, (f"{number}/{of}  {name}", "bold"), f"  {trying}" if trying else "")
 
 
-def ended(console: Console, outcome: Outcome) -> None:
+def ended(console: Console, outcome: CaseOutcome) -> None:
     """How a case ended, or one of its tries."""
     if outcome.status == "pending":
         one = outcome.tries[-1]
@@ -84,7 +84,7 @@ def table(console: Console, state: State, directory: Path) -> None:
     line(console, f"  {'suite':<10}{_short(str(directory))}")
 
 
-def _row(outcome: Outcome) -> tuple[str, ...]:
+def _row(outcome: CaseOutcome) -> tuple[str, ...]:
     one = outcome.telling
     return (
         outcome.name,

@@ -15,9 +15,9 @@ from harness.judging.checking import Checked
 from harness.report.making import report_of
 from harness.runs.runner import Recorded
 from harness.runs.scenario import Scenario
-from harness.suite.expectation import Found
-from harness.suite.feasible import Planned
-from harness.suite.outcome import Try, Unchecked
+from harness.suite.expectation import RunFindings
+from harness.suite.feasibility import PlannedCase
+from harness.suite.outcome import Try, UncheckedRun
 
 ATTEMPTS = 2
 SHOWN = 6  # anomalies
@@ -25,10 +25,10 @@ WHOLE = frozenset({"recorded", "finished"})  # states of runs that came to their
 
 
 @dataclass(frozen=True)
-class Turn:
+class PendingTry:
     """A try of a case that is to be made, or is under way."""
 
-    planned: Planned
+    planned: PlannedCase
     at: int  # the place of its case
     number: int  # of the try
     took_s: float = 0.0  # so far, with the attempts before
@@ -39,17 +39,17 @@ class Turn:
         """What is run."""
         return self.planned.case.tried(self.number, suite_seed).with_cluster(self.planned.cluster)
 
-    def after(self, took_s: float) -> Turn:
+    def after(self, took_s: float) -> PendingTry:
         """So much later."""
         return replace(self, took_s=self.took_s + took_s)
 
-    def again(self, trouble: str) -> Turn:
+    def again(self, trouble: str) -> PendingTry:
         """After trouble, from the start."""
         return replace(self, troubles=(*self.troubles, trouble), run="")
 
-    def recorded_as(self, run: Run) -> Unchecked:
+    def recorded_as(self, run: Run) -> UncheckedRun:
         """What is to be known of it until it is checked."""
-        return Unchecked(self.number, str(run.path), round(self.took_s, 1), self.troubles)
+        return UncheckedRun(self.number, str(run.path), round(self.took_s, 1), self.troubles)
 
     def ended_with(self, one: Try) -> Try:
         """With the time of all attempts, and what those before it ended with."""
@@ -81,9 +81,9 @@ def left_behind(run: Run) -> Recorded:
     return Recorded(run)
 
 
-def try_of(checked: Checked, planned: Planned, number: int) -> Try:
+def try_of(checked: Checked, planned: PlannedCase, number: int) -> Try:
     """What came of a run."""
-    found = Found.of(checked)
+    found = RunFindings.of(checked)
     unmet = tuple(planned.case.expect.unmet(found))
     cause = checked.diagnosis.cause or next(iter(checked.diagnosis.allowed), None)
     report = report_of(checked)

@@ -1,7 +1,7 @@
 """Record batches: what their headers say, and batches made anew.
 
 Works on the bytes of a `records` field as on the wire. Only batches of version 2 are understood; what is older,
-and the torn batch that a Fetch may end with, stays as it is: one `Batch` at the end that is not `whole`.
+and the torn batch that a Fetch may end with, stays as it is: one `RecordBatch` at the end that is not `whole`.
 
 Batches are cut and changed record by record, without touching what is not meant: offsets, timestamps, keys, headers and
 the producer's numbers stay. The result is not compressed. A batch whose codec is not installed here stays whole.
@@ -78,7 +78,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Batch:
+class RecordBatch:
     """The bytes of one batch, and what its header says."""
 
     raw: bytes
@@ -204,28 +204,28 @@ def _records(body: bytes, fields: Fields) -> list[Record]:
     return records
 
 
-def split(records: bytes | None) -> list[Batch]:
+def split(records: bytes | None) -> list[RecordBatch]:
     """The batches of a records field."""
     data = bytes(records or b"")
     batches = []
     at = 0
     while at < len(data):
         size = _PLACE.unpack_from(data, at)[1] + _PLACE.size if len(data) - at >= _HEADER.size else 0
-        batch = Batch(data[at : at + size])
+        batch = RecordBatch(data[at : at + size])
         if not batch.whole:
-            batches.append(Batch(data[at:]))
+            batches.append(RecordBatch(data[at:]))
             break
         batches.append(batch)
         at += size
     return batches
 
 
-def join(batches: Iterable[Batch]) -> bytes:
+def join(batches: Iterable[RecordBatch]) -> bytes:
     """A records field again."""
     return b"".join(batch.raw for batch in batches)
 
 
-def with_base(batch: Batch, base_offset: int, leader_epoch: int | None = None) -> Batch:
+def with_base(batch: RecordBatch, base_offset: int, leader_epoch: int | None = None) -> RecordBatch:
     """The batch at another place of the log, as a broker puts it there; its checksum does not cover that."""
     if not batch.whole:
         return batch
@@ -233,10 +233,10 @@ def with_base(batch: Batch, base_offset: int, leader_epoch: int | None = None) -
     _PLACE.pack_into(raw, 0, base_offset, batch.fields.length)
     if leader_epoch is not None:
         _EPOCH.pack_into(raw, _EPOCH_AT, leader_epoch)
-    return Batch(bytes(raw))
+    return RecordBatch(bytes(raw))
 
 
-def without_idempotence(batch: Batch) -> Batch:
+def without_idempotence(batch: RecordBatch) -> RecordBatch:
     """The batch as a producer without idempotence would have sent it; transactional ones stay as they are."""
     if not batch.whole or batch.is_transactional or batch.producer_id == _NOBODY:
         return batch
@@ -246,7 +246,7 @@ def without_idempotence(batch: Batch) -> Batch:
     return _with_crc(raw, batch.crc ^ _crc_of_changes(changes, len(raw) - _HEADER.size))
 
 
-def cut(batch: Batch, end_offset: int) -> Batch | None:
+def cut(batch: RecordBatch, end_offset: int) -> RecordBatch | None:
     """What is below this offset; None when that is nothing, or when nobody here can take it apart."""
     if not batch.whole:
         return batch if 0 <= batch.base_offset < end_offset else None
@@ -258,7 +258,7 @@ def cut(batch: Batch, end_offset: int) -> Batch | None:
     return _rebuilt(batch, kept, end_offset - 1 - batch.base_offset)
 
 
-def without(batch: Batch, offsets: Collection[int]) -> Batch:
+def without(batch: RecordBatch, offsets: Collection[int]) -> RecordBatch:
     """Some records left out as compaction does it: the batch still takes the same offsets."""
     if batch.records is None or not any(record.offset in offsets for record in batch.records):
         return batch
@@ -266,18 +266,18 @@ def without(batch: Batch, offsets: Collection[int]) -> Batch:
     return _rebuilt(batch, kept, batch.fields.last_offset_delta)
 
 
-def blank(batch: Batch) -> Batch:
+def blank(batch: RecordBatch) -> RecordBatch:
     """The batch without any record, as compaction leaves it, so that readers find the way past it."""
     return _rebuilt(batch, [], batch.fields.last_offset_delta) if batch.whole else batch
 
 
-def blank_from(base_offset: int, next_offset: int) -> Batch:
+def blank_from(base_offset: int, next_offset: int) -> RecordBatch:
     """A batch without records that takes these offsets."""
     fields = Fields(base_offset, 0, 0, MAGIC, 0, 0, next_offset - base_offset - 1, -1, -1, -1, -1, -1, 0)
     return _made(fields, b"")
 
 
-def with_values(batch: Batch, values: Mapping[int, bytes | None]) -> Batch:
+def with_values(batch: RecordBatch, values: Mapping[int, bytes | None]) -> RecordBatch:
     """Other values at some offsets."""
     if batch.records is None or not any(record.offset in values for record in batch.records):
         return batch
@@ -288,20 +288,20 @@ def with_values(batch: Batch, values: Mapping[int, bytes | None]) -> Batch:
     return _rebuilt(batch, changed, batch.fields.last_offset_delta)
 
 
-def _rebuilt(batch: Batch, records: list[Record], last_offset_delta: int) -> Batch:
+def _rebuilt(batch: RecordBatch, records: list[Record], last_offset_delta: int) -> RecordBatch:
     fields = batch.fields._replace(
         attributes=batch.fields.attributes & ~_COMPRESSION, last_offset_delta=last_offset_delta, records=len(records)
     )
     return _made(fields, b"".join(record.encoded() for record in records))
 
 
-def _made(fields: Fields, body: bytes) -> Batch:
+def _made(fields: Fields, body: bytes) -> RecordBatch:
     raw = _HEADER.pack(*fields._replace(length=_HEADER.size - _PLACE.size + len(body))) + body
     return _with_crc(raw, calc_crc32c(memoryview(raw)[_COVERED_AT:]))
 
 
-def _with_crc(raw: bytes, crc: int) -> Batch:
-    return Batch(raw[:_CRC_AT] + struct.pack(">I", crc) + raw[_COVERED_AT:])
+def _with_crc(raw: bytes, crc: int) -> RecordBatch:
+    return RecordBatch(raw[:_CRC_AT] + struct.pack(">I", crc) + raw[_COVERED_AT:])
 
 
 def _crc_of_changes(changes: bytes, following: int) -> int:

@@ -77,7 +77,7 @@ API_NAMES = {codec.name: api for api, codec in CODECS.items()}
 WITH_ADDRESSES = frozenset({Api.PRODUCE, Api.FETCH, Api.METADATA, Api.FIND_COORDINATOR, Api.DESCRIBE_CLUSTER})
 
 
-class Header(NamedTuple):
+class RequestHeader(NamedTuple):
     """The beginning of a request."""
 
     api: int
@@ -93,7 +93,7 @@ def codec_of(api: int, version: int) -> Codec | None:
     return codec if codec is not None and 0 <= version <= codec.newest else None
 
 
-def read_header(frame: bytes) -> Header:
+def read_header(frame: bytes) -> RequestHeader:
     """The header of a request (a frame without its length)."""
     try:
         api, version, correlation, length = _START.unpack_from(frame)
@@ -105,13 +105,13 @@ def read_header(frame: bytes) -> Header:
     client = frame[HEADER_BYTES:end].decode("utf-8", "replace")
     codec = codec_of(api, version)
     if codec is None:
-        return Header(api, version, correlation, client, 0)
+        return RequestHeader(api, version, correlation, client, 0)
     if codec.request.flexible_version_q(version):
         end = _skip_tags(frame, end)
-    return Header(api, version, correlation, client, end)
+    return RequestHeader(api, version, correlation, client, end)
 
 
-def is_modest(frame: bytes, header: Header) -> bool:
+def is_modest(frame: bytes, header: RequestHeader) -> bool:
     """Whether a request can be read in no time: large ones are sends of a few large parts, or name many topics."""
     if not header.body or len(frame) <= MODEST_BYTES:
         return True
@@ -121,7 +121,7 @@ def is_modest(frame: bytes, header: Header) -> bool:
     return header.api == Api.PRODUCE and _has_few_parts(skim, header)
 
 
-def _has_few_parts(skim: _Skim, header: Header) -> bool:
+def _has_few_parts(skim: _Skim, header: RequestHeader) -> bool:
     """Skims a Produce request, from length to length."""
     try:
         if header.version >= TRANSACTIONS_SINCE:
@@ -187,12 +187,12 @@ def with_correlation(frame: bytes, correlation: int) -> bytes:
     return frame[:4] + _CORRELATION.pack(correlation) + frame[8:]
 
 
-def decode_request(frame: bytes, header: Header) -> Any:
+def decode_request(frame: bytes, header: RequestHeader) -> Any:
     """The request of a frame."""
     return _decode(CODECS[header.api].request, memoryview(frame)[header.body :], header.version)
 
 
-def encode_request(request: Any, frame: bytes, header: Header) -> bytes:
+def encode_request(request: Any, frame: bytes, header: RequestHeader) -> bytes:
     """The frame again, with this request in it."""
     return frame[: header.body] + _encode(request, header.version)
 
@@ -288,7 +288,7 @@ class TopicNames:
 
 
 @dataclass(frozen=True)
-class Layout:
+class PartitionLayout:
     """Where a message has its topics and partitions."""
 
     topics: str
@@ -298,25 +298,25 @@ class Layout:
 
 
 REQUESTS = {
-    Api.PRODUCE: Layout("topic_data", "name", "partition_data", "index"),
-    Api.FETCH: Layout("topics", "topic", "partitions", "partition"),
-    Api.LIST_OFFSETS: Layout("topics", "name", "partitions", "partition_index"),
-    Api.OFFSET_COMMIT: Layout("topics", "name", "partitions", "partition_index"),
-    Api.TXN_OFFSET_COMMIT: Layout("topics", "name", "partitions", "partition_index"),
+    Api.PRODUCE: PartitionLayout("topic_data", "name", "partition_data", "index"),
+    Api.FETCH: PartitionLayout("topics", "topic", "partitions", "partition"),
+    Api.LIST_OFFSETS: PartitionLayout("topics", "name", "partitions", "partition_index"),
+    Api.OFFSET_COMMIT: PartitionLayout("topics", "name", "partitions", "partition_index"),
+    Api.TXN_OFFSET_COMMIT: PartitionLayout("topics", "name", "partitions", "partition_index"),
 }
 RESPONSES = {
-    Api.PRODUCE: Layout("responses", "name", "partition_responses", "index"),
-    Api.FETCH: Layout("responses", "topic", "partitions", "partition_index"),
-    Api.LIST_OFFSETS: Layout("topics", "name", "partitions", "partition_index"),
-    Api.METADATA: Layout("topics", "name", "partitions", "partition_index"),
-    Api.OFFSET_COMMIT: Layout("topics", "name", "partitions", "partition_index"),
-    Api.OFFSET_FETCH: Layout("topics", "name", "partitions", "partition_index"),
-    Api.TXN_OFFSET_COMMIT: Layout("topics", "name", "partitions", "partition_index"),
-    Api.ADD_PARTITIONS_TO_TXN: Layout("topic_results", "name", "results_by_partition", "partition_index"),
+    Api.PRODUCE: PartitionLayout("responses", "name", "partition_responses", "index"),
+    Api.FETCH: PartitionLayout("responses", "topic", "partitions", "partition_index"),
+    Api.LIST_OFFSETS: PartitionLayout("topics", "name", "partitions", "partition_index"),
+    Api.METADATA: PartitionLayout("topics", "name", "partitions", "partition_index"),
+    Api.OFFSET_COMMIT: PartitionLayout("topics", "name", "partitions", "partition_index"),
+    Api.OFFSET_FETCH: PartitionLayout("topics", "name", "partitions", "partition_index"),
+    Api.TXN_OFFSET_COMMIT: PartitionLayout("topics", "name", "partitions", "partition_index"),
+    Api.ADD_PARTITIONS_TO_TXN: PartitionLayout("topic_results", "name", "results_by_partition", "partition_index"),
 }
 
 
-class Part(NamedTuple):
+class PartitionPart(NamedTuple):
     """One partition in a message; `message` is its part of it, or None where that is a bare number."""
 
     topic: str
@@ -324,21 +324,21 @@ class Part(NamedTuple):
     message: Any
 
 
-def request_parts(api: int, request: Any, names: TopicNames) -> Iterator[Part]:
+def request_parts(api: int, request: Any, names: TopicNames) -> Iterator[PartitionPart]:
     """The partitions that a request is about."""
     if api in {Api.OFFSET_FETCH, Api.ADD_PARTITIONS_TO_TXN}:
         field = "partition_indexes" if api == Api.OFFSET_FETCH else "partitions"
         for topic in _numbered_topics(api, request):
             for partition in getattr(topic, field) or ():
-                yield Part(names.of(topic, "name"), partition, None)
+                yield PartitionPart(names.of(topic, "name"), partition, None)
     elif api == Api.METADATA:
         for topic in request.topics or ():
-            yield Part(names.of(topic, "name"), -1, topic)
+            yield PartitionPart(names.of(topic, "name"), -1, topic)
     elif layout := REQUESTS.get(Api(api)) if api in REQUESTS else None:
         yield from _parts(getattr(request, layout.topics), layout, names)
 
 
-def response_parts(api: int, response: Any, names: TopicNames) -> Iterator[Part]:
+def response_parts(api: int, response: Any, names: TopicNames) -> Iterator[PartitionPart]:
     """The partitions that a response is about."""
     if api not in RESPONSES:
         return
@@ -364,8 +364,8 @@ def _numbered_topics(api: int, request: Any) -> Iterator[Any]:
         yield from transaction.topics or ()
 
 
-def _parts(topics: Any, layout: Layout, names: TopicNames) -> Iterator[Part]:
+def _parts(topics: Any, layout: PartitionLayout, names: TopicNames) -> Iterator[PartitionPart]:
     for topic in topics or ():
         name = names.of(topic, layout.name)
         for message in getattr(topic, layout.partitions) or ():
-            yield Part(name, getattr(message, layout.index), message)
+            yield PartitionPart(name, getattr(message, layout.index), message)

@@ -2,7 +2,7 @@
 
 Whatever is not bent takes the short way: a frame is passed on as soon as it is whole, and looked into afterwards. A
 bend that waits makes what comes after it on the same connection wait too, as a broker would. Answers go to the client
-in the order of its requests (`Slot`), whoever gives them.
+in the order of its requests (`ResponseSlot`), whoever gives them.
 
 A client that leaves does not take its requests along: what the tap still holds is delivered, and what the broker
 answers within `LINGER_S` is recorded, as not received.
@@ -33,7 +33,7 @@ from harness.tap.exchange import (
     Swap,
 )
 from harness.tap.frames import REQUEST_AT_MOST, RESPONSE_AT_MOST
-from harness.tap.response_order import Overtaken, Slot, find, wait_for
+from harness.tap.response_order import Overtaken, ResponseSlot, find, wait_for
 from harness.tap.streams import BrokerSide, ClientSide, Side
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ GHOSTS_BEGIN = 0x7F000000  # numbers of requests that only the tap knows of
 SECOND = "the second of two"
 
 
-class Connection:
+class ProxiedConnection:
     """A client, its broker, and what goes between them."""
 
     def __init__(self, proxy: Proxy, tap: Tap) -> None:
@@ -57,7 +57,7 @@ class Connection:
         self.number = proxy.counts.connections
         self.client = ClientSide(self, REQUEST_AT_MOST, proxy.budget)
         self.broker = BrokerSide(self, RESPONSE_AT_MOST, proxy.budget)
-        self._slots: deque[Slot] = deque()
+        self._slots: deque[ResponseSlot] = deque()
         self._queue: deque[tuple[bytes, int]] = deque()
         self._waiting_bytes = 0
         self._busy = False  # a request is being held: the ones behind it wait in the queue
@@ -195,7 +195,7 @@ class Connection:
         if self._deaf:
             self._saw(exchange, Type.FAIL, "not passed on: a request before it was dropped")
             return
-        slot = Slot(exchange)
+        slot = ResponseSlot(exchange)
         self.proxy.resends.saw(exchange)
         effects = self.proxy.ask(exchange, "on_request")
         self._slots.append(slot)
@@ -220,7 +220,7 @@ class Connection:
             self.proxy.counts.trouble(f"the tap failed at a connection: {type(error).__name__}: {error}")
             self.end("the tap failed")
 
-    async def _bent_request(self, slot: Slot, effects: Iterable[Effect]) -> None:
+    async def _bent_request(self, slot: ResponseSlot, effects: Iterable[Effect]) -> None:
         try:
             await self._carry_out_request(slot, effects)
         except Garbled as error:
@@ -230,7 +230,7 @@ class Connection:
             self._busy = False
             self._go_on()
 
-    async def _carry_out_request(self, slot: Slot, effects: Iterable[Effect]) -> None:
+    async def _carry_out_request(self, slot: ResponseSlot, effects: Iterable[Effect]) -> None:
         exchange, frame = slot.exchange, slot.exchange.request_frame
         duplicate: Duplicate | None = None
         swap: Swap | None = None
@@ -280,7 +280,7 @@ class Connection:
         if self.client.gone and not self._open:
             self.end("the client left")
 
-    def _pass_on(self, slot: Slot, frame: bytes, second: bytes | None = None) -> None:
+    def _pass_on(self, slot: ResponseSlot, frame: bytes, second: bytes | None = None) -> None:
         """To the broker, twice if there is a second."""
         if self._ended:
             return
@@ -305,7 +305,7 @@ class Connection:
             overtaken.timer.cancel()
             self._pass_on(overtaken.slot, overtaken.frame, overtaken.second)
 
-    def _duplicate(self, slot: Slot, frame: bytes) -> None:
+    def _duplicate(self, slot: ResponseSlot, frame: bytes) -> None:
         number = GHOSTS_BEGIN + len(self._ghosts)
         in_use = {each.exchange.header.correlation for each in self._slots}
         while number in self._ghosts or number in in_use:
@@ -324,13 +324,13 @@ class Connection:
         await wait_for(wait)
         self.client.close(reset=reset)
 
-    def _drop_request(self, slot: Slot, effect: Drop | Close) -> None:
+    def _drop_request(self, slot: ResponseSlot, effect: Drop | Close) -> None:
         slot.done, slot.type = True, Type.FAIL
         slot.then = effect.then if isinstance(effect, Drop) else "reset" if effect.reset else "close"
         self._deaf = True  # nothing behind a lost packet arrives either, nor over a connection that is closed
         self._flush()
 
-    def _answer(self, slot: Slot, *, news: bool = True) -> None:
+    def _answer(self, slot: ResponseSlot, *, news: bool = True) -> None:
         """In the broker's place."""
         if slot.answerable:
             slot.payload = self.proxy.encoded(slot.exchange, news=news)
@@ -372,7 +372,7 @@ class Connection:
         elif not self._mute:
             self.client.write(frame)
 
-    async def _bent_response(self, slot: Slot, effects: Iterable[Effect]) -> None:
+    async def _bent_response(self, slot: ResponseSlot, effects: Iterable[Effect]) -> None:
         changed = False
         for effect in effects:
             if isinstance(effect, Delay | Hold):
@@ -391,7 +391,7 @@ class Connection:
 
     def _flush(self) -> None:
         """Give the client what is next in its order, then record it."""
-        gone: list[tuple[Slot, Type]] = []
+        gone: list[tuple[ResponseSlot, Type]] = []
         while self._slots and self._slots[0].done:
             slot = self._slots.popleft()
             self._wait(-len(slot.exchange.request_frame))

@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 from harness.foundation.protocol import Api
 from harness.tap import codec
-from harness.tap.codec import REQUESTS, RESPONSES, Garbled, Header, Part, TopicNames
+from harness.tap.codec import REQUESTS, RESPONSES, Garbled, PartitionPart, RequestHeader, TopicNames
 
 Then = Literal["silence", "close", "reset"]
 
@@ -102,7 +102,7 @@ NOTHING: Effects = ()
 
 
 @dataclass(frozen=True)
-class World:
+class TapContext:
     """What all exchanges of a tap process share."""
 
     names: TopicNames
@@ -123,7 +123,7 @@ class Exchange:
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913, PLR0917 - made in one place, millions of times
-        self, world: World, connection: int, node: int, header: Header, frame: bytes, invoked: int
+        self, world: TapContext, connection: int, node: int, header: RequestHeader, frame: bytes, invoked: int
     ) -> None:
         self.world = world
         self.number = 0  # in the history
@@ -136,7 +136,7 @@ class Exchange:
         self.bent: list[str] = []  # who did something to it
         self._request: Any = None
         self._response: Any = None
-        self._answers: list[tuple[Part, dict[str, Any]]] = []
+        self._answers: list[tuple[PartitionPart, dict[str, Any]]] = []
 
     @property
     def api(self) -> int:
@@ -190,15 +190,15 @@ class Exchange:
         """False for sends that nobody acknowledges."""
         return self.api != Api.PRODUCE or not self.known or self.request.acks != 0
 
-    def asked(self) -> list[Part]:
+    def request_parts(self) -> list[PartitionPart]:
         """The partitions of the request."""
         return list(codec.request_parts(self.api, self.request, self.world.names))
 
-    def told(self) -> list[Part]:
+    def response_parts(self) -> list[PartitionPart]:
         """The partitions of the response."""
         return list(codec.response_parts(self.api, self.response, self.world.names))
 
-    def answer_part(self, part: Part, **fields: Any) -> None:
+    def answer_part(self, part: PartitionPart, **fields: Any) -> None:
         """Take a partition out of the request, and answer it ourselves with these fields of the response.
 
         For Produce, Fetch and ListOffsets, in `on_request`, with CHANGED as the effect. When nothing of the request is
@@ -228,7 +228,7 @@ class Exchange:
             _add_part(self.response, self.header, self._key_of(part), part.partition, fields)
         self._answers = []
 
-    def _key_of(self, part: Part) -> dict[str, Any]:
+    def _key_of(self, part: PartitionPart) -> dict[str, Any]:
         """The topic as the request names it."""
         original = codec.decode_request(self.request_frame, self.header)
         layout = REQUESTS[Api(self.api)]
@@ -278,7 +278,9 @@ def _topic_key(topic: Any, name_field: str) -> dict[str, Any]:
     return {field: value for field, value in key.items() if value}
 
 
-def _add_part(response: Any, header: Header, key: dict[str, Any], partition: int, fields: dict[str, Any]) -> None:
+def _add_part(
+    response: Any, header: RequestHeader, key: dict[str, Any], partition: int, fields: dict[str, Any]
+) -> None:
     """Put one partition into a response of Produce, Fetch, ListOffsets or OffsetCommit."""
     api, version = header.api, header.version
     layout = RESPONSES[Api(api)]

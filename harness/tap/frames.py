@@ -1,7 +1,7 @@
 """Bytes into frames: four bytes of length, then that many bytes; whatever arrives, and however it is cut.
 
 A length is believed only up to a limit, and nothing is set aside for what has not arrived: a frame costs the bytes that
-were really sent. A `Budget` bounds those of all connections together.
+were really sent. A `FrameBudget` bounds those of all connections together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BadFrame(Exception):
         self.frames = list(frames)
 
 
-class Budget:
+class FrameBudget:
     """How many bytes of unfinished frames all connections may hold together."""
 
     def __init__(self, at_most: int = BUDGET_BYTES, spared: int = SPARED_BYTES) -> None:
@@ -37,7 +37,7 @@ class Budget:
 class FrameReader:
     """The frames of one direction of one connection."""
 
-    def __init__(self, at_most: int, budget: Budget) -> None:
+    def __init__(self, at_most: int, budget: FrameBudget) -> None:
         self._at_most = at_most
         self._budget = budget
         self._pending = bytearray()

@@ -28,9 +28,9 @@ from harness.foundation.security import SecuritySpec
 from harness.history.schema import Recorder
 from harness.tap.broken import make_broken
 from harness.tap.codec import TopicNames
-from harness.tap.exchange import World
+from harness.tap.exchange import TapContext
+from harness.tap.exchange_recorder import ExchangeRecorder
 from harness.tap.proxy import UNKNOWN_NODE, Proxy
-from harness.tap.recording import Seer
 from harness.tap.rule_bend import RuleBend
 from harness.tap.rules import Rule, bends
 
@@ -79,10 +79,10 @@ class _Process:
         self.recorder = recorder
         for name, number in config.topics.items():
             recorder.topic(number, name)
-        self.seer = Seer(recorder, config.topics)
+        self.seer = ExchangeRecorder(recorder, config.topics)
         alone = config.security.model_copy(update={"mechanism": None})  # users and passwords are the clients' affair
         tls = alone.with_secrets().tls_context()
-        self.proxy = Proxy(self.seer, World(TopicNames(), {}), tls)
+        self.proxy = Proxy(self.seer, TapContext(TopicNames(), {}), tls)
         self.stopped = asyncio.Event()
         self._unread = b""
         self._lines = 0  # of control, so far

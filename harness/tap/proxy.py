@@ -15,11 +15,11 @@ from typing import Any
 from harness.foundation.protocol import Api
 from harness.tap import addresses, codec
 from harness.tap.codec import Garbled
-from harness.tap.connection import Connection
-from harness.tap.exchange import UNNOTICED, Answer, Bend, Close, Drop, Effect, Exchange, World
-from harness.tap.frames import Budget
-from harness.tap.recording import Seer
-from harness.tap.resends import Resends
+from harness.tap.connection import ProxiedConnection
+from harness.tap.exchange import UNNOTICED, Answer, Bend, Close, Drop, Effect, Exchange, TapContext
+from harness.tap.exchange_recorder import ExchangeRecorder
+from harness.tap.frames import FrameBudget
+from harness.tap.resends import ResendCounter
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 512
@@ -61,17 +61,17 @@ class Counts:
 class Proxy:
     """All taps of a process, and what they share."""
 
-    def __init__(self, seer: Seer, world: World, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, seer: ExchangeRecorder, world: TapContext, tls: ssl.SSLContext | None = None) -> None:
         self.seer = seer
         seer.names = world.names
         self.world = world
         self.tls = tls
         self.counts = Counts()
-        self.budget = Budget()
+        self.budget = FrameBudget()
         self.taps: list[Tap] = []
-        self.connections: set[Connection] = set()
+        self.connections: set[ProxiedConnection] = set()
         self.acted: Counter[str] = Counter()  # exchanges that were bent, by who did it
-        self.resends = Resends()
+        self.resends = ResendCounter()
         self._bends: list[Bend] = []
         self._by_api: dict[int, tuple[Bend, ...]] = {}
         self._late: set[str] = set()  # the names of bends that came while it ran
@@ -100,7 +100,7 @@ class Proxy:
 
     async def _serve(self, tap: Tap) -> None:
         loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_server(lambda: Connection(self, tap).client, sock=tap.listener))
+        self._servers.append(await loop.create_server(lambda: ProxiedConnection(self, tap).client, sock=tap.listener))
 
     def locate(self, node: int, host: str, port: int, *, news: bool = True) -> tuple[str, int]:
         """The tap of a broker that an answer names; a new one when there is none. Only news tell that it has moved."""

@@ -10,9 +10,9 @@ from harness.tap.recorded_requests import (
     NULL_16,
     NULL_32,
     NULL_64,
-    Row,
+    ExchangeRow,
+    RecordedExchange,
     Rows,
-    Seen,
     error_of,
     known_16,
     known_32,
@@ -20,10 +20,10 @@ from harness.tap.recorded_requests import (
 )
 
 
-def init_producer_id(seen: Seen) -> Rows:
+def init_producer_id(seen: RecordedExchange) -> Rows:
     """The producer id that was given; without one that which was asked for."""
     source = seen.request if seen.error else seen.response
-    yield Row(
+    yield ExchangeRow(
         error=seen.error,
         producer_id=known_64(source.producer_id),
         producer_epoch=known_16(source.producer_epoch),
@@ -31,7 +31,7 @@ def init_producer_id(seen: Seen) -> Rows:
     )
 
 
-def add_partitions_to_txn(seen: Seen) -> Rows:
+def add_partitions_to_txn(seen: RecordedExchange) -> Rows:
     """A row per partition, of each transaction when there are several."""
     request, response = seen.request, seen.response
     if seen.exchange.version <= 3:  # one transaction until then
@@ -51,14 +51,14 @@ def add_partitions_to_txn(seen: Seen) -> Rows:
         yield from _added(seen, identity, each.topics, answers.get(each.transactional_id))
 
 
-def _added(seen: Seen, identity: tuple[str, int, int], topics: Any, results: Any) -> Iterator[Row]:
+def _added(seen: RecordedExchange, identity: tuple[str, int, int], topics: Any, results: Any) -> Iterator[ExchangeRow]:
     name, producer_id, producer_epoch = identity
     errors = {
         (topic.name, each.partition_index): each.partition_error_code
         for topic in results or ()
         for each in topic.results_by_partition or ()
     }
-    row = Row(
+    row = ExchangeRow(
         producer_id=known_64(producer_id), producer_epoch=known_16(producer_epoch), detail=seen.detail(name)
     )  # fmt: skip
     for topic in topics or ():
@@ -68,31 +68,31 @@ def _added(seen: Seen, identity: tuple[str, int, int], topics: Any, results: Any
             yield row._replace(topic=seen.book.topic(topic.name), partition=partition, error=error)
 
 
-def add_offsets_to_txn(seen: Seen) -> Rows:
+def add_offsets_to_txn(seen: RecordedExchange) -> Rows:
     """One row."""
     yield _of_transaction(seen)._replace(detail=seen.detail(seen.request.transactional_id))
 
 
-def end_txn(seen: Seen) -> Rows:
+def end_txn(seen: RecordedExchange) -> Rows:
     """One row, with the producer as the request names it."""
     verb = "commit" if seen.request.committed else "abort"
     yield _of_transaction(seen)._replace(detail=seen.detail(f"{verb} {seen.request.transactional_id}"))
 
 
-def _of_transaction(seen: Seen) -> Row:
+def _of_transaction(seen: RecordedExchange) -> ExchangeRow:
     request = seen.request
-    return Row(
+    return ExchangeRow(
         error=seen.error, producer_id=known_64(request.producer_id), producer_epoch=known_16(request.producer_epoch)
     )
 
 
-def offset_commit(seen: Seen) -> Rows:
+def offset_commit(seen: RecordedExchange) -> Rows:
     """A row per partition."""
     generation = known_32(seen.request.generation_id_or_member_epoch)
-    yield from _committed(seen, Row(generation=generation, detail=seen.detail(seen.request.group_id)))
+    yield from _committed(seen, ExchangeRow(generation=generation, detail=seen.detail(seen.request.group_id)))
 
 
-def txn_offset_commit(seen: Seen) -> Rows:
+def txn_offset_commit(seen: RecordedExchange) -> Rows:
     """The same in a transaction."""
     row = _of_transaction(seen)._replace(
         generation=known_32(seen.request.generation_id), detail=seen.detail(seen.request.group_id)
@@ -100,8 +100,8 @@ def txn_offset_commit(seen: Seen) -> Rows:
     yield from _committed(seen, row)
 
 
-def _committed(seen: Seen, row: Row) -> Iterator[Row]:
-    asked, told = seen.asked, seen.told
+def _committed(seen: RecordedExchange, row: ExchangeRow) -> Iterator[ExchangeRow]:
+    asked, told = seen.request_parts, seen.response_parts
     for key in asked | told:
         wanted = asked.get(key)
         offset = NULL_64 if wanted is None else wanted.committed_offset
@@ -112,7 +112,7 @@ def _committed(seen: Seen, row: Row) -> Iterator[Row]:
         yield row._replace(error=seen.error)
 
 
-def offset_fetch(seen: Seen) -> Rows:
+def offset_fetch(seen: RecordedExchange) -> Rows:
     """A row per partition, of each group when there are several; one for a group without any."""
     several = seen.exchange.version >= 8  # groups in a list since then
     answers = {}
@@ -121,11 +121,11 @@ def offset_fetch(seen: Seen) -> Rows:
         answers = {holder.group_id if several else seen.request.group_id: holder for holder in holders}
     for group in (seen.request.groups or ()) if several else (seen.request,):
         generation = known_32(group.member_epoch) if several else NULL_32
-        row = Row(generation=generation, detail=seen.detail(group.group_id))
+        row = ExchangeRow(generation=generation, detail=seen.detail(group.group_id))
         yield from _remembered(seen, row, group, answers.get(group.group_id))
 
 
-def _remembered(seen: Seen, row: Row, group: Any, answer: Any) -> Iterator[Row]:
+def _remembered(seen: RecordedExchange, row: ExchangeRow, group: Any, answer: Any) -> Iterator[ExchangeRow]:
     names, found = seen.exchange.world.names, False
     row = row._replace(error=(seen.error or NULL_16) if answer is None else answer.error_code)
     for topic in (group if answer is None else answer).topics or ():
@@ -141,7 +141,7 @@ def _remembered(seen: Seen, row: Row, group: Any, answer: Any) -> Iterator[Row]:
         yield row
 
 
-def of_group(seen: Seen) -> Rows:
+def of_group(seen: RecordedExchange) -> Rows:
     """One row: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
     request, response, api = seen.request, seen.response, seen.exchange.api
     member, error = request.member_id, seen.error
@@ -152,21 +152,21 @@ def of_group(seen: Seen) -> Rows:
         member = ",".join(each.member_id for each in request.members or ()) or member
         members = response.members or () if response is not None else ()
         error = error or next((each.error_code for each in members if each.error_code), error)
-    yield Row(error=error, generation=known_32(generation), detail=seen.detail(f"{request.group_id}/{member}"))
+    yield ExchangeRow(error=error, generation=known_32(generation), detail=seen.detail(f"{request.group_id}/{member}"))
 
 
-def consumer_group_heartbeat(seen: Seen) -> Rows:
+def consumer_group_heartbeat(seen: RecordedExchange) -> Rows:
     """One row: the epoch that the group gives the member; without an answer, or with an error, the member's own."""
     request, response = seen.request, seen.response
     told = request if response is None or seen.error else response
-    yield Row(
+    yield ExchangeRow(
         error=seen.error,
         generation=known_32(told.member_epoch),
         detail=seen.detail(f"{request.group_id}/{told.member_id or request.member_id}"),
     )
 
 
-OF_GROUPS: dict[int, Callable[[Seen], Rows]] = {
+OF_GROUPS: dict[int, Callable[[RecordedExchange], Rows]] = {
     Api.INIT_PRODUCER_ID: init_producer_id,
     Api.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
     Api.ADD_OFFSETS_TO_TXN: add_offsets_to_txn,

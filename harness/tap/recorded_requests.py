@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy.typing as npt
 
 from harness.foundation.protocol import EARLIEST, LATEST, READ_COMMITTED, Api
-from harness.history.schema import COLUMNS, View
+from harness.history.schema import COLUMNS, OffsetView
+from harness.tap.batch_headers import BatchHeader, batch_positions, header_at, headers_at, is_old_format
 from harness.tap.codec import Garbled, request_parts, response_parts
 from harness.tap.exchange import Exchange
-from harness.tap.headers import BatchHeader, batch_positions, header_at, headers_at, is_old_format
 
 NULL_64, NULL_32, NULL_16, NULL_8 = (COLUMNS[name].null for name in ("offset", "topic", "error", "view"))
 FEW_BATCHES = 16  # more of them are read at once
@@ -23,7 +23,7 @@ SMALL_ANSWER = 4096  # others are not worth decoding for an error code
 COORDINATORS = {0: "group", 1: "transaction", 2: "share"}
 
 
-class Row(NamedTuple):
+class ExchangeRow(NamedTuple):
     """The columns of an exchange that differ from row to row, in the order of the schema; texts by their numbers."""
 
     topic: int = NULL_32
@@ -49,14 +49,14 @@ class Row(NamedTuple):
     detail: int = NULL_32
 
 
-class Many(NamedTuple):
+class BatchRows(NamedTuple):
     """A row for each batch of many, alike but for what their headers say."""
 
-    row: Row
+    row: ExchangeRow
     headers: npt.NDArray[Any]
 
 
-class Book(Protocol):
+class Numbering(Protocol):
     """Who numbers topics and texts."""
 
     def topic(self, name: str) -> int:
@@ -66,13 +66,13 @@ class Book(Protocol):
         """The number of a text."""
 
 
-class Seen(NamedTuple):
+class RecordedExchange(NamedTuple):
     """An exchange, with its request as the client sent it and its answer, if there is one."""
 
     exchange: Exchange
     request: Any
     response: Any
-    book: Book
+    book: Numbering
     remark: str = ""
 
     def detail(self, text: str | None) -> int:
@@ -82,13 +82,13 @@ class Seen(NamedTuple):
         return self.book.text(f"{text} ({self.remark})" if self.remark else text)
 
     @property
-    def asked(self) -> dict[tuple[str, int], Any]:
+    def request_parts(self) -> dict[tuple[str, int], Any]:
         """What the request says of each partition."""
         parts = request_parts(self.exchange.api, self.request, self.exchange.world.names)
         return {(topic, partition): message for topic, partition, message in parts}
 
     @property
-    def told(self) -> dict[tuple[str, int], Any]:
+    def response_parts(self) -> dict[tuple[str, int], Any]:
         """What the answer says of each partition."""
         if self.response is None:
             return {}
@@ -101,7 +101,7 @@ class Seen(NamedTuple):
         return NULL_16 if self.response is None else getattr(self.response, "error_code", None) or 0
 
 
-Rows = Iterator[Row | Many]
+Rows = Iterator[ExchangeRow | BatchRows]
 
 
 def error_of(answer: Any) -> int:
@@ -124,7 +124,7 @@ def known_16(value: int | None) -> int:
     return NULL_16 if value is None or value < 0 else value
 
 
-def _of_batch(row: Row, header: BatchHeader, offset: int) -> Row:
+def _of_batch(row: ExchangeRow, header: BatchHeader, offset: int) -> ExchangeRow:
     return row._replace(
         offset=offset,
         count=header.count,
@@ -135,15 +135,15 @@ def _of_batch(row: Row, header: BatchHeader, offset: int) -> Row:
     )
 
 
-def produce(seen: Seen) -> Rows:
+def produce(seen: RecordedExchange) -> Rows:
     """A row per partition, or per batch where a partition has several."""
-    asked, told = seen.asked, seen.told
+    asked, told = seen.request_parts, seen.response_parts
     detail = seen.detail(seen.request.transactional_id)
     for key in asked | told:
         topic, partition = key
         answer = told.get(key)
         leader = getattr(answer, "current_leader", None)
-        row = Row(
+        row = ExchangeRow(
             topic=seen.book.topic(topic),
             partition=partition,
             offset=NULL_64 if answer is None or answer.error_code else answer.base_offset,
@@ -162,16 +162,16 @@ def produce(seen: Seen) -> Rows:
             yield _of_batch(row, header_at(records, position), NULL_64 if number else row.offset)
 
 
-def fetch(seen: Seen) -> Rows:
+def fetch(seen: RecordedExchange) -> Rows:
     """A row per batch, and one for a partition that has none."""
-    view = View.LATEST_COMMITTED if seen.request.isolation_level == READ_COMMITTED else View.LATEST
-    asked = seen.asked
-    parts = asked if seen.response is None else seen.told
+    view = OffsetView.LATEST_COMMITTED if seen.request.isolation_level == READ_COMMITTED else OffsetView.LATEST
+    asked = seen.request_parts
+    parts = asked if seen.response is None else seen.response_parts
     if not parts:
-        yield Row(error=seen.error, view=view)
+        yield ExchangeRow(error=seen.error, view=view)
     for key, answer in parts.items():
         wanted = asked.get(key)
-        row = Row(
+        row = ExchangeRow(
             topic=seen.book.topic(key[0]),
             partition=key[1],
             asked=NULL_64 if wanted is None else wanted.fetch_offset,
@@ -184,7 +184,7 @@ def fetch(seen: Seen) -> Rows:
             yield from _fetched(row, answer)
 
 
-def _fetched(row: Row, answer: Any) -> Rows:
+def _fetched(row: ExchangeRow, answer: Any) -> Rows:
     records = answer.records
     row = row._replace(
         count=NULL_32 if is_old_format(records) else 0,
@@ -197,25 +197,25 @@ def _fetched(row: Row, answer: Any) -> Rows:
     if not positions:
         yield row
     elif len(positions) > FEW_BATCHES:
-        yield Many(row, headers_at(records, positions))
+        yield BatchRows(row, headers_at(records, positions))
     else:
         for position in positions:
             header = header_at(records, position)
             yield _of_batch(row, header, header.base_offset)
 
 
-def list_offsets(seen: Seen) -> Rows:
+def list_offsets(seen: RecordedExchange) -> Rows:
     """A row per partition."""
-    asked, told = seen.asked, seen.told
-    latest = View.LATEST_COMMITTED if seen.request.isolation_level == READ_COMMITTED else View.LATEST
-    views = {EARLIEST: View.EARLIEST, LATEST: latest}
+    asked, told = seen.request_parts, seen.response_parts
+    latest = OffsetView.LATEST_COMMITTED if seen.request.isolation_level == READ_COMMITTED else OffsetView.LATEST
+    views = {EARLIEST: OffsetView.EARLIEST, LATEST: latest}
     for key in asked | told:
         wanted, answer = asked.get(key), told.get(key)
         timestamp = NULL_64 if wanted is None else wanted.timestamp
         offset = None
         if answer is not None:
             offset = answer.offset if seen.exchange.version else next(iter(answer.old_style_offsets or ()), None)
-        yield Row(
+        yield ExchangeRow(
             topic=seen.book.topic(key[0]),
             partition=key[1],
             offset=known_64(offset),
@@ -225,18 +225,18 @@ def list_offsets(seen: Seen) -> Rows:
             leader_epoch=NULL_32 if answer is None else known_32(answer.leader_epoch),
         )
     if not asked and not told:
-        yield Row(error=seen.error)
+        yield ExchangeRow(error=seen.error)
 
 
-def metadata(seen: Seen) -> Rows:
+def metadata(seen: RecordedExchange) -> Rows:
     """A row per partition, one for a topic that has none, and one if there is no topic."""
     response, names = seen.response, seen.exchange.world.names
     if response is None:
-        topics = [seen.book.topic(topic) for topic, _ in seen.asked]
-        yield from (Row(topic=topic) for topic in topics or [NULL_32])
+        topics = [seen.book.topic(topic) for topic, _ in seen.request_parts]
+        yield from (ExchangeRow(topic=topic) for topic in topics or [NULL_32])
         return
     brokers = _ids(seen.book, [broker.node_id for broker in response.brokers])
-    everywhere = Row(count=len(response.brokers), brokers=brokers)
+    everywhere = ExchangeRow(count=len(response.brokers), brokers=brokers)
     if not response.topics:
         yield everywhere._replace(error=seen.error)
     for topic in response.topics or ():
@@ -253,40 +253,40 @@ def metadata(seen: Seen) -> Rows:
             )
 
 
-def _ids(book: Book, nodes: Any) -> int:
+def _ids(book: Numbering, nodes: Any) -> int:
     return book.text(",".join(map(str, sorted(nodes))))
 
 
-def find_coordinator(seen: Seen) -> Rows:
+def find_coordinator(seen: RecordedExchange) -> Rows:
     """A row per coordinator."""
     request, response = seen.request, seen.response
     what = COORDINATORS.get(request.key_type, f"type {request.key_type}")
     if response is None:
         for key in request.coordinator_keys or [request.key]:
-            yield Row(detail=seen.detail(f"{what} {key}"))
+            yield ExchangeRow(detail=seen.detail(f"{what} {key}"))
         return
     listed = seen.exchange.version >= 4  # keys in a list since then
     for answer in response.coordinators or () if listed else (response,):
         key = answer.key if listed else request.key
         detail = seen.detail(f"{what} {key} at {answer.host}:{answer.port}")
-        yield Row(error=answer.error_code, leader=answer.node_id, detail=detail)
+        yield ExchangeRow(error=answer.error_code, leader=answer.node_id, detail=detail)
     if listed and not response.coordinators:
-        yield Row(error=0)
+        yield ExchangeRow(error=0)
 
 
-def other(exchange: Exchange) -> Row:
+def other(exchange: Exchange) -> ExchangeRow:
     """One row, with the error of an answer that is small enough to look for it."""
     frame = exchange.response_frame
     if not exchange.answered or (frame is not None and len(frame) > SMALL_ANSWER):
-        return Row()
+        return ExchangeRow()
     try:
         error = getattr(exchange.response, "error_code", None)
     except Garbled:
         error = None
-    return Row(error=NULL_16 if error is None else error)
+    return ExchangeRow(error=NULL_16 if error is None else error)
 
 
-OF_LOGS: dict[int, Callable[[Seen], Rows]] = {
+OF_LOGS: dict[int, Callable[[RecordedExchange], Rows]] = {
     Api.PRODUCE: produce,
     Api.FETCH: fetch,
     Api.LIST_OFFSETS: list_offsets,

@@ -10,20 +10,20 @@ from collections import Counter
 from collections.abc import Iterator
 
 from harness.foundation.protocol import Api
-from harness.tap.bounded import Bounded
+from harness.tap.batch_headers import batch_positions, header_at
+from harness.tap.bounded_dict import BoundedDict
 from harness.tap.codec import Garbled
 from harness.tap.exchange import Close, Drop, Duplicate, Effects, Exchange, Hold
-from harness.tap.headers import batch_positions, header_at
 
 Batch = tuple[str, int, int, int, int, int]  # topic, partition, producer id, epoch, sequence, checksum
 
 
-class Resends:
+class ResendCounter:
     """Sends that were bent, and how many of their batches came again, by who bent them."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._awaited: Bounded[Batch, tuple[str, ...]] = Bounded()
+        self._awaited: BoundedDict[Batch, tuple[str, ...]] = BoundedDict()
 
     def bent(self, exchange: Exchange, name: str, effects: Effects) -> None:
         """Something was done to an exchange; the client may send it again because of that."""
@@ -40,7 +40,7 @@ class Resends:
 
 def _batches(exchange: Exchange) -> Iterator[Batch]:
     try:
-        parts = exchange.asked()
+        parts = exchange.request_parts()
     except Garbled:
         return
     for part in parts:

@@ -12,7 +12,7 @@ from harness.tap.codec import Garbled
 from harness.tap.exchange import Delay, Exchange, Hold, Then
 
 
-class Slot:
+class ResponseSlot:
     """The place of a request's answer in the order of a connection."""
 
     __slots__ = ("answerable", "done", "exchange", "payload", "sent", "then", "type")
@@ -36,15 +36,15 @@ class Slot:
 class Overtaken:
     """A request that lets the next one pass."""
 
-    slot: Slot
+    slot: ResponseSlot
     frame: bytes
     second: bytes | None  # its copy, if it has one
     timer: asyncio.TimerHandle
 
 
-def find(slots: Iterable[Slot], correlation: int | None) -> tuple[Slot | None, list[Slot]]:
+def find(slots: Iterable[ResponseSlot], correlation: int | None) -> tuple[ResponseSlot | None, list[ResponseSlot]]:
     """Whose answer has come, nearly always the first one's, and those before it that still wait for theirs."""
-    passed: list[Slot] = []
+    passed: list[ResponseSlot] = []
     for slot in slots:
         if slot.waits:
             if slot.exchange.header.correlation == correlation:

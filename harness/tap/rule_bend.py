@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from harness.foundation.protocol import Api
-from harness.tap import vocabulary as words
-from harness.tap.codec import Garbled, Part
+from harness.tap import rule_names
+from harness.tap.codec import Garbled, PartitionPart
 from harness.tap.exchange import (
     CHANGED,
     NOTHING,
@@ -26,9 +26,9 @@ from harness.tap.exchange import (
     Hold,
     Swap,
 )
+from harness.tap.fetch_sessions import sessionless
 from harness.tap.rules import Rule
-from harness.tap.sessions import sessionless
-from harness.tap.stale import Told
+from harness.tap.stale_answers import FirstAnswers
 
 BY_PARTITION = frozenset({Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS})  # what `answer_part` is for
 LENGTH_BYTES = 4
@@ -54,14 +54,14 @@ class RuleBend(Bend):
         self._nodes, self._partitions = rule.nodes, rule.partitions
         self._client = _pattern(rule.client)
         self._topic = _pattern(rule.topic)
-        self._error = None if rule.error is None else words.error_code(rule.error)
+        self._error = None if rule.error is None else rule_names.error_code(rule.error)
         self._picks_parts = bool(rule.topic or self._partitions)
         self._reads_parts = self._picks_parts or self._error is not None or rule.action == "rewrite"
-        self._changes = {api: words.changes(api, rule.fields) for api in self.apis} if rule.fields else {}
+        self._changes = {api: rule_names.changes(api, rule.fields) for api in self.apis} if rule.fields else {}
         self._gate = asyncio.Event()
         self._gone = asyncio.Event()  # it was taken back: what it delays need not wait any longer
         self._always = _always(rule, self._gone)
-        self._told = Told()
+        self._told = FirstAnswers()
         self._free_at = 0.0  # when a throttled line has room again
 
     def on_request(self, exchange: Exchange) -> Effects:
@@ -74,7 +74,7 @@ class RuleBend(Bend):
                 before = sessionless(exchange)
                 if any(isinstance(effect, Answer) for effect in before):
                     return before
-            parts = self._those(exchange.asked()) if self._picks_parts else []
+            parts = self._those(exchange.request_parts()) if self._picks_parts else []
             effects = self._bend(exchange, parts) if parts or not self._picks_parts else NOTHING
         except Garbled:
             return before
@@ -87,9 +87,9 @@ class RuleBend(Bend):
         if self.rule.acts_on != "response" or not self._concerns(exchange):
             return NOTHING
         try:
-            parts = self._those(exchange.told()) if self._reads_parts else []
+            parts = self._those(exchange.response_parts()) if self._reads_parts else []
             if self._error is not None:
-                parts = [part for part in parts if words.carries(part.message, self._error, exchange.version)]
+                parts = [part for part in parts if rule_names.carries(part.message, self._error, exchange.version)]
                 if not (parts or self._carries_elsewhere(exchange, self._error)):
                     return NOTHING
             elif self._picks_parts and not parts:
@@ -127,7 +127,7 @@ class RuleBend(Bend):
             return False
         return not self.over and (not rule.after or self._clock() - self.began >= rule.after)
 
-    def _those(self, parts: Sequence[Part]) -> list[Part]:
+    def _those(self, parts: Sequence[PartitionPart]) -> list[PartitionPart]:
         """The partitions that the rule is about."""
         topic, partitions = self._topic, self._partitions
         return [
@@ -139,7 +139,7 @@ class RuleBend(Bend):
     def _carries_elsewhere(self, exchange: Exchange, code: int) -> bool:
         """Whether a response has the error where it is about no partition."""
         if not self._picks_parts:
-            return words.carries(exchange.response, code, exchange.version)
+            return rule_names.carries(exchange.response, code, exchange.version)
         if exchange.api != Api.METADATA or self._partitions or self._topic is None:
             return False
         names = exchange.world.names
@@ -148,7 +148,7 @@ class RuleBend(Bend):
             for topic in exchange.response.topics or ()
         )
 
-    def _bend(self, exchange: Exchange, parts: list[Part]) -> Effects:
+    def _bend(self, exchange: Exchange, parts: list[PartitionPart]) -> Effects:
         """It matches: count it, and act if it is its turn."""
         self.matched += 1
         rule = self.rule
@@ -162,7 +162,7 @@ class RuleBend(Bend):
         self.acted += bool(effects)
         return effects
 
-    def _effects(self, exchange: Exchange, parts: list[Part]) -> Effects:
+    def _effects(self, exchange: Exchange, parts: list[PartitionPart]) -> Effects:
         match self.rule.action:
             case "delay":
                 effects = self._delay()
@@ -203,16 +203,16 @@ class RuleBend(Bend):
     def _learn(self, exchange: Exchange) -> None:
         """What a node answers to that which the rule is about, for the next one who asks the same."""
         with suppress(Garbled):
-            if self._concerns(exchange) and (not self._picks_parts or self._those(exchange.asked())):
+            if self._concerns(exchange) and (not self._picks_parts or self._those(exchange.request_parts())):
                 self._told.learn(exchange)
 
     def _recall(self, exchange: Exchange) -> Effects:
         old = self._told.recall(exchange)
         return NOTHING if old is None else (Answer(old, is_old=True),)
 
-    def _answer(self, exchange: Exchange, parts: list[Part]) -> Effects:
+    def _answer(self, exchange: Exchange, parts: list[PartitionPart]) -> Effects:
         assert self.rule.with_ is not None  # the rule was checked
-        code = words.error_code(self.rule.with_)
+        code = rule_names.error_code(self.rule.with_)
         if not exchange.expects_response:
             return (Drop("close"),)  # as brokers refuse a send that nobody waits for
         if not parts or exchange.api not in BY_PARTITION:
@@ -224,7 +224,7 @@ class RuleBend(Bend):
             exchange.answer_part(part, error_code=code)
         return (CHANGED,)
 
-    def _rewrite(self, exchange: Exchange, parts: list[Part]) -> Effects:
+    def _rewrite(self, exchange: Exchange, parts: list[PartitionPart]) -> Effects:
         changed = False
         for change in self._changes[exchange.api]:
             for message in [part.message for part in parts] if change.of_partition else [exchange.response]:

@@ -28,7 +28,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJso
 from harness.foundation.config import Model
 from harness.foundation.durations import Duration
 from harness.foundation.errors import UsageError
-from harness.tap import vocabulary as words
+from harness.tap import rule_names
 from harness.tap.codec import API_NAMES, CODECS
 from harness.tap.exchange import Then
 
@@ -80,17 +80,19 @@ def _one_or_more(kind: str) -> WithJsonSchema:
 
 Apis = Annotated[
     str | tuple[str, ...],
-    BeforeValidator(lambda written: tuple(words.api_name(each) for each in _many(written))),
+    BeforeValidator(lambda written: tuple(rule_names.api_name(each) for each in _many(written))),
     _one_or_more("string"),
 ]
 Number = Annotated[int, Field(ge=0)]
 Numbers = Annotated[Number | tuple[Number, ...], BeforeValidator(_many), _one_or_more("integer")]
 Error = Annotated[
-    str | int, BeforeValidator(words.error_name), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer"}]})
+    str | int,
+    BeforeValidator(rule_names.error_name),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer"}]}),
 ]
 Rate = Annotated[
     int,
-    BeforeValidator(words.bytes_per_second),
+    BeforeValidator(rule_names.bytes_per_second),
     WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}], "description": "Bytes per second, or 64KiB."}),
 ]
 
@@ -209,8 +211,8 @@ class Rule(Model):
             if not ACTIONS[self.action].of_everything:
                 raise ValueError(f"'{self.action}' needs an 'api': write for example api = 'Produce'")
         asked = self.acts_on == "request"
-        with_topics = words.TOPICS_ASKED if asked else words.PARTITIONS_TOLD
-        with_partitions = words.PARTITIONS_ASKED if asked else words.PARTITIONS_TOLD
+        with_topics = rule_names.TOPICS_ASKED if asked else rule_names.PARTITIONS_TOLD
+        with_partitions = rule_names.PARTITIONS_ASKED if asked else rule_names.PARTITIONS_TOLD
         for name in _many(self.api):
             api = API_NAMES[name]
             for key, given, able in (
@@ -222,10 +224,10 @@ class Rule(Model):
                     raise ValueError(
                         f"the {self.acts_on} of {name} names no {key}: leave out '{key}', or choose from {known}"
                     )
-            if self.action == "answer" and not words.can_refuse(api):
+            if self.action == "answer" and not rule_names.can_refuse(api):
                 raise ValueError(f"{name} cannot be answered with an error as a whole: choose another action or API")
             if self.fields is not None:
-                words.changes(api, self.fields)
+                rule_names.changes(api, self.fields)
         if self.fields is not None and not self.fields:
             raise ValueError(f"'fields' is empty: {_HOW['fields']}")
 

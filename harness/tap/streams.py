@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from harness.tap.frames import BadFrame, Budget, FrameReader, framed
+from harness.tap.frames import BadFrame, FrameBudget, FrameReader, framed
 
 
-class Between(Protocol):
+class FrameHandler(Protocol):
     """What stands between the two."""
 
     def begin(self) -> None:
@@ -43,7 +43,7 @@ class Between(Protocol):
 class Side(asyncio.Protocol):
     """One end of a connection: the client's or the broker's."""
 
-    def __init__(self, connection: Between, at_most: int, budget: Budget) -> None:
+    def __init__(self, connection: FrameHandler, at_most: int, budget: FrameBudget) -> None:
         self.connection = connection
         self.reader = FrameReader(at_most, budget)
         self.transport: asyncio.Transport | None = None

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
-from harness.clusters.wire import Connection
+from harness.clusters.wire import NodeConnection
 from harness.foundation.protocol import Api
 from harness.history.schema import Type
 from tests.integration.broken_clients import BATCH_RECORDS, Consumer
@@ -250,7 +250,7 @@ def forgets_group_offsets(stage: Stage) -> None:
 
 def coordinator_at(address: str, group: str) -> int:
     """Whom a node names as the coordinator of a group."""
-    with Connection(address) as connection:
+    with NodeConnection(address) as connection:
         answer = connection.ask(FindCoordinatorRequest(key=group, key_type=0), FindCoordinatorResponse, 2)
     return int(answer.node_id)
 

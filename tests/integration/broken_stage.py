@@ -45,12 +45,12 @@ class Watch(Bend):
     def on_request(self, exchange: Exchange) -> Effects:
         """Note where it reads."""
         if exchange.api == Api.FETCH:
-            self.asked.update((part.partition, part.message.fetch_offset) for part in exchange.asked())
+            self.asked.update((part.partition, part.message.fetch_offset) for part in exchange.request_parts())
         return NOTHING
 
     def on_response(self, exchange: Exchange) -> Effects:
         """Note errors."""
-        self.errors.update(part.message.error_code for part in exchange.told())
+        self.errors.update(part.message.error_code for part in exchange.response_parts())
         return NOTHING
 
 

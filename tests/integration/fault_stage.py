@@ -21,13 +21,13 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaAdminClient
 
 from harness.clusters.base import Capability, Cluster
-from harness.clusters.observe import observe
+from harness.clusters.cluster_view import observe
+from harness.clusters.image_choice import images_here
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.clusters.target import load_target
-from harness.clusters.which_image import images_here
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.tap.taps import Taps
-from nemesis.base import Fault, Field
+from nemesis.base import Fault, FaultContext
 from tests.integration.tapped_cluster import process_of_taps
 from tests.support import unique
 
@@ -64,7 +64,7 @@ class Stage:
     ) -> Carried:
         """From its aim until the cluster is whole again."""
         fault = kind(
-            Field(
+            FaultContext(
                 self.cluster,
                 lambda: [self.topic],
                 random.Random(seed),
@@ -180,7 +180,7 @@ def spec_of(kind: str) -> ClusterSpec:
 @contextmanager
 def stage(kind: str, needs: Collection[Capability] = (), *, transactions: bool = False) -> Iterator[Stage]:
     """A cluster of this kind with all that it needs, in use as long as the block lasts."""
-    cluster = make_cluster(spec_of(kind), Silent())
+    cluster = make_cluster(spec_of(kind), SilentProgress())
     cluster.equip(needs)
     scratch = Path(tempfile.mkdtemp())
     try:

@@ -22,7 +22,7 @@ from tests.support.worker_sessions import session
 from workloads.base import MemberSettings, NodeAddress
 from workloads.clients.base import ClientError, TopicPartition
 from workloads.membership import Member, open_member
-from workloads.session import Session
+from workloads.session import WorkerSession
 
 STEPS = (
     "before-subscribe", "subscribed", "in-assign", "polled",
@@ -63,7 +63,7 @@ class Walk:
         """Where a process records."""
         return Path(self.directory) / f"{process}.segment"
 
-    def session(self, process: int) -> Session:
+    def session(self, process: int) -> WorkerSession:
         """Of a process of the history."""
         nodes = [NodeAddress(id=number, address=address) for number, address in enumerate(self.addresses, 1)]
         at = self.segment(process)

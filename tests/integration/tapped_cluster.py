@@ -19,10 +19,10 @@ from harness.history.schema import FIRST_TAP, Kind, Recorder, Type
 from harness.history.sealing import HISTORY, seal
 from harness.history.sources import segment_path
 from harness.tap.codec import TopicNames
-from harness.tap.exchange import Bend, World
+from harness.tap.exchange import Bend, TapContext
+from harness.tap.exchange_recorder import ExchangeRecorder
 from harness.tap.process import TapConfig, Upstream
 from harness.tap.proxy import Proxy
-from harness.tap.recording import Seer
 from harness.tap.rules import Rule
 from harness.tap.taps import Taps
 from tests.support import unique
@@ -74,7 +74,7 @@ def tapped(nodes: Sequence[Node], run: Path, *bends: Bend) -> Iterator[Tapped]:
     ready, stop, loop = threading.Event(), asyncio.Event(), taps.loop
 
     async def serve() -> None:
-        taps.proxy = Proxy(Seer(recorder, {}), World(TopicNames(), {}))
+        taps.proxy = Proxy(ExchangeRecorder(recorder, {}), TapContext(TopicNames(), {}))
         for bend in bends:
             taps.proxy.bend(bend)
         for node in nodes:

@@ -14,9 +14,9 @@ from kafka import KafkaAdminClient
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.foundation.protocol import Api
-from harness.history.schema import Type, View
+from harness.history.schema import OffsetView, Type
 from harness.tap.broken import BROKEN
 from tests.integration.broken_clients import Library
 from tests.support import unique
@@ -46,7 +46,7 @@ LIBRARIES: tuple[Library, ...] = ("kafka-python", "confluent-kafka")
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One cluster for all tests of this module."""
-    with make_cluster(ClusterSpec(kind="local"), Silent()) as running:
+    with make_cluster(ClusterSpec(kind="local"), SilentProgress()) as running:
         yield running
 
 
@@ -115,7 +115,7 @@ def test_without_a_broken_broker_nothing_is_wrong(stage: Stage) -> None:
     assert in_committed == set().union(*committed)
     assert not stage.watch.errors[NOT_COORDINATOR]
     assert not stage.blank_batches()
-    assert not stage.crcs(Api.FETCH, view=View.LATEST) - stage.crcs(Api.PRODUCE)
+    assert not stage.crcs(Api.FETCH, view=OffsetView.LATEST) - stage.crcs(Api.PRODUCE)
     rows = stage.taps.exchanges()
     assert {row["name"] for row in rows} == {None}
     assert {row["type"] for row in rows if row["api"] == Api.PRODUCE} == {Type.OK}

@@ -17,7 +17,7 @@ from harness.clusters.local import LocalCluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.class_archive import CLASSES
 from harness.foundation.errors import UsageError
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from tests.integration.traffic import (
     EXPECTED,
     confluent_round_trip,
@@ -45,7 +45,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         docker_or_skip()
     if spec.netns and os.geteuid() != 0:
         pytest.skip("network namespaces need root")
-    with make_cluster(spec.with_image(lambda _: True, Silent()), Silent()) as running:
+    with make_cluster(spec.with_image(lambda _: True, SilentProgress()), SilentProgress()) as running:
         yield running
 
 

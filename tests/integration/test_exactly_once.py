@@ -16,7 +16,7 @@ import pytest
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.config import parse
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.history.schema import Kind, Type
 from harness.history.sealing import Sealed, open_history
 from tests.integration.run_without_faults import Run, left_open
@@ -26,7 +26,7 @@ from tests.support.exactly_once_histories import broken_promises, seen
 from workloads.base import CONSUMER
 from workloads.clients import make_member, make_transactional_producer
 from workloads.clients.base import ClientError, TopicPartition
-from workloads.clients.grouped import GroupConsumer, Joining
+from workloads.clients.member import GroupConsumer, Joining
 from workloads.exactly_once import ExactlyOnceSettings
 from workloads.topics import create_topics
 
@@ -50,7 +50,7 @@ def run(store: Path, *arguments: str) -> Sealed:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One for all tests that talk to it themselves."""
-    with make_cluster(ClusterSpec(kind="local"), Silent()) as running:
+    with make_cluster(ClusterSpec(kind="local"), SilentProgress()) as running:
         yield running
 
 

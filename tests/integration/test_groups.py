@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.history.schema import F, Type
 from tests.integration.group_steps import HEIRS, PARTITIONS, PATIENCE_S, RECORDS, STEPS, WITHOUT_COMMIT, Walk
 from tests.integration.run_without_faults import Run
@@ -39,7 +39,7 @@ COMMIT_TYPES = {"committing": Type.INFO, "committed": Type.INFO}  # of the steps
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One for all."""
-    with make_cluster(ClusterSpec(kind="local"), Silent()) as running:
+    with make_cluster(ClusterSpec(kind="local"), SilentProgress()) as running:
         yield running
 
 

@@ -21,7 +21,7 @@ from harness.clusters.docker import connect
 from harness.clusters.spec import make_cluster
 from harness.foundation.errors import CannotHere
 from harness.foundation.processes import TOKEN_VARIABLE
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from nemesis import FAULTS
 from nemesis.base import refuse_unless_possible
 from tests.integration.fault_stage import spec_of
@@ -129,7 +129,7 @@ def check_nothing_to_heal() -> None:
 
 def offered(kind: str) -> list[str]:
     """The faults that this machine can do on such a cluster."""
-    cluster, found = make_cluster(spec_of(kind), Silent()), []
+    cluster, found = make_cluster(spec_of(kind), SilentProgress()), []
     for name, fault in FAULTS.items():
         try:
             refuse_unless_possible(fault, cluster)

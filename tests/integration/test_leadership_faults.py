@@ -13,14 +13,14 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
 from harness.clusters.base import Cluster, NodeState
-from harness.clusters.observe import PartitionView, observe
+from harness.clusters.cluster_view import PartitionView, observe
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.history.schema import FaultStage, Recorder
 from harness.history.segments import read_segment
 from nemesis import check_plans, faults_on
-from nemesis.conductor import Conductor, Outcome
-from nemesis.schedule import Plan, slots
+from nemesis.conductor import Conductor, FaultOutcome
+from nemesis.schedule import FaultPlan, slots
 from tests.support import eventually, unique
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Three processes, for all tests of this module."""
-    with make_cluster(ClusterSpec(kind="local"), Silent()) as running:
+    with make_cluster(ClusterSpec(kind="local"), SilentProgress()) as running:
         yield running
 
 
@@ -48,9 +48,9 @@ def until_whole(cluster: Cluster, topic: str) -> None:
     eventually(lambda: not observe(cluster.nodes, [topic]).troubles(), f"{topic} is not whole")
 
 
-def play(cluster: Cluster, topic: str, fault: str, directory: Path) -> tuple[Outcome, list[FaultStage]]:
+def play(cluster: Cluster, topic: str, fault: str, directory: Path) -> tuple[FaultOutcome, list[FaultStage]]:
     """One slot of one fault, from its injection to its end."""
-    plan = Plan.model_validate({"fault": fault, "after": 0, "for": 0, "times": 1})
+    plan = FaultPlan.model_validate({"fault": fault, "after": 0, "for": 0, "times": 1})
     check_plans([plan], cluster)
     stages: list[FaultStage] = []
     segment = directory / "faults.segment"
@@ -80,7 +80,7 @@ def test_a_fault_bites_and_heals(cluster: Cluster, topic: str, tmp_path: Path, f
     before = observe(cluster.nodes, [topic]).partitions
     outcome, stages = play(cluster, topic, fault, tmp_path)
     assert stages == [FaultStage.INJECTED, FaultStage.BIT, FaultStage.UNDONE]
-    bite = outcome.bit
+    bite = outcome.evidence
     assert bite is not None
     assert bite.partition is not None
     assert bite.leader_epoch is not None
@@ -102,6 +102,6 @@ def test_a_move_works_while_a_node_is_down(cluster: Cluster, topic: str, tmp_pat
         outcome, _ = play(cluster, topic, "leader-move", tmp_path)
     finally:
         cluster.start_node(1)
-    assert outcome.bit is not None
-    assert outcome.bit.node != 1
+    assert outcome.evidence is not None
+    assert outcome.evidence.node != 1
     until_whole(cluster, topic)

@@ -14,7 +14,7 @@ import pytest
 from harness.clusters.base import Capability
 from harness.clusters.spec import make_cluster
 from harness.foundation.errors import CannotHere
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from nemesis import FAMILIES, FAULTS
 from nemesis.base import Fault, refuse_unless_possible
 from tests.integration.fault_stage import Stage, spec_of, stage
@@ -42,7 +42,7 @@ def stages() -> Iterator[Stages]:
         def on(kind: str, fault: type[Fault]) -> Stage:
             clocks = Capability.CLOCK in fault.needs
             if (kind, clocks) not in known:
-                cluster = make_cluster(spec_of(kind), Silent())
+                cluster = make_cluster(spec_of(kind), SilentProgress())
                 wanted = set(Capability) - ({Capability.CLOCK} if not clocks else set())
                 needs = {capability for capability in wanted if not cluster.cannot(capability)}
                 known[kind, clocks] = open_stages.enter_context(stage(kind, needs, transactions=True))
@@ -70,7 +70,7 @@ def test_a_fault_bites_and_heals(
     if kind == "docker":
         docker_or_skip()
     try:
-        refuse_unless_possible(fault, make_cluster(spec_of(kind), Silent()))
+        refuse_unless_possible(fault, make_cluster(spec_of(kind), SilentProgress()))
     except CannotHere as refused:
         pytest.skip(str(refused))
     carried = stages(kind, fault).carry_out(fault)

@@ -14,7 +14,7 @@ import pytest
 
 from harness.clusters.spec import make_cluster
 from harness.foundation.errors import CannotHere
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.runs.scenario import to_toml
 from nemesis import FAMILIES
 from nemesis.base import refuse_unless_possible
@@ -41,7 +41,7 @@ def run(store: Path, *arguments: str) -> dict[str, Any]:
 
 def family_on(kind: str, family: str) -> list[str]:
     """The faults of a family that this machine can do on such a cluster, and that a stream feels."""
-    cluster, found = make_cluster(spec_of(kind), Silent()), []
+    cluster, found = make_cluster(spec_of(kind), SilentProgress()), []
     for fault in FAMILIES[family]:
         try:
             refuse_unless_possible(fault, cluster)

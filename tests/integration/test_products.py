@@ -17,15 +17,15 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from harness.clusters.external import ExternalCluster
+from harness.clusters.image_choice import ensure_image
 from harness.clusters.jars import locked_versions
 from harness.clusters.local import LocalCluster
-from harness.clusters.once import kept_dir
+from harness.clusters.prepared_files import prepared_dir
 from harness.clusters.target import load_target
-from harness.clusters.which_image import ensure_image
 from harness.foundation.errors import CannotHere, ClusterError
 from harness.foundation.paths import cache_dir
 from harness.foundation.processes import marked
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.foundation.protocol import Api
 from harness.foundation.security import Security, SecuritySpec, from_environment
 from harness.history.sources import segment_path
@@ -75,7 +75,7 @@ def test_a_damaged_cache_mends_itself(state_home: Path, tmp_path: Path) -> None:
     target = load_target("kafka")
     shutil.copytree(cache_dir(), tmp_path / "cache" / "tidegauge")
     cache = tmp_path / "cache" / "tidegauge"
-    damaged = [cache / kept_dir(target).relative_to(cache_dir()) / "data" / "bootstrap.checkpoint"]
+    damaged = [cache / prepared_dir(target).relative_to(cache_dir()) / "data" / "bootstrap.checkpoint"]
     damaged += list(cache.rglob(f"kafka-clients-{target.version}.jar"))
     assert len(damaged) == 2
     for file in damaged:
@@ -89,7 +89,7 @@ def test_a_damaged_cache_mends_itself(state_home: Path, tmp_path: Path) -> None:
 @pytest.mark.docker
 def test_another_product_as_containers(state_home: Path, tmp_path: Path) -> None:
     """A target that names an image and its settings needs no compose file of its own (processes: your-broker.md)."""
-    image = ensure_image(load_target("kafka"), lambda _: True, Silent())
+    image = ensure_image(load_target("kafka"), lambda _: True, SilentProgress())
     file = tmp_path / "my-broker.toml"
     file.write_text(f"""
 name = "my-broker"

@@ -15,7 +15,7 @@ import pytest
 
 from harness.foundation import class_archive
 from harness.foundation.class_archive import Archive
-from harness.history.remote import RunElsewhere
+from harness.history.remote_runs import RunElsewhere
 from harness.history.sealing import Sealed
 from harness.history.store import RESULTS_FILE, Run
 from harness.judging.checking import Checked, CheckOptions, check_again
@@ -81,7 +81,7 @@ def test_a_cluster_says_the_same(
 ) -> None:
     """Of a run in the store, and of runs that are named by a path which only Spark reads."""
     first, *others = NAMES
-    named: list[Run | RunElsewhere] = [runs[first], *(RunElsewhere(runs[name].path.as_uri()) for name in others)]
+    named: list[Run | RemoteRun] = [runs[first], *(RemoteRun(runs[name].path.as_uri()) for name in others)]
     for name in NAMES:
         (runs[name].path / RESULTS_FILE).unlink()
     with server(tmp_path) as url:

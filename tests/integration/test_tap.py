@@ -18,7 +18,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.errors import Exit
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.foundation.protocol import Api
 from harness.history.schema import Type
 from harness.tap.rules import Rule, bends
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_of_its_own")]
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """The newest."""
-    with make_cluster(ClusterSpec(kind="local"), Silent()) as running:
+    with make_cluster(ClusterSpec(kind="local"), SilentProgress()) as running:
         yield running
 
 

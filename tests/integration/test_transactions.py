@@ -21,7 +21,7 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.history.schema import F, Kind, Type
 from harness.history.sealing import open_history
 from harness.history.sources import segment_path
@@ -46,7 +46,7 @@ HEIRS, READERS = 100, 200  # processes of the history, from these numbers on
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One for all."""
-    with make_cluster(ClusterSpec(kind="local"), Silent()) as running:
+    with make_cluster(ClusterSpec(kind="local"), SilentProgress()) as running:
         yield running
 
 

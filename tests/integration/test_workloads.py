@@ -17,7 +17,7 @@ import pytest
 
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.foundation.protocol import Api
 from harness.history.schema import F, Kind, Status, Type
 from tests.integration.java_clients import Java
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture(scope="module", params=["4.3.1", pytest.param("3.9.2", marks=pytest.mark.nightly)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """One cluster of a version for all tests of this module."""
-    with make_cluster(ClusterSpec(kind="local", version=request.param), Silent()) as running:
+    with make_cluster(ClusterSpec(kind="local", version=request.param), SilentProgress()) as running:
         yield running
 
 

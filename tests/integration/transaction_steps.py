@@ -26,7 +26,7 @@ from workloads.base import NodeAddress, TransactingSettings
 from workloads.clients import make_transactional_producer
 from workloads.clients.base import TopicPartition
 from workloads.clients.transactional import TransactionalProducer
-from workloads.session import Session
+from workloads.session import WorkerSession
 from workloads.transacting import Transaction, Transactor
 
 STEPS = (
@@ -78,7 +78,7 @@ class Walk:
         """The transactional id of a step's client, and its group."""
         return f"{self.prefix}-{step}"
 
-    def session(self, process: int) -> Session:
+    def session(self, process: int) -> WorkerSession:
         """Of a process of the history."""
         nodes = [NodeAddress(id=number, address=address) for number, address in enumerate(self.addresses, 1)]
         at = segment_path(Path(self.run), process)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.history.schema import FaultStage, Kind, Type, View
+from harness.history.schema import FaultStage, Kind, OffsetView, Type
 from tests.oracle import Event
 from tests.oracle.eras import Eras
 from tests.support.histories import SECOND_NS, Rows
@@ -69,7 +69,7 @@ def _answer(kind: Kind, row: Event, eras: Eras) -> Answer:
     of_leader = fetch and named is not None and row.get("api_version") is not None and row["api_version"] < 11
     probe = kind == Kind.PROBE
 
-    def mark(name: str, listed: View) -> int | None:
+    def mark(name: str, listed: OffsetView) -> int | None:
         found: int | None = row.get(name) if fetch else row.get("offset") if view == listed else None
         return found
 
@@ -87,10 +87,10 @@ def _answer(kind: Kind, row: Event, eras: Eras) -> Answer:
         invoked=row["invoked"],
         time=row["time"],
         event=row["event"],
-        shown=mark("high_watermark", View.LATEST),
-        stable=known(mark("last_stable_offset", View.LATEST_COMMITTED)),
-        start=known(mark("log_start", View.EARLIEST)),
-        told=None if not fetch and view == View.EARLIEST else named,
+        shown=mark("high_watermark", OffsetView.LATEST),
+        stable=known(mark("last_stable_offset", OffsetView.LATEST_COMMITTED)),
+        start=known(mark("log_start", OffsetView.EARLIEST)),
+        told=None if not fetch and view == OffsetView.EARLIEST else named,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 from checkers.core.results import Finding
-from harness.history.schema import F, FaultStage, Kind, Status, Type, View
+from harness.history.schema import F, FaultStage, Kind, OffsetView, Status, Type
 from tests.oracle import Event, Told, compacted
 from tests.oracle.common import operations, reads_uncommitted, records
 from tests.oracle.eras import UNSURE, Eras
@@ -232,7 +232,7 @@ def _end(known: _Known, send: Event) -> int:
     shown = [
         probe.get("high_watermark") if probe["api"] == FETCH else probe.get("offset")
         for probe in known.probes[_place(send)]
-        if probe["api"] == FETCH or (probe["api"] == LIST_OFFSETS and probe.get("view") == View.LATEST)
+        if probe["api"] == FETCH or (probe["api"] == LIST_OFFSETS and probe.get("view") == OffsetView.LATEST)
     ]
     known_ends = [end for end in shown if end is not None]
     return max(known_ends, default=-1) if send.get("txn") is None else -1

@@ -9,7 +9,7 @@ from itertools import pairwise
 from random import Random
 
 from checkers.core.results import Finding
-from harness.history.schema import F, Kind, Type, View
+from harness.history.schema import F, Kind, OffsetView, Type
 from tests.oracle import Event, Told, who
 from tests.oracle.common import op_of
 from tests.oracle.eras import UNSURE, Eras
@@ -98,7 +98,9 @@ class _World:
         elif self.random.random() < 0.6:
             self.add(FETCH, high_watermark=self.random.choice((self.shown,) * 9 + (None,)), offset=None, count=0)
         else:
-            view = self.random.choice((View.LATEST, View.LATEST, View.LATEST, View.EARLIEST, None))
+            view = self.random.choice(
+                (OffsetView.LATEST, OffsetView.LATEST, OffsetView.LATEST, OffsetView.EARLIEST, None)
+            )
             self.add(LIST_OFFSETS, view=view, offset=self.random.choice((self.shown,) * 9 + (None,)))
 
     def delete(self) -> None:
@@ -205,7 +207,7 @@ def _fallen(rows: Rows) -> Iterator[Told]:
     marks: dict[Told, list[tuple[Event, int]]] = defaultdict(list)
     answers = [event for event in rows.events[Kind.EXCHANGE] if event.get("type") == Type.OK]
     for event in answers + rows.events[Kind.PROBE]:
-        latest = event.get("api") == LIST_OFFSETS and event.get("view") == View.LATEST
+        latest = event.get("api") == LIST_OFFSETS and event.get("view") == OffsetView.LATEST
         mark = event.get("offset") if latest else event.get("high_watermark")
         shown = (latest or event.get("api") == FETCH) and event.get("error") == 0 and event.get("topic") is not None
         if shown and mark is not None:

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from checkers.core.results import Finding
-from harness.history.schema import F, Kind, Status, Type, View
+from harness.history.schema import F, Kind, OffsetView, Status, Type
 from tests.oracle import Event, Told, who
 from tests.oracle.answers import FETCH, LIST_OFFSETS, METADATA, SETTLING_NS, Answer, Epochs, answers, deposed, epochs
 from tests.oracle.common import operations, records, value_of
@@ -95,7 +95,7 @@ class _World:
         if sort == FETCH:
             columns |= {"high_watermark": random.choice([shown] * 19 + [None])}
         elif sort == LIST_OFFSETS:
-            columns |= {"view": random.choice([View.LATEST] * 9 + [View.EARLIEST]), "offset": shown}
+            columns |= {"view": random.choice([OffsetView.LATEST] * 9 + [OffsetView.EARLIEST]), "offset": shown}
         if random.random() < 0.3:
             seen = random.choice([Type.OK] * 8 + [Type.INFO])
             columns |= {"type": seen, "api_version": random.choice([10, 10, 12])}
@@ -112,11 +112,11 @@ class _World:
 
     def delete(self) -> None:
         """The topic is deleted, and most often created again."""
-        random, at, keeper = self.random, self.random.randint(3, 12), who("k", 1, self.topic)
+        random, at, pool = self.random, self.random.randint(3, 12), who("k", 1, self.topic)
         outcome = random.choice([Type.OK, Type.OK, Type.INFO, Type.FAIL])
-        self.rows.add(Kind.COMPLETE, keeper, f=F.DELETE, type=outcome, **self.when(at, at + 1))
+        self.rows.add(Kind.COMPLETE, pool, f=F.DELETE, type=outcome, **self.when(at, at + 1))
         if random.random() < 0.8:
-            self.rows.add(Kind.COMPLETE, keeper, f=F.CREATE, type=Type.OK, **self.when(at + 2, at + 3))
+            self.rows.add(Kind.COMPLETE, pool, f=F.CREATE, type=Type.OK, **self.when(at + 2, at + 3))
 
 
 @dataclass(frozen=True, order=True)

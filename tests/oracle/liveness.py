@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.core.results import Finding
-from harness.history.schema import F, Kind, Type, View
+from harness.history.schema import F, Kind, OffsetView, Type
 from tests.oracle import Event, Told
 from tests.oracle.answers import FETCH, LIST_OFFSETS, Lasted, faults
 from tests.oracle.common import operations, records
@@ -106,7 +106,7 @@ def _partitions(rows: Rows, load: set[int]) -> dict[tuple[int, int], _Partition]
 
 
 def _add_answer(partition: _Partition, kind: Kind, row: Event) -> None:
-    latest = row.get("api") == LIST_OFFSETS and row.get("view") == View.LATEST
+    latest = row.get("api") == LIST_OFFSETS and row.get("view") == OffsetView.LATEST
     fetch = row.get("api") == FETCH
     if row.get("error") == 0 and (fetch or latest) and (kind == Kind.PROBE or row["type"] == Type.OK):
         partition.answers.append(row)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from harness.history.schema import ID_BITS, F, Kind, Status, Type, View
+from harness.history.schema import ID_BITS, F, Kind, OffsetView, Status, Type
 from tests.oracle import COMPACTED, who
 from tests.oracle.common import op_of, value_of
 from tests.support.histories import NOBODY, SECOND_NS, VALUES_OF_A_TOPIC, Rows, process_of
@@ -168,10 +168,10 @@ class World:
 
     def begin_anew(self) -> None:
         """The keeper deletes the topic, and creates it again, unless something is wrong with that."""
-        keeper, type_ = who("k", 0, self.topic), self.random.choice([Type.OK] * 4 + [Type.INFO, Type.FAIL])
+        pool, type_ = who("k", 0, self.topic), self.random.choice([Type.OK] * 4 + [Type.INFO, Type.FAIL])
         for f, each in ((F.DELETE, type_), (F.CREATE, self.random.choice([Type.OK] * 4 + [Type.INFO]))):
-            op = op_of(self.topic, self.number(), keeper)
-            self.add(Kind.COMPLETE, keeper, f=f, op=op, type=each, **self.lasting())
+            op = op_of(self.topic, self.number(), pool)
+            self.add(Kind.COMPLETE, pool, f=f, op=op, type=each, **self.lasting())
         self.now += self.random.choice([0, 1, 2, 2, 3]) * SECOND_NS
         if type_ != Type.FAIL:
             self.logs = {partition: [] for partition in range(PARTITIONS)}
@@ -187,8 +187,8 @@ class World:
         answer: dict[str, Any] = self.random.choice(
             [
                 {"api": 1, "high_watermark": shown, "log_start": start},
-                {"api": 2, "view": View.LATEST, "offset": shown},
-                {"api": 2, "view": View.EARLIEST, "offset": start},
+                {"api": 2, "view": OffsetView.LATEST, "offset": shown},
+                {"api": 2, "view": OffsetView.EARLIEST, "offset": start},
             ]
         )
         node = self.random.randint(1, 3)

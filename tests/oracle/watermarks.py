@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from checkers.core.results import Finding
-from harness.history.schema import F, FaultStage, Kind, Type, View
+from harness.history.schema import F, FaultStage, Kind, OffsetView, Type
 from tests.oracle import Told, who
 from tests.oracle.answers import (
     FETCH,
@@ -83,10 +83,10 @@ class _World:
         """The topic is deleted, and most often created again."""
         random, at = self.random, self.random.randint(3, 12)
         outcome = random.choice([Type.OK, Type.OK, Type.INFO, Type.FAIL])
-        keeper = who("k", 1, topic)
-        rows.add(Kind.COMPLETE, keeper, f=F.DELETE, type=outcome, topic=topic, **self.when(at))
+        pool = who("k", 1, topic)
+        rows.add(Kind.COMPLETE, pool, f=F.DELETE, type=outcome, topic=topic, **self.when(at))
         if random.random() < 0.8:
-            rows.add(Kind.COMPLETE, keeper, f=F.CREATE, type=Type.OK, topic=topic, **self.when(at + 3))
+            rows.add(Kind.COMPLETE, pool, f=F.CREATE, type=Type.OK, topic=topic, **self.when(at + 3))
 
     def fault(self, rows: Rows, topic: int) -> None:
         """One that is undone after a while, and healed some time later, most often."""
@@ -124,8 +124,8 @@ class _World:
                     marks[name] = random.choice([None, -1])
             columns |= {"api": FETCH, **marks, **told}
         elif sort == "list":
-            view = random.choice([*View, View.LATEST, View.LATEST])
-            offset = {View.EARLIEST: start, View.LATEST: end, View.LATEST_COMMITTED: stable}[view]
+            view = random.choice([*OffsetView, OffsetView.LATEST, OffsetView.LATEST])
+            offset = {OffsetView.EARLIEST: start, OffsetView.LATEST: end, OffsetView.LATEST_COMMITTED: stable}[view]
             columns |= {"api": LIST_OFFSETS, "view": view, "offset": offset, **told}
         else:
             columns |= {"api": METADATA, "leader": random.choice([leader] * 9 + [-1, None]), **told}

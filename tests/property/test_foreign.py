@@ -14,16 +14,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from harness.history.exchange import skeleton
+from harness.history.exchange import line_templates
 from harness.history.exchange.batch import Names
 from harness.history.exchange.edn import EdnError, parse, parse_quickly
-from harness.history.exchange.form import REQUIRED, WORDS, is_text, limits
-from harness.history.exchange.jepsen_fast import PassageMaker
+from harness.history.exchange.file_format import REQUIRED, WORDS, is_text, limits
+from harness.history.exchange.jepsen_fast import FastChunkParser
 from harness.history.exchange.jepsen_lines import read
 from harness.history.exchange.jsonl import read as jsonl_alone
 from harness.history.exchange.jsonl_fast import LinesReader
+from harness.history.exchange.line_templates import PLACE, Grammar, without_numbers
 from harness.history.exchange.lines import Chunk
-from harness.history.exchange.skeleton import PLACE, Grammar, without_numbers
 from harness.history.schema import KINDS, Kind
 from tests.support.foreign_histories import complete, give, invoke, jsonl, passages_are_equal, take
 
@@ -229,15 +229,15 @@ def edited(draw: st.DrawFn, lines: list[str]) -> list[str]:
 def learning_at_once() -> Iterator[None]:
     """From one line, and however many are like no others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(skeleton, "LEARNED_FROM", 1)
-        patch.setattr(skeleton, "OTHERS_AT_MOST", 1)
+        patch.setattr(line_templates, "LEARNED_FROM", 1)
+        patch.setattr(line_templates, "OTHERS_AT_MOST", 1)
         yield
 
 
 @given(jepsen_lines(), st.data())
 def test_a_passage_read_together_is_that_read_line_by_line(lines: list[str], data: st.DataObject) -> None:
     """Rows, what is handed on, and what is wrong; also when something was changed, and with what was learned before."""
-    maker = PassageMaker()
+    maker = FastChunkParser()
     with learning_at_once():
         for chunk in (Chunk(2, lines), Chunk(data.draw(st.sampled_from([1, 70])), data.draw(edited(lines)))):
             assert passages_are_equal(maker.read(chunk), read(chunk))

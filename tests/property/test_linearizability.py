@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from harness.history.schema import F, Kind, Status, Type, View
+from harness.history.schema import F, Kind, OffsetView, Status, Type
 from tests.support.histories import Rows, value_of
 from tests.support.kernels import WHOLE, Size, check_rows, chosen, findings_of
 
@@ -81,7 +81,7 @@ def _write(rows: Rows, topic: int, operations: list[Done]) -> None:
         place = {"topic": topic, "partition": 0}
         during = {"invoked": operation.invoked, "time": operation.complete}
         if operation.sort == "end":
-            of_end = {"api": 2, "view": View.LATEST, "error": 0, "node": 1, "offset": operation.offset}
+            of_end = {"api": 2, "view": OffsetView.LATEST, "error": 0, "node": 1, "offset": operation.offset}
             rows.add(Kind.PROBE, "n1", **of_end, **place, **during)
             continue
         value = value_of(topic, chr(97 + operation.offset), 1)

@@ -28,7 +28,7 @@ def test_round_trip(
     """Any numbers, any size."""
     producer, topic = who
     partition, value, sequence = (np.array(column) for column in zip(*rows, strict=True))
-    built = payload.Builder(run, producer, size_bytes).build(
+    built = payload.PayloadBuilder(run, producer, size_bytes).build(
         len(rows), topic=topic, partition=partition, value=value, sequence=sequence, invoked=invoked
     )
     found = payload.parse(list(built), topic, partition, run)
@@ -42,7 +42,7 @@ def test_round_trip(
 @given(data=st.data(), size_bytes=st.integers(LEAST_VALUE_BYTES, 200))
 def test_one_flipped_bit_is_always_seen(data: st.DataObject, size_bytes: int) -> None:
     """Wherever it is: the message is not good any more."""
-    (message,) = payload.Builder(1, 2, size_bytes).build(1, topic=3, partition=4, value=5, sequence=6, invoked=7)
+    (message,) = payload.PayloadBuilder(1, 2, size_bytes).build(1, topic=3, partition=4, value=5, sequence=6, invoked=7)
     bit = data.draw(st.integers(0, size_bytes * 8 - 1))
     damaged = bytearray(message)
     damaged[bit // 8] ^= 1 << bit % 8

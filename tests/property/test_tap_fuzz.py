@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.codec import CODECS, Garbled
-from harness.tap.frames import BadFrame, Budget, FrameReader, framed
+from harness.tap.frames import BadFrame, FrameBudget, FrameReader, framed
 from harness.tap.rules import Rule, bends
 from tests.support import tap_frames as frames
 
@@ -38,7 +38,7 @@ def captured() -> list[Captured]:
             found.append(Captured(api, version, answer=False, frame=frames.request_frame(api, version)))
             found.append(Captured(api, version, answer=True, frame=frames.response_frame(api, version)))
     two = {"orders": [0, 1], "bills": [2]}
-    told = frames.told(two)
+    told = frames.response_parts(two)
     for version in (3, 9, 13):
         found.append(Captured(Api.PRODUCE, version, answer=False, frame=frames.produce(two, version)))
         found.append(Captured(Api.PRODUCE, version, answer=True, frame=frames.produced(told, version)))
@@ -161,7 +161,7 @@ SIZES = st.lists(st.integers(1, 50), min_size=1, max_size=5)
 @given(st.lists(st.binary(max_size=60), max_size=8), st.binary(max_size=3), SIZES)
 def test_frames_however_they_are_cut(sent: list[bytes], rest: bytes, sizes: list[int]) -> None:
     """The same frames come out; what is unfinished is accounted for, and forgotten in the end."""
-    budget = Budget()
+    budget = FrameBudget()
     reader = FrameReader(AT_MOST, budget)
     stream = b"".join(framed(frame) for frame in sent) + rest
     assert [frame for piece in pieces(stream, sizes) for frame in reader.feed(piece)] == sent
@@ -176,7 +176,7 @@ def test_frames_however_they_are_cut(sent: list[bytes], rest: bytes, sizes: list
 @example(b"\x80\x00\x00\x00", [2])
 def test_a_reader_of_anything(content: bytes, sizes: list[int]) -> None:
     """Frames, patience or `BadFrame`, and never more set aside than came."""
-    budget = Budget()
+    budget = FrameBudget()
     reader = FrameReader(AT_MOST, budget)
     with contextlib.suppress(BadFrame):
         came = 0
@@ -191,7 +191,7 @@ def test_a_reader_of_anything(content: bytes, sizes: list[int]) -> None:
 @pytest.mark.parametrize("length", [-1, -(2**31), AT_MOST + 1, 2**31 - 1])
 def test_lengths_that_are_none(length: int) -> None:
     """Refused with their first four bytes."""
-    reader = FrameReader(AT_MOST, Budget())
+    reader = FrameReader(AT_MOST, FrameBudget())
     with pytest.raises(BadFrame, match="a frame of"):
         reader.feed(length.to_bytes(4, signed=True))
 
@@ -199,7 +199,7 @@ def test_lengths_that_are_none(length: int) -> None:
 @given(st.lists(st.integers(5, 100), min_size=2, max_size=10))
 def test_all_connections_share_one_budget(sizes: list[int]) -> None:
     """Whoever goes beyond it is refused, and what is held stays near it."""
-    budget = Budget(150, spared=0)
+    budget = FrameBudget(150, spared=0)
     for size in sizes:
         reader = FrameReader(AT_MOST, budget)
         piece = framed(bytes(AT_MOST))[:size]

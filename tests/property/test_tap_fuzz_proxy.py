@@ -18,10 +18,10 @@ from harness.foundation.protocol import Api
 from harness.history.schema import Recorder
 from harness.tap import codec
 from harness.tap.codec import TopicNames
-from harness.tap.exchange import World
+from harness.tap.exchange import TapContext
+from harness.tap.exchange_recorder import ExchangeRecorder
 from harness.tap.frames import REQUEST_AT_MOST, framed
 from harness.tap.proxy import Proxy, Tap
-from harness.tap.recording import Seer
 from harness.tap.rules import Rule, bends
 from tests.support import tap_frames as frames
 
@@ -152,7 +152,7 @@ async def bench(directory: Path, broker: Serve = honest_broker, troubles: Sequen
     honest_server = await asyncio.start_server(honest_broker, "127.0.0.1", 0)
     other_server = await asyncio.start_server(broker, "127.0.0.1", 0)
     with Recorder(directory / f"segment-{next(SEGMENTS)}", 5) as recorder:
-        proxy = Proxy(Seer(recorder, {}), World(TopicNames(), {}))
+        proxy = Proxy(ExchangeRecorder(recorder, {}), TapContext(TopicNames(), {}))
         for bend in bends(RULES, 1):
             proxy.bend(bend)
         honest = proxy.open(HONEST, ("127.0.0.1", honest_server.sockets[0].getsockname()[1]))
@@ -222,10 +222,10 @@ TWO = {"orders": [0, 1]}
 PAIRS = [
     (frames.request_frame(Api.METADATA, 9, topics=[{"name": "orders"}]), frames.metadata(9)),
     (frames.request_frame(Api.METADATA, 1, topics=[{"name": "orders"}]), frames.metadata(1)),
-    (frames.produce(TWO, 9), frames.produced(frames.told(TWO), 9)),
-    (frames.produce(TWO, 13), frames.produced(frames.told(TWO, error_code=6), 13)),
-    (frames.fetch(TWO, 4), frames.fetched(frames.told(TWO), 4)),
-    (frames.fetch(TWO, 16), frames.fetched(frames.told(TWO, error_code=6, records=bytes(70)), 16)),
+    (frames.produce(TWO, 9), frames.produced(frames.response_parts(TWO), 9)),
+    (frames.produce(TWO, 13), frames.produced(frames.response_parts(TWO, error_code=6), 13)),
+    (frames.fetch(TWO, 4), frames.fetched(frames.response_parts(TWO), 4)),
+    (frames.fetch(TWO, 16), frames.fetched(frames.response_parts(TWO, error_code=6, records=bytes(70)), 16)),
     (
         frames.request_frame(Api.FIND_COORDINATOR, 1, key="g"),
         frames.response_frame(Api.FIND_COORDINATOR, 1, error_code=0, node_id=2, host="127.0.0.1", port=1),

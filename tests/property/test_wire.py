@@ -13,7 +13,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from harness.clusters.wire import METADATA_VERSION, Connection, WireError
+from harness.clusters.wire import METADATA_VERSION, NodeConnection, WireError
 
 
 class Socket:
@@ -33,7 +33,7 @@ class Socket:
 
 def ask(content: bytes, piece: int) -> Any:
     """Metadata from a node that sends these bytes."""
-    connection = Connection.__new__(Connection)
+    connection = NodeConnection.__new__(NodeConnection)
     vars(connection).update(address="h:1", _ids=itertools.count(1), _socket=Socket(content, piece))
     return connection.ask(MetadataRequest(topics=[]), MetadataResponse, METADATA_VERSION)
 

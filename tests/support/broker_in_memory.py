@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.support.worker_sessions import RUN, FakeProducer
 from workloads import payload
-from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import GroupConsumer, GroupListener
+from workloads.clients.base import ClientError, PolledRecords, TopicPartition
+from workloads.clients.member import GroupConsumer, GroupListener
 from workloads.clients.transactional import TransactionalProducer
 from workloads.exactly_once import INPUT
 
@@ -47,7 +47,7 @@ def source(partition: int, offset: int) -> int:
 
 def message(partition: int, offset: int) -> bytes:
     """An input."""
-    builder = payload.Builder(RUN, 9, 100)
+    builder = payload.PayloadBuilder(RUN, 9, 100)
     (built,) = builder.build(
         1, topic=INPUT, partition=partition, value=source(partition, offset), sequence=offset, invoked=1
     )
@@ -71,9 +71,9 @@ class Library(GroupConsumer):
         self._listener = listener
         return self._broker.call("join")
 
-    def poll(self, max_records: int, timeout_s: float) -> Polled:
+    def poll(self, max_records: int, timeout_s: float) -> PolledRecords:
         """A record of each partition, from where the member is."""
-        polled = Polled()
+        polled = PolledRecords()
         if not self._has:
             self._assign()
             return polled

@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness.foundation.security import Security
 from tests.support.worker_sessions import FakeProducer
-from workloads.clients.base import ClientError, Consumer, Delivered, Keyed, Polled, Producer, TopicPartition
+from workloads.clients.base import (
+    ClientError,
+    Consumer,
+    DeliveredMessages,
+    KeyedMessages,
+    PolledRecords,
+    Producer,
+    TopicPartition,
+)
 from workloads.clients.settings import ClientSettings
 from workloads.clients.stack import ClientStack, Quirks
 
@@ -30,15 +38,15 @@ class LogProducer(FakeProducer):
         self._done: list[tuple[bytes, int]] = []
 
     def send(
-        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: Keyed | None = None
+        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: KeyedMessages | None = None
     ) -> None:
         """Append."""
         self._done += [(one, self._log.append((topic, at), one)) for at, one in zip(partitions, payloads, strict=True)]
 
-    def delivered(self, wait_s: float) -> Delivered:
+    def delivered(self, wait_s: float) -> DeliveredMessages:
         """All of them."""
         done, self._done = self._done, []
-        return Delivered([one for one, _ in done], [offset for _, offset in done], {})
+        return DeliveredMessages([one for one, _ in done], [offset for _, offset in done], {})
 
     @property
     def outstanding(self) -> int:
@@ -64,15 +72,15 @@ class LogConsumer(Consumer):
         """There are no groups; settings that ask for one are refused before."""
         raise NotImplementedError
 
-    def poll(self, max_records: int, timeout_s: float) -> Polled:
+    def poll(self, max_records: int, timeout_s: float) -> PolledRecords:
         """Of the first partition that has more."""
         for (topic, partition), at in self._positions.items():
             payloads: list[bytes | None] = [*self._log.get((topic, partition), [])[at : at + max_records]]
             count = len(payloads)
             if count:
                 self._positions[topic, partition] = at + count
-                return Polled([topic] * count, [partition] * count, list(range(at, at + count)), payloads)
-        return Polled()
+                return PolledRecords([topic] * count, [partition] * count, list(range(at, at + count)), payloads)
+        return PolledRecords()
 
     def position(self, place: TopicPartition) -> int | None:
         """After the last record that was read."""

@@ -28,12 +28,12 @@ from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
 from harness.clusters import base as clusters
 from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState
-from harness.clusters.observe import ClusterView, PartitionView
+from harness.clusters.cluster_view import ClusterView, PartitionView
 from harness.clusters.target import ReadyCheck
 from harness.clusters.wire import WireError
 from harness.foundation.errors import ClusterError
 from nemesis import admin, base
-from nemesis.base import Fault, Field, Repeating
+from nemesis.base import Fault, FaultContext, RepeatingFault
 
 CAPABLE = frozenset({Capability.KILL, Capability.RESTART, Capability.PAUSE, Capability.ADMIN})
 WHOLE = PartitionView(1, 4, (1, 2, 3), (1, 2, 3))
@@ -292,16 +292,16 @@ class Connected:
             return self.answers.answering[response_class](self.address, request)
 
 
-def field_on(
+def context_on(
     cluster: Cluster, fault: type[Fault], target: str = "", topics: tuple[str, ...] = ("t",), seed: int = 0, **told: Any
-) -> Field:
-    """A field with these topics in use, on which no time passes."""
+) -> FaultContext:
+    """The context of a fault, with these topics in use, on which no time passes."""
     chance = random.Random(seed)
     options = {**fault.options, **told}
-    return Field(cluster, lambda: topics, chance, target or fault.roles[0], lambda: 100.0, options)
+    return FaultContext(cluster, lambda: topics, chance, target or fault.roles[0], lambda: 100.0, options)
 
 
-def stepped(fault: Repeating) -> None:
+def stepped(fault: RepeatingFault) -> None:
     """Until its first step is done, or has failed."""
     thread = fault._thread
     assert thread is not None
@@ -320,6 +320,6 @@ def paper_cluster(patch: pytest.MonkeyPatch) -> Paper:
 def paper_answers(patch: pytest.MonkeyPatch) -> Answers:
     """Nodes that say yes, and time that passes only by sleeping."""
     made, naps = Answers(), list[float]()
-    patch.setattr(admin, "Connection", made.connect)
+    patch.setattr(admin, "NodeConnection", made.connect)
     patch.setattr(clusters, "time", SimpleNamespace(monotonic=lambda: sum(naps), sleep=naps.append))
     return made

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState
-from harness.clusters.observe import ClusterView, PartitionView
+from harness.clusters.cluster_view import ClusterView, PartitionView
 from harness.clusters.target import ReadyCheck
 from harness.foundation.errors import ClusterError
-from nemesis.base import Fault, Field
+from nemesis.base import Fault, FaultContext
 
 PORTS = {"client": 9092, "broker": 9093, "controller": 9094}
 _LOOP = re.compile(r"while (.*); do :; done")
@@ -247,8 +247,8 @@ class PaperNetwork(Cluster):
         return []
 
 
-def field_on(cluster: Cluster, fault: type[Fault], target: str = "", seed: int = 0, **options: Any) -> Field:
-    """A field with the topic t in use."""
+def context_on(cluster: Cluster, fault: type[Fault], target: str = "", seed: int = 0, **options: Any) -> FaultContext:
+    """The context of a fault, with the topic t in use."""
     chance = random.Random(seed)
     told = {**fault.options, **options}
-    return Field(cluster, lambda: ["t"], chance, target or fault.roles[0], lambda: 100.0, told, "tg1")
+    return FaultContext(cluster, lambda: ["t"], chance, target or fault.roles[0], lambda: 100.0, told, "tg1")

@@ -14,8 +14,8 @@ from rich.console import Console
 from harness.foundation.view import PlainView
 from harness.history.exchange.exporting import Exported, export_run
 from harness.history.exchange.importing import Imported, import_history
-from harness.history.exchange.jepsen_lines import OPERATION, Passage
-from harness.history.schema import SCHEMA_VERSION, F, FaultStage, Kind, Recorder, Status, Type, View
+from harness.history.exchange.jepsen_lines import OPERATION, ParsedChunk
+from harness.history.schema import SCHEMA_VERSION, F, FaultStage, Kind, OffsetView, Recorder, Status, Type
 from harness.history.sealing import open_history, seal
 from harness.history.sources import segment_path
 from harness.history.store import Run
@@ -88,7 +88,7 @@ def recorded(path: Path, **facts: Any) -> Run:
         consumer.write(Kind.RECORD, offset=12, value=7, status=Status.GOOD, producer=2, **where)
         consumer.write(Kind.RECORD, offset=13, status=Status.CORRUPT, **where)
         consumer.write(
-            Kind.PROBE, invoked=poll.invoked, node=1, api=2, view=View.LATEST_COMMITTED, topic=0, partition=1,
+            Kind.PROBE, invoked=poll.invoked, node=1, api=2, view=OffsetView.LATEST_COMMITTED, topic=0, partition=1,
             offset=14, error=0, brokers="1,2,3",
         )  # fmt: skip
         consumer.write(
@@ -122,12 +122,12 @@ def edn(path: Path, lines: Sequence[str]) -> Path:
     return path
 
 
-def passages_are_equal(one: Passage, other: Passage) -> bool:
+def passages_are_equal(one: ParsedChunk, other: ParsedChunk) -> bool:
     """Whether two passages say the same, whatever the numbers of their texts."""
     return _plain(one) == _plain(other)
 
 
-def _plain(passage: Passage) -> dict[str, Any]:
+def _plain(passage: ParsedChunk) -> dict[str, Any]:
     at = OPERATION.index("detail")
     details = [None if number < 0 else passage.texts[number] for number in passage.operations[at].tolist()]
     return vars(passage) | {

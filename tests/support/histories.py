@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.history.schema import COLUMNS, ID_BITS, KINDS, TEXT, F, Kind, Status, Type, View
+from harness.history.schema import COLUMNS, ID_BITS, KINDS, TEXT, F, Kind, OffsetView, Status, Type
 from harness.history.sealing import Sealed, parquet_schema
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _probe(rows: Rows, who: str, action: str, outcome: str, common: dict[str, An
     if action == "fetch":
         columns |= {"api": 1, "high_watermark": place["offset"], "log_start": extra.get("from", 0)}
     elif action == "list":
-        columns |= {"api": 2, "view": View.LATEST, "offset": place["offset"]}
+        columns |= {"api": 2, "view": OffsetView.LATEST, "offset": place["offset"]}
     else:
         columns |= {"api": APIS[action], "offset": place["offset"]}
     columns |= {"leader_epoch": extra["epoch"]} if "epoch" in extra else {}

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.support.group_histories import Row
 from tests.support.worker_sessions import message
-from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import GroupConsumer, GroupListener
+from workloads.clients.base import ClientError, PolledRecords, TopicPartition
+from workloads.clients.member import GroupConsumer, GroupListener
 
 TOPIC = "run-shared"
 ZERO, ONE, TWO = (TOPIC, 0), (TOPIC, 1), (TOPIC, 2)
@@ -34,12 +34,12 @@ class Library(GroupConsumer):
         self.listener = listener
         return self.error
 
-    def poll(self, max_records: int, timeout_s: float) -> Polled:
+    def poll(self, max_records: int, timeout_s: float) -> PolledRecords:
         """Do what is to be done, and return the last answer if that is records."""
         found: object = None
         while self.steps:
             found = self.steps.pop(0)(self.listener)
-        return found if isinstance(found, Polled) else Polled()
+        return found if isinstance(found, PolledRecords) else PolledRecords()
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ClientError]:
         """Keep it; some are refused."""
@@ -94,11 +94,11 @@ def lost(*places: TopicPartition) -> Callable[[GroupListener], None]:
     return lambda listener: listener.lost(places)
 
 
-def records(*at: tuple[int, int]) -> Callable[[GroupListener], Polled]:
+def records(*at: tuple[int, int]) -> Callable[[GroupListener], PolledRecords]:
     """A record at each of these partitions and offsets."""
     partitions, offsets = [partition for partition, _ in at], [offset for _, offset in at]
     values = [message(partition, offset) for partition, offset in at]
-    return lambda _: Polled([TOPIC] * len(at), partitions, offsets, list(values))
+    return lambda _: PolledRecords([TOPIC] * len(at), partitions, offsets, list(values))
 
 
 def some(row: Row, *names: str) -> tuple[Any, ...]:

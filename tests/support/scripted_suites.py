@@ -11,7 +11,7 @@ from typing import Any
 from checkers.core.results import Anomaly, CheckResults, Finding
 from checkers.summaries.coverage import Coverage
 from checkers.summaries.figures import Figures
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.foundation.view import View
 from harness.history.store import Run
 from harness.judging.checking import Checked
@@ -19,12 +19,12 @@ from harness.judging.policies import RunFacts
 from harness.judging.verdict import decide
 from harness.runs.runner import Recorded
 from harness.runs.scenario import Scenario
-from harness.runs.shared import Lent
-from harness.suite.feasible import Planned
-from harness.suite.outcome import Outcome
-from harness.suite.running import Hands
-from harness.suite.shared_cluster import Keeper
-from harness.suite.spec import Case, Suite, load_suite
+from harness.runs.shared_resources import SharedResources
+from harness.suite.feasibility import PlannedCase
+from harness.suite.outcome import CaseOutcome
+from harness.suite.resource_pool import ResourcePool
+from harness.suite.running import SuiteCallbacks
+from harness.suite.spec import Suite, SuiteCase, load_suite
 from harness.suite.state import State
 
 # Loaded by its entry point where the project is installed as it is now; loading it twice would be an error.
@@ -48,9 +48,9 @@ def suite(directory: Path, text: str, **flags: Any) -> Suite:
     return load_suite(suite_file(directory, text), flags)
 
 
-def as_planned(cases: Sequence[Case]) -> list[Planned]:
+def as_planned(cases: Sequence[SuiteCase]) -> list[PlannedCase]:
     """All of them possible, with no needs."""
-    return [Planned(case, case.scenario.cluster) for case in cases]
+    return [PlannedCase(case, case.scenario.cluster) for case in cases]
 
 
 def checked(verdict: str = "valid", acks: str = "all", **facts: Any) -> Checked:
@@ -67,7 +67,7 @@ def checked(verdict: str = "valid", acks: str = "all", **facts: Any) -> Checked:
     return made
 
 
-class NoView(Silent):
+class NoView(SilentProgress):
     """Shows nothing."""
 
     def phase(self, name: str, limit_s: float | None = None) -> None:
@@ -83,7 +83,7 @@ class NoView(Silent):
         """Ignored."""
 
 
-class PaperKeeper(Keeper):
+class PaperPool(ResourcePool):
     """Lends nothing, and notes what it is told."""
 
     def __init__(self) -> None:
@@ -91,9 +91,9 @@ class PaperKeeper(Keeper):
         self.told: list[str] = []
         self.ended = False
 
-    def lend(self, planned: Planned, upcoming: object, view: View) -> Lent:
+    def resources_for(self, planned: PlannedCase, upcoming: object, view: View) -> SharedResources:
         """Nothing."""
-        return Lent()
+        return SharedResources()
 
     def session(self) -> Any:
         """None."""
@@ -130,9 +130,9 @@ class Paper:
         self.states: list[State] = []
         self.kept: list[State] = []  # what only those need to know who go on after a kill
         self.troubles: list[str] = []
-        self.ended: list[Outcome] = []
+        self.ended: list[CaseOutcome] = []
 
-    def record(self, scenario: Scenario, _: Lent) -> Recorded:
+    def record(self, scenario: Scenario, _: SharedResources) -> Recorded:
         """The next outcome of this scenario; valid unless told otherwise."""
         self.ran.append(scenario.title)
         self.seeds.append(scenario.seed)
@@ -165,7 +165,7 @@ class Paper:
             raise outcome
         return outcome
 
-    def hands(self, tell: Callable[[State], None] | None = None) -> Hands:
+    def hands(self, tell: Callable[[State], None] | None = None) -> SuiteCallbacks:
         """Those that do the work."""
 
         def told(state: State) -> None:
@@ -173,7 +173,7 @@ class Paper:
             if tell:
                 tell(state)
 
-        return Hands(
+        return SuiteCallbacks(
             self.record,
             self.check,
             no_view,

@@ -9,9 +9,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from harness.foundation.protocol import Api
 from harness.tap import codec
-from harness.tap.batches import Batch, cut, join, split, with_base
+from harness.tap.batches import RecordBatch, cut, join, split, with_base
 from harness.tap.codec import TopicNames
-from harness.tap.exchange import CHANGED, Answer, Bend, Drop, Effect, Exchange, Hold, World
+from harness.tap.exchange import CHANGED, Answer, Bend, Drop, Effect, Exchange, Hold, TapContext
 from tests.support.tap_frames import TOPIC_IDS, request_frame, response_frame, topics
 
 TOPIC = "orders"
@@ -24,7 +24,7 @@ OFFSET_OUT_OF_RANGE = 1
 MANY_BYTES = 1 << 20
 
 
-def batch_of(*values: bytes, producer: int = -1, sequence: int = 0, transactional: bool = False) -> Batch:
+def batch_of(*values: bytes, producer: int = -1, sequence: int = 0, transactional: bool = False) -> RecordBatch:
     """A batch as a producer sends it."""
     is_known = producer >= 0
     builder = DefaultRecordBatchBuilder(
@@ -33,7 +33,7 @@ def batch_of(*values: bytes, producer: int = -1, sequence: int = 0, transactiona
     )  # fmt: skip
     for number, value in enumerate(values):
         builder.append(number, 1_000, None, value, [])
-    return Batch(bytes(builder.build()))
+    return RecordBatch(bytes(builder.build()))
 
 
 @dataclass
@@ -70,14 +70,14 @@ class Broker:
     bend: Bend
     versions: dict[Api, int] = field(default_factory=lambda: dict(NEWEST))
     leaders: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(4), 1))
-    log: dict[int, list[Batch]] = field(default_factory=dict)
+    log: dict[int, list[RecordBatch]] = field(default_factory=dict)
     followers_serve: bool = True
 
     def __post_init__(self) -> None:
         names = TopicNames()
         for name, topic_id in TOPIC_IDS.items():
             names.learn(topic_id, name)
-        self.world = World(names, {node: (f"host-{node}", 9_000 + node) for node in (1, 2, 3)})
+        self.world = TapContext(names, {node: (f"host-{node}", 9_000 + node) for node in (1, 2, 3)})
 
     def end(self, partition: int = 0) -> int:
         """Where a partition really ends."""
@@ -86,7 +86,7 @@ class Broker:
 
     # what clients ask
 
-    def produce(self, *batches: Batch, partition: int = 0, acks: int = -1, **how: Any) -> Outcome:
+    def produce(self, *batches: RecordBatch, partition: int = 0, acks: int = -1, **how: Any) -> Outcome:
         """Append to a partition."""
         given = [{"partition": partition, "records": join(batches)}]
         return self.ask(Api.PRODUCE, {TOPIC: given}, {"acks": acks, "timeout_ms": 1_000}, **how)

@@ -15,8 +15,8 @@ from harness.history.schema import COLUMNS, KINDS, TEXT, Kind, Recorder, Type, r
 from harness.history.segments import Segment, read_segment
 from harness.tap import codec
 from harness.tap.codec import CODECS, TopicNames
-from harness.tap.exchange import Exchange, World
-from harness.tap.recording import Seer
+from harness.tap.exchange import Exchange, TapContext
+from harness.tap.exchange_recorder import ExchangeRecorder
 
 ORDERS_ID = UUID(int=7)
 PROCESS = 5
@@ -31,10 +31,10 @@ class Wire:
     def __init__(self, directory: Path, **arguments: Any) -> None:
         self.path = directory / "0005.segment"
         self.recorder = Recorder(self.path, PROCESS)
-        self.seer = Seer(self.recorder, {"orders": 3}, **arguments)
+        self.seer = ExchangeRecorder(self.recorder, {"orders": 3}, **arguments)
         names = TopicNames()
         names.learn(ORDERS_ID, "orders")
-        self.world = World(names, {1: ("one", 9092)})
+        self.world = TapContext(names, {1: ("one", 9092)})
 
     def exchange(self, api: int, version: int, request: bytes, response: bytes | None) -> Exchange:
         """Of bytes without headers."""

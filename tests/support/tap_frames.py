@@ -10,7 +10,7 @@ from harness.foundation.config import parse
 from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.codec import REQUESTS, RESPONSES, TopicNames
-from harness.tap.exchange import Exchange, World
+from harness.tap.exchange import Exchange, TapContext
 from harness.tap.rule_bend import RuleBend
 from harness.tap.rules import Rule
 
@@ -18,12 +18,12 @@ TOPIC_IDS = {"orders": UUID(int=7), "bills": UUID(int=8)}
 CORRELATION = 42
 
 
-def world() -> World:
+def world() -> TapContext:
     """Two nodes, and topics whose ids are known."""
     names = TopicNames()
     for name, topic_id in TOPIC_IDS.items():
         names.learn(topic_id, name)
-    return World(names, {1: ("h", 1), 2: ("h", 2)})
+    return TapContext(names, {1: ("h", 1), 2: ("h", 2)})
 
 
 def message(cls: Any, version: int, **values: Any) -> Any:
@@ -115,7 +115,7 @@ def produced(parts: dict[str, list[dict[str, Any]]], version: int = 9) -> bytes:
     return response_frame(Api.PRODUCE, version, **topics(Api.PRODUCE, version, named, answer=True))
 
 
-def told(parts: dict[str, list[int]], **fields: Any) -> dict[str, list[dict[str, Any]]]:
+def response_parts(parts: dict[str, list[int]], **fields: Any) -> dict[str, list[dict[str, Any]]]:
     """Partitions of a response, all with these fields."""
     return {topic: [{"partition": number, **fields} for number in numbers] for topic, numbers in parts.items()}
 

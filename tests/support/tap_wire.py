@@ -13,11 +13,11 @@ from harness.foundation.protocol import Api
 from harness.history.schema import Recorder
 from harness.history.segments import Segment, read_segment
 from harness.tap import codec
-from harness.tap.connection import Connection
+from harness.tap.connection import ProxiedConnection
 from harness.tap.exchange import Bend
-from harness.tap.frames import RESPONSE_AT_MOST, Budget, FrameReader, framed
+from harness.tap.exchange_recorder import ExchangeRecorder
+from harness.tap.frames import RESPONSE_AT_MOST, FrameBudget, FrameReader, framed
 from harness.tap.proxy import Proxy, Tap
-from harness.tap.recording import Seer
 from tests.support import tap_frames as frames
 from tests.support.tap_exchanges import batch, rows_of
 
@@ -84,7 +84,7 @@ class End(asyncio.Protocol):
         self.over = False
         self.error: Exception | None = None
         self.transport: asyncio.Transport
-        self._reader = FrameReader(RESPONSE_AT_MOST, Budget())
+        self._reader = FrameReader(RESPONSE_AT_MOST, FrameBudget())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Part of asyncio's interface."""
@@ -196,7 +196,7 @@ class Stage:
         self.clients.append(client)
         return client
 
-    async def connection(self) -> Connection:
+    async def connection(self) -> ProxiedConnection:
         """The tap's side of the only client, with its broker."""
         await until(lambda: bool(self.broker.ends) and bool(self.proxy.connections))
         (connection,) = self.proxy.connections
@@ -232,7 +232,7 @@ def play(directory: Path, work: Callable[[Stage], Awaitable[None]], *those: Bend
         broker = Broker(reply)
         server = await loop.create_server(lambda: BrokerEnd(broker), LOOPBACK, 0)
         with recorder(path, PROCESS) as recording:
-            proxy = Proxy(Seer(recording, {"orders": TOPIC}), frames.world())
+            proxy = Proxy(ExchangeRecorder(recording, {"orders": TOPIC}), frames.world())
             proxy.world.nodes.clear()
             for bend in those:
                 proxy.bend(bend)

@@ -17,8 +17,16 @@ from harness.history.schema import Kind, Recorder, row_type
 from harness.history.segments import Segment, read_segment
 from workloads import find_workload, payload
 from workloads.base import PRODUCER, FinalTarget, NodeAddress, WorkerConfig
-from workloads.clients.base import ClientError, Consumer, Delivered, Keyed, Polled, Producer, TopicPartition
-from workloads.session import Control, Session, WorkerStatus
+from workloads.clients.base import (
+    ClientError,
+    Consumer,
+    DeliveredMessages,
+    KeyedMessages,
+    PolledRecords,
+    Producer,
+    TopicPartition,
+)
+from workloads.session import Control, WorkerSession, WorkerStatus
 
 PREFIX = "run"
 RUN = 77
@@ -51,13 +59,13 @@ def worker_config(directory: Path, workload: str = "large-batch", **changes: Any
     return WorkerConfig(**(whole | changes))
 
 
-def session(directory: Path, workload: str = "large-batch", **changes: Any) -> Session:
+def session(directory: Path, workload: str = "large-batch", **changes: Any) -> WorkerSession:
     """A session of that worker."""
     config = worker_config(directory, workload, **changes)
-    return Session(config, Security(), Recorder(config.segment, config.process), Control(), WorkerStatus())
+    return WorkerSession(config, Security(), Recorder(config.segment, config.process), Control(), WorkerStatus())
 
 
-def settings_of(of: Session) -> Any:
+def settings_of(of: WorkerSession) -> Any:
     """Its settings as the workload's own model."""
     return find_workload(of.config.workload).model(**of.config.settings)
 
@@ -67,7 +75,7 @@ def target(partition: int, last_acked: int, name: str = "run-batch") -> FinalTar
     return FinalTarget(topic=0, name=name, partition=partition, last_acked=last_acked)
 
 
-def rows(of: Session | Path) -> tuple[Segment, dict[Kind, npt.NDArray[Any]]]:
+def rows(of: WorkerSession | Path) -> tuple[Segment, dict[Kind, npt.NDArray[Any]]]:
     """The segment, and all rows by kind."""
     path = of if isinstance(of, Path) else of.config.segment
     segment, data = read_segment(path), path.read_bytes()
@@ -82,7 +90,7 @@ def rows(of: Session | Path) -> tuple[Segment, dict[Kind, npt.NDArray[Any]]]:
 
 def message(partition: int, value: int, size_bytes: int = 100) -> bytes:
     """What a producer of this run sends to topic 0."""
-    builder = payload.Builder(RUN, 9, size_bytes)
+    builder = payload.PayloadBuilder(RUN, 9, size_bytes)
     return builder.build(1, topic=0, partition=partition, value=value, sequence=value, invoked=1)[0]
 
 
@@ -93,7 +101,7 @@ class FakeProducer(Producer):
 
     def __init__(self, refuse: Callable[[int], ClientError | None] = lambda _: None, *, silent: bool = False) -> None:
         self.sent: list[tuple[str, int, bytes]] = []
-        self.keyed: list[Keyed] = []
+        self.keyed: list[KeyedMessages] = []
         self.closed = False
         self._refuse = refuse
         self._silent = silent
@@ -101,20 +109,20 @@ class FakeProducer(Producer):
         self._offset = 0
 
     def send(
-        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: Keyed | None = None
+        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: KeyedMessages | None = None
     ) -> None:
         """Keep them."""
         self.keyed += [keyed] if keyed else []
         self.sent += [(topic, partition, one) for partition, one in zip(partitions, payloads, strict=True)]
         self._waiting += payloads
 
-    def delivered(self, wait_s: float) -> Delivered:
+    def delivered(self, wait_s: float) -> DeliveredMessages:
         """All that wait, unless silent."""
         done, self._waiting = ([], self._waiting) if self._silent else (self._waiting, [])
         errors = {index: error for index in range(len(done)) if (error := self._refuse(self._offset + index))}
         offsets = list(range(self._offset, self._offset + len(done)))
         self._offset += len(done)
-        return Delivered(done, offsets, errors)
+        return DeliveredMessages(done, offsets, errors)
 
     @property
     def outstanding(self) -> int:
@@ -129,7 +137,7 @@ class FakeProducer(Producer):
 class FakeConsumer(Consumer):
     """Hands out polls from a script; an empty script means empty polls, and `when_empty` is told."""
 
-    def __init__(self, polls: Sequence[Polled] = (), ends: Mapping[TopicPartition, int] | None = None) -> None:
+    def __init__(self, polls: Sequence[PolledRecords] = (), ends: Mapping[TopicPartition, int] | None = None) -> None:
         self.polls = deque(polls)
         self.ends = dict(ends or {})
         self.assigned: dict[TopicPartition, int] = {}
@@ -158,11 +166,11 @@ class FakeConsumer(Consumer):
         on_assign([(topic, 0) for topic in topics])
         return None
 
-    def poll(self, max_records: int, timeout_s: float) -> Polled:
+    def poll(self, max_records: int, timeout_s: float) -> PolledRecords:
         """The next of the script."""
         if not self.polls:
             self.when_empty()
-            return Polled()
+            return PolledRecords()
         polled = self.polls.popleft()
         for topic, partition, offset in zip(polled.topics, polled.partitions, polled.offsets, strict=True):
             self.positions[topic, partition] = offset + 1
@@ -186,9 +194,9 @@ class FakeConsumer(Consumer):
         self.closed = True
 
 
-def polled(*records: tuple[int, int, bytes | None], topic: str = "run-batch") -> Polled:
+def polled(*records: tuple[int, int, bytes | None], topic: str = "run-batch") -> PolledRecords:
     """A poll's answer: partition, offset and payload of each record."""
-    return Polled(
+    return PolledRecords(
         [topic] * len(records),
         [partition for partition, _, _ in records],
         [offset for _, offset, _ in records],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.foundation.security import Security
 from workloads.clients.base import Consumer, Producer
-from workloads.clients.grouped import GroupConsumer, Joining
+from workloads.clients.member import GroupConsumer, Joining
 from workloads.clients.settings import ClientSettings, GroupSettings, TransactionalSettings
 from workloads.clients.transactional import TransactionalProducer
 

@@ -28,7 +28,7 @@ class ClientError:
 
 
 @dataclass(frozen=True)
-class Keyed:
+class KeyedMessages:
     """The keys of messages, and which of these are tombstones: they go without a value, and `MARK` has the message."""
 
     keys: Sequence[bytes]
@@ -36,7 +36,7 @@ class Keyed:
 
 
 @dataclass(frozen=True)
-class Delivered:
+class DeliveredMessages:
     """Messages that have an outcome now, in parallel lists; `errors` has those that were not acknowledged."""
 
     payloads: list[bytes]
@@ -45,7 +45,7 @@ class Delivered:
 
 
 @dataclass(frozen=True)
-class Polled:
+class PolledRecords:
     """What one poll returned: records in parallel lists, and what went wrong meanwhile."""
 
     topics: list[str] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Producer(ABC):
 
     @abstractmethod
     def send(
-        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: Keyed | None = None
+        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: KeyedMessages | None = None
     ) -> None:
         """Hand messages to the library; one that it refuses turns up among the delivered, with its error.
 
@@ -73,7 +73,7 @@ class Producer(ABC):
         """
 
     @abstractmethod
-    def delivered(self, wait_s: float) -> Delivered:
+    def delivered(self, wait_s: float) -> DeliveredMessages:
         """What has an outcome since the last call; waits that long for the first."""
 
     @property
@@ -103,7 +103,7 @@ class Consumer(ABC):
         """Join a group; `on_assign` is told what it gives."""
 
     @abstractmethod
-    def poll(self, max_records: int, timeout_s: float) -> Polled:
+    def poll(self, max_records: int, timeout_s: float) -> PolledRecords:
         """Records that have arrived; errors of the library are part of the answer, never raised."""
 
     @abstractmethod

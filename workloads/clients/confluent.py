@@ -21,9 +21,9 @@ from workloads.clients.base import (
     MARK,
     ClientError,
     Consumer,
-    Delivered,
-    Keyed,
-    Polled,
+    DeliveredMessages,
+    KeyedMessages,
+    PolledRecords,
     Producer,
     TopicPartition,
 )
@@ -113,7 +113,7 @@ class ConfluentProducer(Producer):
         self._offsets.append(message.offset())
 
     def send(
-        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: Keyed | None = None
+        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: KeyedMessages | None = None
     ) -> None:
         """One call of the library per message; a full queue is waited for, as its manual says."""
         if keyed is not None:
@@ -131,7 +131,9 @@ class ConfluentProducer(Producer):
             except KafkaException as error:
                 self._refused(payload, error)
 
-    def _send_keyed(self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: Keyed) -> None:
+    def _send_keyed(
+        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: KeyedMessages
+    ) -> None:
         self._sent += len(payloads)
         give_up_at = time.monotonic() + self._block_at_most_s
         for partition, payload, key, tombstone in zip(partitions, payloads, keyed.keys, keyed.tombstones, strict=True):
@@ -166,11 +168,11 @@ class ConfluentProducer(Producer):
         with suppress(KafkaException):
             self._producer.poll(wait_s)
 
-    def delivered(self, wait_s: float) -> Delivered:
+    def delivered(self, wait_s: float) -> DeliveredMessages:
         """Let the library call back, and drain what was noted."""
         self._call_back(0 if self._payloads else wait_s)
         offsets = [NO_OFFSET if offset is None else offset for offset in self._offsets]
-        found = Delivered(self._payloads[:], offsets, self._errors.copy())
+        found = DeliveredMessages(self._payloads[:], offsets, self._errors.copy())
         for noted in (self._payloads, self._offsets, self._errors):
             noted.clear()
         self._handed_back += len(found.payloads)
@@ -237,17 +239,17 @@ class ConfluentConsumer(Consumer):
             return _error(error.args[0])
         return None
 
-    def poll(self, max_records: int, timeout_s: float) -> Polled:
+    def poll(self, max_records: int, timeout_s: float) -> PolledRecords:
         """As many messages as are there within the time."""
         try:
             messages = self._consumer.consume(max_records, timeout_s)
         except KafkaException as error:
-            return Polled(errors=[_error(error.args[0])])
+            return PolledRecords(errors=[_error(error.args[0])])
         errors: list[ClientError] = []
         if any([message.error() for message in messages]):  # noqa: C419 - a list is faster here than a generator
             errors = self._take_out(messages)
             messages = [message for message in messages if not message.error()]
-        return Polled(
+        return PolledRecords(
             [self._only] * len(messages) if self._only else [message.topic() for message in messages],
             [message.partition() for message in messages],
             [message.offset() for message in messages],

@@ -14,9 +14,9 @@ from confluent_kafka import TopicPartition as LibraryPartition
 
 from harness.foundation.error_codes import code_of
 from harness.foundation.security import Security
-from workloads.clients.base import ClientError, Polled, TopicPartition
+from workloads.clients.base import ClientError, PolledRecords, TopicPartition
 from workloads.clients.confluent import FULL_QUEUE_BACKOFF_MS, LOG, _connection, _error, _given
-from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, Joining
+from workloads.clients.member import COMMIT_S, GroupConsumer, GroupListener, Joining
 from workloads.clients.settings import GroupSettings
 
 NO_OFFSET = KafkaError._NO_OFFSET  # noqa: SLF001 - its public name
@@ -70,16 +70,16 @@ class ConfluentMember(GroupConsumer):
             return _error(error.args[0])
         return None
 
-    def poll(self, max_records: int, timeout_s: float) -> Polled:
+    def poll(self, max_records: int, timeout_s: float) -> PolledRecords:
         """As many messages as are there within the time."""
         try:
             messages = self._consumer.consume(max_records, timeout_s)
         except KafkaException as error:
             time.sleep(NOT_YET_S)  # an error that comes back at once must not make a busy loop
-            return Polled(errors=[_error(error.args[0])])
+            return PolledRecords(errors=[_error(error.args[0])])
         errors = [_error(message.error()) for message in messages if message.error()]
         messages = [message for message in messages if not message.error()] if errors else messages
-        return Polled(
+        return PolledRecords(
             [message.topic() for message in messages],
             [message.partition() for message in messages],
             [message.offset() for message in messages],

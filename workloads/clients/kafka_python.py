@@ -21,9 +21,9 @@ from workloads.clients.base import (
     MARK,
     ClientError,
     Consumer,
-    Delivered,
-    Keyed,
-    Polled,
+    DeliveredMessages,
+    KeyedMessages,
+    PolledRecords,
     Producer,
     TopicPartition,
 )
@@ -120,7 +120,7 @@ class KafkaPythonProducer(Producer):
         self._sent = self._handed_back = 0
 
     def send(
-        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: Keyed | None = None
+        self, topic: str, partitions: Sequence[int], payloads: Sequence[bytes], keyed: KeyedMessages | None = None
     ) -> None:
         """One call of the library per message; a message that it refuses is noted as such."""
         send, note = self._producer.send, self._note
@@ -145,7 +145,7 @@ class KafkaPythonProducer(Producer):
         for payload in payloads:
             self._note(payload, ClientError(REFUSED_LOCALLY, str(error)))
 
-    def delivered(self, wait_s: float) -> Delivered:
+    def delivered(self, wait_s: float) -> DeliveredMessages:
         """Drain what the sender thread noted."""
         # a sleep of nothing lets the sender thread in, which would otherwise wait for the interpreter
         time.sleep(0 if self._done else wait_s)
@@ -160,7 +160,7 @@ class KafkaPythonProducer(Producer):
                 for index, result in enumerate(results)
                 if type(result) is not RecordMetadata
             }
-        return Delivered(payloads, offsets, errors)
+        return DeliveredMessages(payloads, offsets, errors)
 
     @property
     def outstanding(self) -> int:
@@ -175,9 +175,9 @@ class KafkaPythonProducer(Producer):
             return
 
 
-def polled_of(batches: Mapping[LibraryPartition, Sequence[Any]], *, keyed: bool = False) -> Polled:
+def polled_of(batches: Mapping[LibraryPartition, Sequence[Any]], *, keyed: bool = False) -> PolledRecords:
     """What a poll of the library returned."""
-    polled = Polled(keys=[], marks=[]) if keyed else Polled()
+    polled = PolledRecords(keys=[], marks=[]) if keyed else PolledRecords()
     for tp, records in batches.items():
         polled.topics.extend([tp.topic] * len(records))
         polled.partitions.extend([tp.partition] * len(records))
@@ -234,16 +234,16 @@ class KafkaPythonConsumer(Consumer):
             return _error(error)
         return None
 
-    def poll(self, max_records: int, timeout_s: float) -> Polled:
+    def poll(self, max_records: int, timeout_s: float) -> PolledRecords:
         """One poll of the library."""
         if self._consumer is None and (failed := self._again()):
             time.sleep(timeout_s)
-            return Polled(errors=[failed])
+            return PolledRecords(errors=[failed])
         try:
             batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=max_records)
         except KafkaError as error:
             time.sleep(NAP_S)  # an error that comes back at once must not make a busy loop
-            return Polled(errors=[_error(error)])
+            return PolledRecords(errors=[_error(error)])
         return polled_of(batches, keyed=self._keyed)
 
     def position(self, tp: TopicPartition) -> int | None:

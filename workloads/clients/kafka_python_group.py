@@ -23,8 +23,7 @@ from kafka.future import Future
 
 from harness.foundation.security import Security
 from harness.history.schema import now
-from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import COMMIT_S, GroupConsumer, GroupListener, Joining
+from workloads.clients.base import ClientError, PolledRecords, TopicPartition
 from workloads.clients.kafka_python import (
     BOOTSTRAP_S,
     NAP_S,
@@ -35,6 +34,7 @@ from workloads.clients.kafka_python import (
     polled_of,
     seek_each,
 )
+from workloads.clients.member import COMMIT_S, GroupConsumer, GroupListener, Joining
 from workloads.clients.settings import GroupSettings
 
 ASSIGNORS = {
@@ -84,17 +84,17 @@ class KafkaPythonMember(GroupConsumer):
             return _error(error)
         return None
 
-    def poll(self, max_records: int, timeout_s: float) -> Polled:
+    def poll(self, max_records: int, timeout_s: float) -> PolledRecords:
         """One poll of the library."""
         if self._consumer is None:
             time.sleep(timeout_s)
-            return Polled(errors=[NOT_CONNECTED])
+            return PolledRecords(errors=[NOT_CONNECTED])
         try:
             batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=max_records)
         except Exception as error:  # noqa: BLE001 - see above
             time.sleep(NAP_S)  # an error that comes back at once must not make a busy loop
             self._tell_commits()
-            return Polled(errors=[_error(error)])
+            return PolledRecords(errors=[_error(error)])
         self._tell_commits()
         return polled_of(batches)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from harness.foundation.security import Security
     from workloads.clients.base import Consumer, Producer
-    from workloads.clients.grouped import GroupConsumer, Joining
+    from workloads.clients.member import GroupConsumer, Joining
     from workloads.clients.settings import ClientSettings, GroupSettings, TransactionalSettings
     from workloads.clients.transactional import TransactionalProducer
 

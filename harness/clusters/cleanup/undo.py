@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.clusters.disk import Disk
+from harness.clusters.disk import NodeDisk
 from harness.foundation import namespaces as networks
 from harness.foundation.namespaces import COMPOSE_PROJECT_LABEL
 from harness.foundation.paths import clusters_dir, state_dir
@@ -175,11 +175,11 @@ def _delete_link(entry: Entry) -> None:
 
 
 def _thaw(entry: Entry) -> None:
-    Disk(Path(entry["image"]), Path(entry["value"])).thaw()
+    NodeDisk(Path(entry["image"]), Path(entry["value"])).thaw()
 
 
 def _unmount(entry: Entry) -> None:
-    Disk(Path(entry["image"]), Path(entry["value"])).detach()
+    NodeDisk(Path(entry["image"]), Path(entry["value"])).detach()
 
 
 def _remove_shared(entry: Entry) -> None:

@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from harness.clusters.base import Cluster
-from harness.clusters.looks import Look
+from harness.clusters.requirements import Requirement
 from harness.clusters.target import Target, load_target
 from harness.foundation.progress import Progress
 
 if TYPE_CHECKING:  # they know all kinds
+    from harness.clusters.image_choice import Consent
     from harness.clusters.spec import ClusterSpec
-    from harness.clusters.which_image import Consent
 
 OF_A_PRODUCT = frozenset({"target", "version", "ports"})  # what whoever starts nodes of a target can be told
 
 
 @dataclass(frozen=True)
-class Brought:
+class KindSettings:
     """Settings that came with a kind, and the words with which kinds that do not take them refuse them."""
 
     settings: tuple[str, ...]
@@ -38,8 +38,8 @@ class ClusterKind(ABC):
     cluster: ClassVar[type[Cluster]]  # the class of its clusters
     about: ClassVar[str]  # in a few words
     takes: ClassVar[frozenset[str]]  # the settings that such a cluster can be told
-    brought: ClassVar[tuple[Brought, ...]] = ()
-    can_be_lent: ClassVar[bool] = True  # to several runs, one after the other
+    extra_settings: ClassVar[tuple[KindSettings, ...]] = ()
+    can_be_shared: ClassVar[bool] = True  # to several runs, one after the other
     logs_in_utc: ClassVar[bool] = False  # where lines do not say their zone; else they are in that of this machine
 
     @property
@@ -89,6 +89,6 @@ class ClusterKind(ABC):
         """One of which can be asked what faults would be possible here; None where there are none."""
         return None
 
-    def looks(self) -> tuple[Look, ...]:
+    def requirements(self) -> tuple[Requirement, ...]:
         """What it needs of this machine."""
         return ()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from harness.clusters.base import Cluster
 from harness.clusters.docker import SERVICE_LABEL, DockerCluster, compose_version, connect
-from harness.clusters.image import local_tag
+from harness.clusters.image_builder import local_tag
+from harness.clusters.image_choice import OFFICIAL, Consent, ensure_image, images_here
 from harness.clusters.kinds.base import OF_A_PRODUCT, ClusterKind
-from harness.clusters.looks import Look, NotThere
+from harness.clusters.requirements import Requirement, RequirementMissing
 from harness.clusters.target import load_target
-from harness.clusters.which_image import OFFICIAL, Consent, ensure_image, images_here
 from harness.foundation.errors import UsageError
 from harness.foundation.namespaces import COMPOSE_PROJECT_LABEL
 from harness.foundation.progress import Progress
@@ -64,12 +64,12 @@ class Docker(ClusterKind):
         target = load_target("kafka")
         return DockerCluster(target, image=local_tag(target.version))
 
-    def looks(self) -> tuple[Look, ...]:
+    def requirements(self) -> tuple[Requirement, ...]:
         """The engine, its command line, and an image."""
         return (
-            Look("docker", "no --cluster docker", _engine),
-            Look("compose", "no --cluster docker", _compose),
-            Look("image", "the first docker cluster pulls or builds one", _image),
+            Requirement("docker", "no --cluster docker", _engine),
+            Requirement("compose", "no --cluster docker", _compose),
+            Requirement("image", "the first docker cluster pulls or builds one", _image),
         )
 
 
@@ -84,7 +84,9 @@ def _compose() -> str:
 def _image() -> str:
     found = images_here(load_target("kafka"), connect(timeout_s=ENGINE_TIMEOUT_S))
     if not found:
-        raise NotThere("no image of Apache Kafka is here", "run `tidegauge image build`, or pull apache/kafka")
+        raise RequirementMissing(
+            "no image of Apache Kafka is here", "run `tidegauge image build`, or pull apache/kafka"
+        )
     return ", ".join(found)
 
 

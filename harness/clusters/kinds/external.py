@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from harness.clusters.base import Cluster
 from harness.clusters.external import ExternalCluster
-from harness.clusters.kinds.base import OF_A_PRODUCT, Brought, ClusterKind
+from harness.clusters.kinds.base import OF_A_PRODUCT, ClusterKind, KindSettings
 from harness.foundation.errors import CannotHere, UsageError
 from harness.foundation.progress import Progress
 from harness.foundation.security import from_environment
@@ -24,15 +24,15 @@ class External(ClusterKind):
     cluster = ExternalCluster
     about = "runs already"
     takes = frozenset({"bootstrap", *SECURED})
-    brought = (
-        Brought(("bootstrap",), "--bootstrap does", "add --cluster external"),
-        Brought(SECURED, "TLS and SASL flags do", "use --cluster external"),
+    extra_settings = (
+        KindSettings(("bootstrap",), "--bootstrap does", "add --cluster external"),
+        KindSettings(SECURED, "TLS and SASL flags do", "use --cluster external"),
     )
-    can_be_lent = False
+    can_be_shared = False
 
     def refuse(self, spec: ClusterSpec) -> None:
         """What only whoever starts it decides."""
-        if not OF_A_PRODUCT.isdisjoint(spec.said):
+        if not OF_A_PRODUCT.isdisjoint(spec.explicit):
             raise UsageError("an external cluster is used as it is", "leave --ports, --kafka-version, --target out")
 
     def target(self, spec: ClusterSpec) -> None:

@@ -7,11 +7,11 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.clusters import abilities
+from harness.clusters import network_support
 from harness.clusters.base import Capability, Cluster
-from harness.clusters.kinds.base import OF_A_PRODUCT, Brought, ClusterKind
+from harness.clusters.kinds.base import OF_A_PRODUCT, ClusterKind, KindSettings
 from harness.clusters.local import LOG_FILE, LocalCluster
-from harness.clusters.looks import Look, NotThere, fail_if
+from harness.clusters.requirements import Requirement, RequirementMissing, fail_if
 from harness.clusters.target import load_target
 from harness.foundation.namespaces import run_command
 from harness.foundation.progress import Progress
@@ -26,7 +26,7 @@ class Local(ClusterKind):
     cluster = LocalCluster
     about = "processes on loopback"
     takes = OF_A_PRODUCT | {"netns"}
-    brought = (Brought(("netns",), "--netns does", "use it with --cluster local"),)
+    extra_settings = (KindSettings(("netns",), "--netns does", "use it with --cluster local"),)
 
     def why_unfit(self, spec: ClusterSpec) -> str:
         """A target has to say how it runs as a process."""
@@ -49,35 +49,37 @@ class Local(ClusterKind):
         """Of Apache Kafka."""
         return LocalCluster(load_target("kafka"))
 
-    def looks(self) -> tuple[Look, ...]:
+    def requirements(self) -> tuple[Requirement, ...]:
         """What is needed to change networks."""
         return (
-            Look("root", "no --netns, and no network faults on local clusters", _root),
-            Look("netns", "no --netns: local nodes share one network stack", _netns),
-            Look("iptables", "no partitions and no packet loss on local clusters", _iptables),
-            Look("tc", "no limited bandwidth on local clusters", _tc),
+            Requirement("root", "no --netns, and no network faults on local clusters", _root),
+            Requirement("netns", "no --netns: local nodes share one network stack", _netns),
+            Requirement("iptables", "no partitions and no packet loss on local clusters", _iptables),
+            Requirement("tc", "no limited bandwidth on local clusters", _tc),
         )
 
 
 def _root() -> str:
     if os.geteuid() != 0:
-        raise NotThere(f"user id {os.geteuid()}", "run as root for network faults on local clusters, or use docker")
+        raise RequirementMissing(
+            f"user id {os.geteuid()}", "run as root for network faults on local clusters, or use docker"
+        )
     return "root"
 
 
 def _netns() -> str:
-    fail_if(abilities.why_no_namespaces())
+    fail_if(network_support.why_no_namespaces())
     return "network namespaces can be made"
 
 
 def _iptables() -> str:
-    fail_if(abilities.missing(Capability.PARTITION))
-    fail_if(abilities.missing(Capability.LOSS))
+    fail_if(network_support.missing(Capability.PARTITION))
+    fail_if(network_support.missing(Capability.LOSS))
     return run_command(["iptables", "--version"]).strip()
 
 
 def _tc() -> str:
-    fail_if(abilities.missing(Capability.SHAPE))
+    fail_if(network_support.missing(Capability.SHAPE))
     return "bandwidth can be limited (tbf)"
 
 

@@ -15,17 +15,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.experiments.explore import output as told
-from harness.experiments.explore.drawing import Draw
-from harness.experiments.explore.runs import Ground
+from harness.experiments.explore import output
+from harness.experiments.explore.runs import ExplorationRuns
 from harness.experiments.explore.search import STOPPED, Exploration, as_error, explore
+from harness.experiments.explore.search_space import Candidate
 from harness.foundation.errors import TidegaugeError, UsageError
 from harness.foundation.paths import nearest
 from harness.report.terminal.tables import line
 
 
 @dataclass(frozen=True)
-class Played:
+class FinishedExploration:
     """What an exploration has left, besides its runs; nothing of what it could not."""
 
     file: Path | None
@@ -49,7 +49,9 @@ def writable(file: Path) -> Path:
         ) from None
 
 
-def play(known: Exploration, draws: Iterable[Draw], ground: Ground, file: Path, console: Console) -> Played:
+def play(
+    known: Exploration, draws: Iterable[Candidate], ground: ExplorationRuns, file: Path, console: Console
+) -> FinishedExploration:
     """Search on this ground, which is closed then; errors are raised only as long as nothing is found."""
     keeping, report = _Keeping(known, file, console), None
     try:
@@ -65,7 +67,7 @@ def play(known: Exploration, draws: Iterable[Draw], ground: Ground, file: Path, 
             raise
         line(console, (str(as_error(error)), "yellow"))
     keeping.keep()  # Ctrl-C may have come before
-    return Played(keeping.file, report)
+    return FinishedExploration(keeping.file, report)
 
 
 class _Keeping:
@@ -81,7 +83,7 @@ class _Keeping:
         if self._known.first is None:
             return
         try:
-            told.write_file(self._known, self._file)
+            output.write_file(self._known, self._file)
         except TidegaugeError as error:
             if str(error) != self._trouble:
                 line(self._console, (str(error), "yellow"))

@@ -20,7 +20,7 @@ GRAVEST = ("illegal", "possibly the client", "allowed")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundAnomaly:
     """An anomaly of a run."""
 
     anomaly: str
@@ -34,13 +34,13 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Sought:
+class Goal:
     """What is looked for."""
 
     anomalies: frozenset[str] = frozenset()  # nothing but these; all if there are none
     permitted: bool = False  # whether also what is not illegal counts
 
-    def among(self, found: Sequence[Found]) -> list[Found]:
+    def among(self, found: Sequence[FoundAnomaly]) -> list[FoundAnomaly]:
         """Those that count, the gravest first."""
         counted = [
             each
@@ -56,19 +56,19 @@ class Sought:
         return "any anomaly, allowed or not" if self.permitted else "anything illegal"
 
 
-def sought_of(names: Sequence[str]) -> Sought:
+def goal_of(names: Sequence[str]) -> Goal:
     """What somebody asked for: `illegal`, `any`, or names of anomalies and of their families."""
     if list(names) in ([], [ILLEGAL]):
-        return Sought()
+        return Goal()
     if list(names) == [ANY]:
-        return Sought(permitted=True)
+        return Goal(permitted=True)
     known = {name: anomalies for name, anomalies in anomalies_of().items() if anomalies}  # some only measure
     for name in names:
         if name not in known:
             raise UsageError(f"there is no anomaly '{name}' to look for", suggestion(name, [*known, ILLEGAL, ANY]))
-    return Sought(frozenset[str]().union(*(known[name] for name in names)), permitted=True)
+    return Goal(frozenset[str]().union(*(known[name] for name in names)), permitted=True)
 
 
-def found_in(verdict: Verdict) -> list[Found]:
+def found_in(verdict: Verdict) -> list[FoundAnomaly]:
     """All that a run has shown."""
-    return [Found(seen.anomaly, seen.found, seen.mark.status, seen.mark.why) for seen in verdict.seen]
+    return [FoundAnomaly(seen.anomaly, seen.found, seen.mark.status, seen.mark.why) for seen in verdict.seen]

@@ -36,7 +36,7 @@ def write_file(exploration: Exploration, file: Path) -> None:
     told = (
         _what(exploration),
         _how_sure(exploration),
-        f"found by tidegauge explore with --seed {exploration.seed}, which looked for {exploration.sought}",
+        f"found by tidegauge explore with --seed {exploration.seed}, which looked for {exploration.goal}",
     )
     text = "".join(f"# {each}\n" for each in told) + to_toml(scenario.as_file())
     write_atomically(file.resolve(), text.encode())  # a link stays one
@@ -93,7 +93,7 @@ def as_json(exploration: Exploration, file: Path | None, report: Path | None = N
         }
     return {
         "found": found,
-        "sought": str(exploration.sought),
+        "sought": str(exploration.goal),
         "seed": exploration.seed,
         "budget_s": exploration.budget_s,
         "took_s": exploration.took_s,
@@ -136,7 +136,7 @@ def covered(tries: Sequence[Tried]) -> dict[str, dict[str, int]]:
 
 def _nothing(console: Console, exploration: Exploration) -> None:
     tries = len(exploration.tries)
-    line(console, (f"  nothing found: {exploration.sought} was sought", "bold"))
+    line(console, (f"  nothing found: {exploration.goal} was sought", "bold"))
     _row(
         console,
         "tries",

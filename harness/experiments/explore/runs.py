@@ -14,44 +14,46 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.clusters.base import OURS
-from harness.experiments.explore.drawing import Space
 from harness.experiments.explore.goal import found_in
-from harness.experiments.explore.search import Ran, StoppedError, as_error
+from harness.experiments.explore.search import StoppedError, TryResult, as_error
+from harness.experiments.explore.search_space import SearchSpace
 from harness.foundation.errors import Interrupted
-from harness.foundation.interrupts import StopInTime
+from harness.foundation.interrupts import StopAfter
 from harness.foundation.view import viewed_on
 from harness.history.store import Run
 from harness.judging.checking import Checked
 from harness.report.making import report_again
 from harness.runs.runner import run_scenario
 from harness.runs.scenario import Scenario
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import SharedResources
 from harness.spark.place import Place
-from harness.suite.shared_cluster import Keeper
+from harness.suite.resource_pool import ResourcePool
 
 
-class Ground:
+class ExplorationRuns:
     """Makes runs, until it is closed."""
 
-    def __init__(self, space: Space, store: Path, command_line: list[str], console: Console, place: Place) -> None:
+    def __init__(
+        self, space: SearchSpace, store: Path, command_line: list[str], console: Console, place: Place
+    ) -> None:
         self._needs = space.needs - OURS  # which every cluster has
         self._store, self._command_line, self._console, self._place = store, command_line, console, place
-        self._keeper = Keeper(place)
+        self._keeper = ResourcePool(place)
 
     def close(self) -> None:
         """End the cluster and the session."""
         self._keeper.close()
 
-    def run(self, scenario: Scenario, limit_s: float) -> Ran:
+    def run(self, scenario: Scenario, limit_s: float) -> TryResult:
         """What comes of a scenario that may take so long; StoppedError if the user has asked for the end meanwhile."""
         began_s = time.monotonic()
-        stop = StopInTime()
+        stop = StopAfter()
         try:
             checked = self._checked(scenario, limit_s, stop)
         except (Interrupted, KeyboardInterrupt):
             raise StoppedError from None
         except Exception as error:  # noqa: BLE001 - told as trouble of this try; others may have a finding
-            ran = Ran(took_s=time.monotonic() - began_s, trouble=str(as_error(error)))
+            ran = TryResult(took_s=time.monotonic() - began_s, trouble=str(as_error(error)))
             self._keeper.renew("the last run failed")
         else:
             early = bool(checked.facts.get("interrupted"))
@@ -71,11 +73,11 @@ class Ground:
                 view.happened(f"there is no report: {as_error(error)}")
                 return None
 
-    def _checked(self, scenario: Scenario, limit_s: float, stop: StopInTime) -> Checked:
+    def _checked(self, scenario: Scenario, limit_s: float, stop: StopAfter) -> Checked:
         self._keeper.session()  # loads while the cluster starts
         with viewed_on(self._console) as view:
-            lent = scenario.cluster.of.can_be_lent
-            cluster = self._keeper.cluster(scenario.cluster, self._needs, self._needs, view) if lent else None
+            shared = scenario.cluster.of.can_be_shared
+            cluster = self._keeper.cluster(scenario.cluster, self._needs, self._needs, view) if shared else None
             with stop.within(limit_s):
                 return run_scenario(
                     scenario,
@@ -84,15 +86,15 @@ class Ground:
                     view,
                     lambda _: None,
                     place=self._place,
-                    lent=Lent(cluster, self._keeper.session(), reports=False),
+                    shared=SharedResources(cluster, self._keeper.session(), reports=False),
                     stop=stop,
                 )
 
 
-def ran_of(checked: Checked, took_s: float, *, cut_short: bool = False) -> Ran:
+def ran_of(checked: Checked, took_s: float, *, cut_short: bool = False) -> TryResult:
     """What a checked run says."""
     felt = [str(each["fault"]) for each in checked.facts.get("faults") or () if each.get("bit")]
-    return Ran(
+    return TryResult(
         found=tuple(found_in(checked.verdict)),
         verdict=checked.verdict.outcome,
         run=str(checked.run.path),

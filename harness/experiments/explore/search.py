@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.experiments.explore.drawing import Draw, Space
-from harness.experiments.explore.goal import Found, Sought
-from harness.experiments.explore.shrink import Counted, Shrinking
+from harness.experiments.explore.goal import FoundAnomaly, Goal
+from harness.experiments.explore.search_space import Candidate, SearchSpace
+from harness.experiments.explore.shrink import HitCount, Shrinking
 from harness.foundation.errors import ClusterError, Exit, TidegaugeError, from_os_error
 from harness.runs.scenario import Scenario, derived_seed
 
@@ -25,10 +25,10 @@ Why = Literal["drawn", "again", "smaller"]
 
 
 @dataclass(frozen=True)
-class Ran:
+class TryResult:
     """What one run said."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[FoundAnomaly, ...] = ()
     verdict: str = ""  # none if the run failed
     run: str = ""
     bit: tuple[str, ...] = ()  # faults that were felt
@@ -42,16 +42,16 @@ class Tried:
     """One run of a draw."""
 
     number: int
-    draw: Draw
+    draw: Candidate
     seed: int
     why: Why
-    ran: Ran
+    ran: TryResult
 
 
 class StoppedError(Exception):
     """The user asked for the end; `ran` is what the run that was going on has still brought."""
 
-    def __init__(self, ran: Ran | None = None) -> None:
+    def __init__(self, ran: TryResult | None = None) -> None:
         super().__init__(STOPPED)
         self.ran = ran
 
@@ -60,15 +60,15 @@ class _TimeUpError(Exception):
     """No try of the usual length would be over in time."""
 
 
-Run = Callable[[Scenario, float], Ran]  # runs a scenario that may take so many seconds
+Run = Callable[[Scenario, float], TryResult]  # runs a scenario that may take so many seconds
 
 
 @dataclass
 class Exploration:
     """All that is known so far."""
 
-    space: Space
-    sought: Sought
+    space: SearchSpace
+    goal: Goal
     seed: int
     budget_s: float
     tries: list[Tried] = field(default_factory=list)
@@ -87,9 +87,9 @@ class Exploration:
         return self.space.scenario(self.shrinking.best, self.first.seed)
 
     @property
-    def counted(self) -> Counted:
+    def counted(self) -> HitCount:
         """How often that was run, and showed it."""
-        return self.shrinking.counts[self.shrinking.best] if self.shrinking else Counted()
+        return self.shrinking.counts[self.shrinking.best] if self.shrinking else HitCount()
 
     @property
     def of_the_best(self) -> list[Tried]:
@@ -102,9 +102,9 @@ class Exploration:
         """The one to look at: the last of these."""
         return self.of_the_best[-1].ran.run if self.of_the_best else ""
 
-    def shows(self, ran: Ran) -> bool:
+    def shows(self, ran: TryResult) -> bool:
         """Whether a run has what was found."""
-        return any(each.anomaly == self.anomaly for each in self.sought.among(ran.found))
+        return any(each.anomaly == self.anomaly for each in self.goal.among(ran.found))
 
     @property
     def exit_code(self) -> Exit:
@@ -118,7 +118,7 @@ class Exploration:
 
 def explore(  # noqa: PLR0913 - what to try and how, and who is told
     exploration: Exploration,
-    draws: Iterable[Draw],
+    draws: Iterable[Candidate],
     run: Run,
     tell: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic,
@@ -166,7 +166,7 @@ def as_error(error: Exception) -> TidegaugeError:
 
 def _note(exploration: Exploration, tried: Tried, trying: _Trying) -> bool:
     """Whether a try has a finding, which is kept."""
-    counted = exploration.sought.among(tried.ran.found)
+    counted = exploration.goal.among(tried.ran.found)
     if counted:
         exploration.first, exploration.anomaly = tried, counted[0].anomaly
         exploration.shrinking = Shrinking(tried.draw, trying.once, trying.room, trying.possible, trying.role)
@@ -194,7 +194,7 @@ class _Trying:
         """Since it began."""
         return self._clock() - self._began_s
 
-    def make(self, draw: Draw, seed: int, why: Why) -> Tried:
+    def make(self, draw: Candidate, seed: int, why: Why) -> Tried:
         """One run, told before and after; what is found by then is kept first."""
         if self._known.first is not None:
             self._keep()
@@ -222,10 +222,10 @@ class _Trying:
             raise ClusterError(f"{self.failures} tries in a row failed ({ran.trouble})", "see the tries above")
         return tried
 
-    def _outcome(self, ran: Ran) -> str:
+    def _outcome(self, ran: TryResult) -> str:
         if ran.trouble:
             return f"failed: {ran.trouble}"
-        counted = self._known.sought.among(ran.found)
+        counted = self._known.goal.among(ran.found)
         others = len(ran.found) - len(counted)
         found = ", ".join(map(str, counted)) or "nothing that is sought"
         return " · ".join(
@@ -242,7 +242,7 @@ class _Trying:
         assert self._known.shrinking is not None
         self._known.shrinking.run()
 
-    def once(self, draw: Draw) -> bool:
+    def once(self, draw: Candidate) -> bool:
         """Whether a run of it has the finding; one that failed does not say, and is made again."""
         assert self._known.first is not None
         assert self._known.shrinking is not None
@@ -257,7 +257,7 @@ class _Trying:
         usual_s = max(taken[len(taken) // 2], 1.0)
         return int(max(0.0, self._known.budget_s - self.elapsed_s) // usual_s)
 
-    def possible(self, draw: Draw) -> bool:
+    def possible(self, draw: Candidate) -> bool:
         """Whether it can be run at all."""
         return self._known.space.allows(draw)
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from harness.experiments.explore.drawing import Draw, Turn
+from harness.experiments.explore.search_space import Candidate, CandidateFault
 
 REPEATS_AT_MOST = 3  # of what was found, until it is seen again
 SURE = 3  # runs that all showed it: from here on one run decides
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Counted:
+class HitCount:
     """How often a draw was run, and how often it showed the finding."""
 
     hits: int = 0
@@ -49,22 +49,22 @@ class Counted:
 class Shrinking:
     """From what was found to the smallest that still shows it; `best` is right at any moment, also after an error."""
 
-    found: Draw
-    once: Callable[[Draw], bool]  # runs it, and says whether it showed the finding
+    found: Candidate
+    once: Callable[[Candidate], bool]  # runs it, and says whether it showed the finding
     room: Callable[[], int]  # for how many runs there is time
-    possible: Callable[[Draw], bool] = lambda _: True
+    possible: Callable[[Candidate], bool] = lambda _: True
     roles: Callable[[str], str] = lambda _: ""  # whom a fault is aimed at unless told
-    counts: dict[Draw, Counted] = field(default_factory=dict)
-    chain: list[Draw] = field(default_factory=list)  # each smaller than the one before
+    counts: dict[Candidate, HitCount] = field(default_factory=dict)
+    chain: list[Candidate] = field(default_factory=list)  # each smaller than the one before
     again: bool = False  # whether it was seen a second time
     finished: bool = False  # whether everything was tried that makes it smaller
 
     def __post_init__(self) -> None:
         self.chain.append(self.found)
-        self.counts[self.found] = Counted(1, 1)
+        self.counts[self.found] = HitCount(1, 1)
 
     @property
-    def best(self) -> Draw:
+    def best(self) -> Candidate:
         """The smallest so far."""
         return self.chain[-1]
 
@@ -96,11 +96,11 @@ class Shrinking:
             for candidate in smaller():
                 self._holds(candidate)
 
-    def _plain_roles(self) -> Iterator[Draw]:
+    def _plain_roles(self) -> Iterator[Candidate]:
         for number, turn in enumerate(self.best.turns):
             yield self._with(number, replace(turn, target=self.roles(turn.fault) or turn.target))
 
-    def _short(self) -> Iterator[Draw]:
+    def _short(self) -> Iterator[Candidate]:
         """All as short as can be, or else one after the other half as long."""
         yield replace(self.best, turns=tuple(replace(turn, for_s=SHORT_S) for turn in self.best.turns))
         for number in range(len(self.best.turns)):
@@ -110,7 +110,7 @@ class Shrinking:
                 if self.best != half:
                     break
 
-    def _early(self) -> Iterator[Draw]:
+    def _early(self) -> Iterator[Candidate]:
         """All at once, or else with half of the time between them, and the first as early as can be."""
         turns = self.best.turns
         yield replace(self.best, turns=tuple(replace(turn, at_s=SHORT_S) for turn in turns))
@@ -123,17 +123,17 @@ class Shrinking:
                 if sum(starts) < sum(turn.at_s for turn in self.best.turns):
                     yield sooner
 
-    def _with(self, number: int, turn: Turn) -> Draw:
+    def _with(self, number: int, turn: CandidateFault) -> Candidate:
         turns = list(self.best.turns)
         turns[number] = turn
         return replace(self.best, turns=tuple(turns))
 
-    def _holds(self, candidate: Draw) -> bool:
+    def _holds(self, candidate: Candidate) -> bool:
         """Whether it still shows the finding; then it is the best."""
         if candidate in self.counts or not self.possible(candidate):
             return False  # it is the best already, or was dropped
         needed, misses_at_most = self._demands()
-        counted = Counted()
+        counted = HitCount()
         while counted.hits < needed:
             if self.room() < VERIFY:  # this run, and those that it takes to be sure
                 raise _NoRoomError
@@ -166,9 +166,9 @@ class Shrinking:
             else:
                 return
 
-    def _run(self, draw: Draw) -> bool:
+    def _run(self, draw: Candidate) -> bool:
         hit = self.once(draw)
-        counted = self.counts.setdefault(draw, Counted())
+        counted = self.counts.setdefault(draw, HitCount())
         counted.runs += 1
         counted.hits += hit
         return hit

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkers.core.selection import anomalies_of
-from harness.experiments.explore.goal import Sought
+from harness.experiments.explore.goal import Goal
 from nemesis import FAMILIES
 from nemesis.base import Fault
 
@@ -27,7 +27,7 @@ LEADER = "leader"
 
 
 @dataclass(frozen=True)
-class Lean:
+class Weights:
     """What is drawn more often."""
 
     workloads: frozenset[str] = frozenset()
@@ -48,15 +48,15 @@ class Lean:
         return (*(first,) * (len(roles) - 1), *roles)
 
 
-def lean_to(sought: Sought) -> Lean:
+def weights_for(goal: Goal) -> Weights:
     """Towards what was named."""
     known = anomalies_of()
 
     def named(*names: str) -> bool:
-        return bool(sought.anomalies & frozenset[str]().union(*(known[name] for name in names)))
+        return bool(goal.anomalies & frozenset[str]().union(*(known[name] for name in names)))
 
-    losses = bool(sought.anomalies & LOSSES)
+    losses = bool(goal.anomalies & LOSSES)
     of_transactions = frozenset({"transactions", "exactly-once"}) if named(*TRANSACTIONS) else frozenset()
     of_groups = frozenset({"groups", "exactly-once"}) if named(*GROUPS) else frozenset()
     of_losses = frozenset({"stream"}) if losses else frozenset()
-    return Lean(of_losses | of_transactions | of_groups, WEAK_ACKS if losses else ACKS, losses)
+    return Weights(of_losses | of_transactions | of_groups, WEAK_ACKS if losses else ACKS, losses)

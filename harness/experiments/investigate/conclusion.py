@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from harness.experiments.investigate.search import FOLLOWING, REPETITIONS, Effect, Investigation, Ran
-from harness.experiments.investigate.variations import BASELINE, Planned
+from harness.experiments.investigate.experiments import BASELINE, PlannedExperiment
+from harness.experiments.investigate.search import FOLLOWING, REPETITIONS, Effect, Investigation, RunSample
 from harness.foundation.errors import Exit
 from harness.judging.diagnosis.cause import counted
 
 
 @dataclass(frozen=True)
-class Step:
+class DecisionStep:
     """One question of the decision tree, and its answer."""
 
     experiment: str
@@ -47,7 +47,7 @@ class Conclusion:
     cause: NamedCause | None
     excluded: tuple[str, ...]
     open: tuple[str, ...]  # what is undecided or was not tried, and why
-    steps: tuple[Step, ...]
+    steps: tuple[DecisionStep, ...]
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def exit_code(investigation: Investigation) -> Exit:
     return Exit.INVALID if investigation.symptoms else Exit.VALID
 
 
-def _step(investigation: Investigation, planned: Planned, symptom: str) -> Step:
+def _step(investigation: Investigation, planned: PlannedExperiment, symptom: str) -> DecisionStep:
     runs = investigation.of(planned.name)
     effect: Effect | None = None
     if planned.impossible:
@@ -108,7 +108,7 @@ def _step(investigation: Investigation, planned: Planned, symptom: str) -> Step:
         if planned.against != BASELINE:
             answer += f" (compared with '{planned.against}')"
     experiment = planned.experiment
-    return Step(
+    return DecisionStep(
         planned.name, experiment.question, planned.change, len(runs), rates(runs), effect, answer, experiment.suspect
     )
 
@@ -158,7 +158,7 @@ def _cause(investigation: Investigation, symptom: str) -> NamedCause | None:
     return None
 
 
-def _excluded(investigation: Investigation, steps: Sequence[Step]) -> Iterator[str]:
+def _excluded(investigation: Investigation, steps: Sequence[DecisionStep]) -> Iterator[str]:
     """By experiment, and by measurement in every baseline run."""
     for step in steps:
         if step.effect == "same":
@@ -169,7 +169,7 @@ def _excluded(investigation: Investigation, steps: Sequence[Step]) -> Iterator[s
             yield f"{each['name']}: {each['because']}"
 
 
-def _open(steps: Sequence[Step]) -> Iterator[str]:
+def _open(steps: Sequence[DecisionStep]) -> Iterator[str]:
     for step in steps:
         if step.effect is None or step.effect == "undecided":
             yield f"{step.suspect}: {step.answer}"
@@ -184,7 +184,7 @@ def _notes(investigation: Investigation) -> Iterator[str]:
         yield "the runs have no diagnosis that names anything: the cause is what the experiments alone say"
 
 
-def rates(runs: Sequence[Ran]) -> str:
+def rates(runs: Sequence[RunSample]) -> str:
     """What loss is measured by, from the lowest to the highest rate."""
     found = sorted(run.counted.rate for run in runs if run.counted)
     if not found:

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.experiments.investigate.conclusion import Conclusion, rates
+from harness.experiments.investigate.experiments import BASELINE
 from harness.experiments.investigate.search import Investigation
-from harness.experiments.investigate.variations import BASELINE
 from harness.report.comparison.html import bullets, page, paragraph, table
 from harness.report.terminal.tables import line
 

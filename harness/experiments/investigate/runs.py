@@ -14,12 +14,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.experiments.investigate.search import Ran, TookTooLong, ran_of
-from harness.foundation.interrupts import StopInTime
+from harness.experiments.investigate.search import RunSample, TookTooLong, ran_of
+from harness.foundation.interrupts import StopAfter
 from harness.foundation.view import viewed_on
 from harness.runs.runner import run_scenario
 from harness.runs.scenario import Scenario
-from harness.runs.shared import lending
+from harness.runs.shared_resources import sharing
 from harness.spark.place import Place
 
 LONGEST_S = 60.0  # of a run up to the end of its load; one that takes longer says nothing, and keeps others from theirs
@@ -28,17 +28,17 @@ LONGEST_S = 60.0  # of a run up to the end of its load; one that takes longer sa
 @contextmanager
 def runs_on(
     scenario: Scenario, store: Path, command_line: list[str], console: Console, place: Place
-) -> Iterator[Callable[[Scenario], Ran]]:
+) -> Iterator[Callable[[Scenario], RunSample]]:
     """What makes a run of an experiment, as long as this lasts."""
-    shared = scenario.cluster if scenario.cluster.of.can_be_lent and not scenario.nemesis else None
-    with lending("investigate", shared, console, place, reports=False) as lent:
+    spec = scenario.cluster if scenario.cluster.of.can_be_shared and not scenario.nemesis else None
+    with sharing("investigate", spec, console, place, reports=False) as shared:
 
-        def run(each: Scenario) -> Ran:
+        def run(each: Scenario) -> RunSample:
             began_s = time.monotonic()
-            stop = StopInTime()
+            stop = StopAfter()
             with viewed_on(console) as view, stop.within(LONGEST_S):
                 checked = run_scenario(
-                    each, store, command_line, view, lambda _: None, place=place, lent=lent, stop=stop
+                    each, store, command_line, view, lambda _: None, place=place, shared=shared, stop=stop
                 )
             if stop.out_of_time:
                 raise TookTooLong(

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.experiments.investigate.variations import BASELINE, Planned, repetition
+from harness.experiments.investigate.experiments import BASELINE, PlannedExperiment, repetition
 from harness.foundation.errors import Interrupted, TidegaugeError
 from harness.report.comparison.inputs import Sample, sample_of
 from harness.report.comparison.statistics import ALPHA, ArrivalCount, Difference, rate_difference
@@ -49,7 +49,7 @@ class TookTooLong(Exception):
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunSample:
     """What one run said."""
 
     sample: Sample
@@ -73,8 +73,8 @@ class Investigation:
     """All that is known so far."""
 
     scenario: Scenario
-    planned: list[Planned]
-    ran: dict[str, list[Ran]] = field(default_factory=dict)
+    planned: list[PlannedExperiment]
+    ran: dict[str, list[RunSample]] = field(default_factory=dict)
     failures: dict[str, list[str]] = field(default_factory=dict)
     hopeless: set[str] = field(default_factory=set)  # experiments that would take too long again
     stopped: str = ""  # why it ended before everything was decided
@@ -85,7 +85,7 @@ class Investigation:
         """How many runs there were."""
         return sum(len(runs) for runs in self.ran.values())
 
-    def of(self, name: str) -> list[Ran]:
+    def of(self, name: str) -> list[RunSample]:
         """The runs of an experiment."""
         return self.ran.get(name, [])
 
@@ -94,19 +94,19 @@ class Investigation:
         """What is wrong with the baseline, the gravest first."""
         return symptoms(self.of(BASELINE))
 
-    def effect(self, planned: Planned, symptom: str) -> Effect:
+    def effect(self, planned: PlannedExperiment, symptom: str) -> Effect:
         """What the change of an experiment did to a symptom."""
         return effect(symptom, self.of(planned.against), self.of(planned.name))
 
 
-def ran_of(name: str, results: Mapping[str, Any], facts: Mapping[str, Any], took_s: float = 0.0) -> Ran:
+def ran_of(name: str, results: Mapping[str, Any], facts: Mapping[str, Any], took_s: float = 0.0) -> RunSample:
     """From a run's results.json and run.json."""
     diagnosis = results.get("diagnosis")
     told = diagnosis if isinstance(diagnosis, dict) else {}
     sample, figures = sample_of(name, results, facts), results.get("figures") or {}
     sent, acknowledged = int(figures.get("sent") or 0), int(figures.get("acknowledged") or 0)
     given_up = ArrivalCount(min(acknowledged + int(figures.get("aborted") or 0), sent), sent) if sent else None
-    return Ran(
+    return RunSample(
         sample,
         counted=sample.counted if sample.waited else given_up,
         causes=tuple(told.get("causes") or ()),
@@ -118,7 +118,7 @@ def ran_of(name: str, results: Mapping[str, Any], facts: Mapping[str, Any], took
 
 def investigate(
     investigation: Investigation,
-    run: Callable[[Scenario], Ran],
+    run: Callable[[Scenario], RunSample],
     budget_s: float,
     tell: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic,
@@ -159,7 +159,7 @@ def _interrupt(investigation: Investigation) -> None:
     investigation.stopped = "stopped by the user: this is what is known so far"
 
 
-def next_of(investigation: Investigation) -> Planned | None:
+def next_of(investigation: Investigation) -> PlannedExperiment | None:
     """What to run next: everything once, then twice, then what is undecided; None when there is nothing left to do."""
     able = [
         each
@@ -194,7 +194,7 @@ def next_of(investigation: Investigation) -> Planned | None:
     return other if done[other.name] < done[wanted.name] else wanted
 
 
-def symptoms(baseline: Sequence[Ran]) -> list[str]:
+def symptoms(baseline: Sequence[RunSample]) -> list[str]:
     """What is wrong: loss first, then illegal anomalies, those of the most runs first."""
     found = [LOSS] if any(each.loss for each in baseline) else []
     counts: Counter[str] = Counter()
@@ -203,14 +203,14 @@ def symptoms(baseline: Sequence[Ran]) -> list[str]:
     return found + [name for name, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:SYMPTOMS_AT_MOST]
 
 
-def effect(symptom: str, before: Sequence[Ran], after: Sequence[Ran]) -> Effect:
+def effect(symptom: str, before: Sequence[RunSample], after: Sequence[RunSample]) -> Effect:
     """What became of a symptom."""
     if min(len(before), len(after)) < REPETITIONS:
         return "same" if _stands(before, after) and _is_there(symptom, before, after) else "undecided"
     return _of_loss(before, after) if symptom == LOSS else _of_presence(symptom, before, after)
 
 
-def _stands(before: Sequence[Ran], after: Sequence[Ran]) -> bool:
+def _stands(before: Sequence[RunSample], after: Sequence[RunSample]) -> bool:
     """Whether one cause is proven in every run of both sides: then nobody has to count how often."""
     proven = [
         {str(cause["name"]) for cause in run.causes if cause.get("confidence") == CERTAIN} for run in (*before, *after)
@@ -218,7 +218,7 @@ def _stands(before: Sequence[Ran], after: Sequence[Ran]) -> bool:
     return bool(before and after and set.intersection(*proven))
 
 
-def _is_there(symptom: str, before: Sequence[Ran], after: Sequence[Ran]) -> bool:
+def _is_there(symptom: str, before: Sequence[RunSample], after: Sequence[RunSample]) -> bool:
     """In every run, and not much less of it."""
     if symptom != LOSS:
         seen = _presences(symptom, (*before, *after))
@@ -227,7 +227,7 @@ def _is_there(symptom: str, before: Sequence[Ran], after: Sequence[Ran]) -> bool
     return min(new) > 0 and min(new) >= MATTERS * sum(old) / len(old)
 
 
-def _of_loss(before: Sequence[Ran], after: Sequence[Ran]) -> Effect:
+def _of_loss(before: Sequence[RunSample], after: Sequence[RunSample]) -> Effect:
     """By how much was lost, and whether the difference is more than noise."""
     old, new = ([each.loss for each in runs if each.loss is not None] for runs in (before, after))
     if min(len(old), len(new)) < REPETITIONS:
@@ -248,7 +248,7 @@ def _significant(difference: Difference) -> bool:
     return difference.p is not None and difference.p < ALPHA and not difference.overlap
 
 
-def _of_presence(anomaly: str, before: Sequence[Ran], after: Sequence[Ran]) -> Effect:
+def _of_presence(anomaly: str, before: Sequence[RunSample], after: Sequence[RunSample]) -> Effect:
     """An anomaly that some runs have and some have not is undecided."""
     old, new = (_presences(anomaly, runs) for runs in (before, after))
     if min(len(old), len(new)) < REPETITIONS:
@@ -258,13 +258,13 @@ def _of_presence(anomaly: str, before: Sequence[Ran], after: Sequence[Ran]) -> E
     return "same" if all(old) and all(new) else "undecided"
 
 
-def _presences(anomaly: str, runs: Iterable[Ran]) -> list[bool]:
+def _presences(anomaly: str, runs: Iterable[RunSample]) -> list[bool]:
     """In each run that looked for it, whether it was there."""
     seen = [(each.sample.anomalies or {}).get(anomaly) for each in runs]
     return [each.found > 0 for each in seen if each is not None and each.looked_at]
 
 
-def _moot(investigation: Investigation, planned: Planned, symptom: str) -> bool:
+def _moot(investigation: Investigation, planned: PlannedExperiment, symptom: str) -> bool:
     """What it is compared with has no such symptom: nothing can be learnt."""
     runs = investigation.of(planned.against)
     if len(runs) < REPETITIONS:

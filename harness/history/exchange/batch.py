@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.exchange.columns import grouped, joined, runs_of, taken
-from harness.history.exchange.form import WORDS, Wrong, is_text, limits
-from harness.history.exchange.spill import Lines
+from harness.history.exchange.external_sort import Lines
+from harness.history.exchange.file_format import WORDS, Wrong, is_text, limits
 from harness.history.schema import COLUMNS, ID_BITS, Kind, row_type
 from harness.history.sources import Rows
 
@@ -77,7 +77,7 @@ class EventNumbers:
 
 
 @dataclass(frozen=True)
-class Part:
+class KindRows:
     """Rows of one kind with the lines that they are from."""
 
     kind: Kind
@@ -86,17 +86,17 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Batch:
+class RowBatch:
     """Rows by kind, in the order of lines; all are from before the line that is wrong."""
 
-    parts: dict[Kind, Part]
+    parts: dict[Kind, KindRows]
     wrong: Wrong | None = None
 
 
-def batch_of(parts: Sequence[Part], wrongs: Sequence[Wrong]) -> Batch:
+def batch_of(parts: Sequence[KindRows], wrongs: Sequence[Wrong]) -> RowBatch:
     """Put together what was made of some lines."""
     first = min(wrongs, key=lambda wrong: wrong.line, default=None)
-    by_kind: dict[Kind, Part] = {}
+    by_kind: dict[Kind, KindRows] = {}
     for kind in Kind:
         mine = [part for part in parts if part.kind is kind]
         if not mine:
@@ -108,8 +108,8 @@ def batch_of(parts: Sequence[Part], wrongs: Sequence[Wrong]) -> Batch:
             if first is not None:
                 order = order[lines[order] < first.line]
             lines, rows = lines[order], taken(rows, order)
-        by_kind[kind] = Part(kind, lines, rows)
-    return Batch(by_kind, first)
+        by_kind[kind] = KindRows(kind, lines, rows)
+    return RowBatch(by_kind, first)
 
 
 def blank(kind: Kind, count: int) -> Rows:

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from harness.foundation.errors import CannotHere, UsageError, from_os_error
 from harness.foundation.view import View
 from harness.history.exchange import parquet
-from harness.history.exchange.form import WORDS, Header, about_of
+from harness.history.exchange.file_format import WORDS, FileHeader, about_of
 from harness.history.exchange.parquet import is_worded
-from harness.history.opening import facts_beside, failures_of, open_run
+from harness.history.opening import failures_of, open_run, read_facts
 from harness.history.schema import KINDS, Kind
 from harness.history.sealing import Sealed
 from harness.history.store import Run
@@ -86,14 +86,14 @@ def _form_of(file: Path) -> str:
     raise UsageError(f"{file} does not say which format is wanted", "end it with .jsonl or .parquet, or give --format")
 
 
-def _header(run: Run, sealed: Sealed) -> Header:
-    facts = facts_beside(run)
+def _header(run: Run, sealed: Sealed) -> FileHeader:
+    facts = read_facts(run)
     damaged = {"damage": tuple(sealed.damage), "damaged_processes": tuple(sorted(sealed.damaged_processes))}
     processes = {
         str(number): {key: value for key, value in about.items() if key not in _NOT_OF_A_PROCESS}
         for number, about in sorted(sealed.processes.items())
     }
-    return Header(
+    return FileHeader(
         about=about_of(facts, failures_of(facts), damaged),
         processes=processes,
         topics=tuple(sealed.topics[number] for number in sorted(sealed.topics)),
@@ -101,7 +101,7 @@ def _header(run: Run, sealed: Sealed) -> Header:
     )
 
 
-def _write_lines(path: Path, sealed: Sealed, header: Header) -> Iterator[int]:
+def _write_lines(path: Path, sealed: Sealed, header: FileHeader) -> Iterator[int]:
     with path.open("wb") as raw, closing(_packed(path, raw)) as file:
         file.write(f"{header.as_text()}\n".encode())
         events = 0
@@ -118,7 +118,7 @@ def _packed(path: Path, raw: IO[bytes]) -> IO[bytes]:
     return raw
 
 
-def _write_parquet(path: Path, sealed: Sealed, header: Header) -> Iterator[int]:
+def _write_parquet(path: Path, sealed: Sealed, header: FileHeader) -> Iterator[int]:
     schema = parquet.schema(header)
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         events = 0

@@ -22,13 +22,13 @@ from harness.foundation.errors import UsageError, from_os_error
 from harness.foundation.view import View
 from harness.history.exchange import jsonl, parquet
 from harness.history.exchange.batch import Names
-from harness.history.exchange.form import DEFAULT_ROLE, Header, Wrong, facts_from
-from harness.history.exchange.intake import Intake
+from harness.history.exchange.event_validation import EventValidator
+from harness.history.exchange.external_sort import SortedRuns
+from harness.history.exchange.file_format import DEFAULT_ROLE, FileHeader, Wrong, facts_from
 from harness.history.exchange.jepsen import JepsenReader
 from harness.history.exchange.jepsen_processes import read_all
 from harness.history.exchange.jsonl_fast import LinesReader
 from harness.history.exchange.lines import Chunk, Hashed, chunks, opened, unpacked
-from harness.history.exchange.spill import Runs
 from harness.history.schema import NEMESIS_PROCESS, SCHEMA_VERSION
 from harness.history.sealing import HISTORY
 from harness.history.store import LATEST, RUN_FILE, Run, create
@@ -70,19 +70,19 @@ class Imported:
         return {**vars(self), "run": str(self.run.path)}
 
 
-class Reader(Protocol):
+class FileReader(Protocol):
     """What turned a file into rows."""
 
-    runs: Runs
+    runs: SortedRuns
     completed_at_the_end: int
 
 
 @dataclass
-class Taken:
+class ParsedFile:
     """A file that was read to its end."""
 
-    reader: Reader
-    header: Header
+    reader: FileReader
+    header: FileHeader
     lines: int
     unit: str
     notes: list[str] = field(default_factory=list)
@@ -220,7 +220,7 @@ def _no_search_for_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def _take(file: Path, raw: Hashed, form: str, place: tuple[Path, Names], view: View) -> Taken:
+def _take(file: Path, raw: Hashed, form: str, place: tuple[Path, Names], view: View) -> ParsedFile:
     if form == "parquet":
         return _take_parquet(file, *place, view)
     take = _take_jepsen if form == "jepsen" else _take_lines
@@ -238,8 +238,8 @@ def _lines(file: Path, raw: Hashed, view: View) -> Iterator[Chunk]:
         raise UsageError(f"{file} is empty", "name a file that holds a history")
 
 
-def _take_lines(lines: Iterator[Chunk], scratch: Path, names: Names) -> Taken:
-    header: Header | None = None
+def _take_lines(lines: Iterator[Chunk], scratch: Path, names: Names) -> ParsedFile:
+    header: FileHeader | None = None
     reader = LinesReader(names)
     count = 0
     for chunk in lines:
@@ -255,10 +255,10 @@ def _take_lines(lines: Iterator[Chunk], scratch: Path, names: Names) -> Taken:
     assert header is not None, "there is a line"
     intake.finish()
     _check_count(header, count - 1, count)
-    return Taken(intake, header, count, "lines")
+    return ParsedFile(intake, header, count, "lines")
 
 
-def _take_parquet(file: Path, scratch: Path, names: Names, view: View) -> Taken:
+def _take_parquet(file: Path, scratch: Path, names: Names, view: View) -> ParsedFile:
     source, header = parquet.opened(file)
     with source:
         rows = source.metadata.num_rows
@@ -268,10 +268,10 @@ def _take_parquet(file: Path, scratch: Path, names: Names, view: View) -> Taken:
             view.detail(f"{sum(intake.runs.rows.values()):,} of {rows:,} rows")
         intake.finish()
         _check_count(header, rows, rows)
-    return Taken(intake, header, rows, "rows")
+    return ParsedFile(intake, header, rows, "rows")
 
 
-def _take_jepsen(lines: Iterator[Chunk], scratch: Path, names: Names) -> Taken:
+def _take_jepsen(lines: Iterator[Chunk], scratch: Path, names: Names) -> ParsedFile:
     reader = JepsenReader(scratch, names)
     count = 0
     with closing(read_all(lines)) as passages:
@@ -283,22 +283,22 @@ def _take_jepsen(lines: Iterator[Chunk], scratch: Path, names: Names) -> Taken:
     if reader.left_out:
         keys = ", ".join(f"{key} ({count:,})" for key, count in reader.left_out.items())
         notes.append(f"nothing is made of the keys {keys}")
-    return Taken(reader, Header(), count, "lines", notes)
+    return ParsedFile(reader, FileHeader(), count, "lines", notes)
 
 
-def _intake(scratch: Path, header: Header, names: Names) -> Intake:
+def _intake(scratch: Path, header: FileHeader, names: Names) -> EventValidator:
     for topic in header.topics:
         names.topic(topic)
-    return Intake(scratch, names)
+    return EventValidator(scratch, names)
 
 
-def _check_count(header: Header, found: int, line: int) -> None:
+def _check_count(header: FileHeader, found: int, line: int) -> None:
     if header.events is not None and header.events != found:
         said = f"the file ends after {found:,} events, and its header says {header.events:,}"
         raise Wrong(line, said, "bring the whole file here")
 
 
-def _manifest(taken: Taken, names: Names) -> dict[str, Any]:
+def _manifest(taken: ParsedFile, names: Names) -> dict[str, Any]:
     """What the manifest says beside the files."""
     described = taken.header.processes
     roles = {NEMESIS_PROCESS: "nemesis"} if isinstance(taken.reader, JepsenReader) else {}

@@ -25,20 +25,20 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.exchange.batch import EventNumbers, Names, blank
-from harness.history.exchange.form import Wrong
+from harness.history.exchange.external_sort import IdIndex, SortedRuns
+from harness.history.exchange.file_format import Wrong
 from harness.history.exchange.jepsen_lines import (
     LAYOUTS_AT_MOST,
     OPERATION,
     RECORD,
+    ChunkParser,
     Keys,
-    Open,
-    Passage,
-    PassageReader,
+    OpenOperation,
+    ParsedChunk,
     left_out,
     still_open,
 )
 from harness.history.exchange.jepsen_operations import NULL, VALUES
-from harness.history.exchange.spill import Ledger, Runs
 from harness.history.schema import COLUMNS, F, Kind, Status
 from harness.history.sealing import OPEN
 
@@ -53,25 +53,25 @@ class JepsenReader:
     """Takes passages in the order of the file."""
 
     def __init__(self, directory: Path, names: Names) -> None:
-        self.runs = Runs(directory)
+        self.runs = SortedRuns(directory)
         self.completed_at_the_end = 0
         self.phases = 0
         self.wrapped = ""  # the bracket that has to come when all operations stand in one vector
         self._names = names
         self._topic = names.topic(TOPIC)
-        self._values = Ledger(directory, "value")
+        self._values = IdIndex(directory, "value")
         self._events = EventNumbers()
         self._layouts: Counter[Keys] = Counter()
-        self._open: dict[int, Open] = {}
+        self._open: dict[int, OpenOperation] = {}
         self._next_op: dict[int, int] = {}
         self._time = 0
         self._index = -1
         self._closed = False
 
-    def take(self, number: int, passage: Passage) -> None:
+    def take(self, number: int, passage: ParsedChunk) -> None:
         """What some lines say, of which `number` is the first."""
         wrongs = [*self._breaks(number, passage)]
-        before = PassageReader(self._open)
+        before = ChunkParser(self._open)
         for said in passage.ends:
             try:
                 before.complete(said)
@@ -102,7 +102,7 @@ class JepsenReader:
         """Look at what can only be known at the end."""
         if self.wrapped and not self._closed:
             raise Wrong(1, f"the bracket that the file begins with is not closed by '{self.wrapped}'")
-        rest = PassageReader(self._open)
+        rest = ChunkParser(self._open)
         self.completed_at_the_end = sum(rest.abandon(process, self._time, OPEN) for process in sorted(self._open))
         self._write(rest.result())
         if found := self._repeated():
@@ -116,7 +116,7 @@ class JepsenReader:
             counts.update(dict.fromkeys(left_out(keys), used))
         return {name: counts[name] for name in sorted(counts)}
 
-    def _breaks(self, number: int, passage: Passage) -> Iterator[Wrong]:
+    def _breaks(self, number: int, passage: ParsedChunk) -> Iterator[Wrong]:
         """What does not go on from the passage before."""
         if self._closed:
             yield Wrong(number, "something comes after the end of the vector")
@@ -127,11 +127,11 @@ class JepsenReader:
             line, index = passage.first_index
             yield Wrong(line, f":index is {index} after {self._index}", "keep the operations in order")
 
-    def _first(self, wrong: Wrong, *passages: Passage) -> Wrong:
+    def _first(self, wrong: Wrong, *passages: ParsedChunk) -> Wrong:
         """The first thing that is wrong by here: what was sent twice comes out only when somebody looks."""
         for passage in passages:
             self._note_values(passage.operations)
-            still = PassageReader(passage.opened)
+            still = ChunkParser(passage.opened)
             for process in list(passage.opened):
                 still.abandon(process, self._time, OPEN)
             self._note_values(still.result().operations)
@@ -150,7 +150,7 @@ class JepsenReader:
         sends = operations[_VALUE] != NULL
         self._values.add(operations[_VALUE][sends], operations[_LINE][sends])
 
-    def _write(self, *passages: Passage) -> None:
+    def _write(self, *passages: ParsedChunk) -> None:
         """Hand over rows."""
         for passage in passages:
             self._number(passage)
@@ -176,7 +176,7 @@ class JepsenReader:
             self.runs.add(Kind.PHASE, rows)
             self.phases += len(told)
 
-    def _number(self, passage: Passage) -> None:
+    def _number(self, passage: ParsedChunk) -> None:
         """Go on with the numbers of operations and texts where the passage before ended."""
         processes = sorted(passage.taken)
         starts = [self._next_op.get(process, 0) for process in processes]

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.exchange import jepsen_lines as passage
+from harness.history.exchange import jepsen_lines
 from harness.history.exchange.columns import Numbers, before_each, grouped, runs_of
-from harness.history.exchange.form import Wrong
-from harness.history.exchange.jepsen_lines import OPERATION, RECORD, Passage, PassageReader
+from harness.history.exchange.file_format import Wrong
+from harness.history.exchange.jepsen_lines import OPERATION, RECORD, ChunkParser, ParsedChunk
 from harness.history.exchange.jepsen_operations import KEYS, NULL, VALUES
 from harness.history.exchange.jepsen_tokens import (
     FS,
@@ -29,13 +29,13 @@ from harness.history.exchange.jepsen_tokens import (
     POLLED,
     SEND,
     SENT,
-    Lines,
-    NotHere,
+    ReadOneByOne,
+    TokenizedLines,
     Tokenizer,
     values_of,
 )
+from harness.history.exchange.line_templates import too_many
 from harness.history.exchange.lines import Chunk
-from harness.history.exchange.skeleton import too_many
 from harness.history.schema import FIRST_WORKER, ID_BITS, F, Type
 
 _HEADS = np.zeros(256, np.bool_)  # the tokens that begin a micro-operation
@@ -77,33 +77,33 @@ class _Parts:
 class _Read:
     """What came of lines that were read one at a time."""
 
-    passage: Passage
+    passage: ParsedChunk
     sizes: dict[int, tuple[int, int]]  # how many operations and records each made
 
 
-class PassageMaker:
+class FastChunkParser:
     """Reads passages of one file, in any order."""
 
     def __init__(self) -> None:
         self._tokenizer = Tokenizer()
 
-    def read(self, chunk: Chunk, wrapped: str = "") -> Passage:
+    def read(self, chunk: Chunk, wrapped: str = "") -> ParsedChunk:
         """Read some lines; `wrapped` is the bracket that ends the file, if it began with one."""
         try:
             return self._quickly(chunk, wrapped)
-        except (NotHere, Wrong):
-            return passage.read(chunk, wrapped)
+        except (ReadOneByOne, Wrong):
+            return jepsen_lines.read(chunk, wrapped)
 
-    def _quickly(self, chunk: Chunk, wrapped: str) -> Passage:
+    def _quickly(self, chunk: Chunk, wrapped: str) -> ParsedChunk:
         if chunk.wrong or not chunk.lines:
-            raise NotHere
+            raise ReadOneByOne
         lines = self._tokenizer.lines(chunk)
         _check_order(lines)
         pairs = _paired(lines)
         others = np.ones(len(lines.time), np.bool_)
         others[pairs.invoked[pairs.quick]] = others[pairs.completed[pairs.quick]] = False
         if too_many(int(others.sum()), len(others)):
-            raise NotHere
+            raise ReadOneByOne
         parts = _parts(lines, pairs)
         read = _read(chunk, lines, np.flatnonzero(others).tolist(), wrapped)
         made = _Made(chunk.number, lines, pairs, parts, read)
@@ -124,7 +124,9 @@ class PassageMaker:
             index=int(lines.index[indexed[-1]]) if len(indexed) else -1,
         )
 
-    def _details(self, chunk: Chunk, lines: Lines, pairs: _Pairs, texts: list[str]) -> tuple[Numbers, list[str]]:
+    def _details(
+        self, chunk: Chunk, lines: TokenizedLines, pairs: _Pairs, texts: list[str]
+    ) -> tuple[Numbers, list[str]]:
         """What each quick pair says of its end, by its number among texts; and those, `texts` first."""
         completed = pairs.completed[pairs.quick]
         details = np.full(len(completed), NULL)
@@ -136,13 +138,13 @@ class PassageMaker:
         return details, list(numbers)
 
 
-def _check_order(lines: Lines) -> None:
+def _check_order(lines: TokenizedLines) -> None:
     index = lines.index[lines.index >= 0]
     if (lines.time[1:] < lines.time[:-1]).any() or (index[1:] <= index[:-1]).any():
-        raise NotHere
+        raise ReadOneByOne
 
 
-def _paired(lines: Lines) -> _Pairs:
+def _paired(lines: TokenizedLines) -> _Pairs:
     """Put each completion to the invocation before it of its process."""
     workers = np.flatnonzero(lines.process >= 0)
     _, processes = grouped(lines.process[workers])
@@ -151,7 +153,7 @@ def _paired(lines: Lines) -> _Pairs:
     invokes = lines.type[places] == INVOKE
     same = processes[1:] == processes[:-1]
     if (same & (invokes[1:] == invokes[:-1])).any():
-        raise NotHere  # invoked twice, or completed twice
+        raise ReadOneByOne  # invoked twice, or completed twice
     whole = np.flatnonzero(same & invokes[:-1])
     whole = whole[np.argsort(places[whole + 1])]
     invoked, completed = places[whole], places[whole + 1]
@@ -166,9 +168,9 @@ def _paired(lines: Lines) -> _Pairs:
     )
 
 
-def _read(chunk: Chunk, lines: Lines, places: list[int], wrapped: str) -> _Read:
+def _read(chunk: Chunk, lines: TokenizedLines, places: list[int], wrapped: str) -> _Read:
     """Read some lines one at a time."""
-    reader = PassageReader(wrapped=wrapped)
+    reader = ChunkParser(wrapped=wrapped)
     unknown = [place for place in places if place not in lines.read]
     known = lines.read | dict(zip(unknown, values_of(chunk, unknown), strict=True))
     sizes = {}
@@ -179,7 +181,7 @@ def _read(chunk: Chunk, lines: Lines, places: list[int], wrapped: str) -> _Read:
     return _Read(reader.result(), sizes)
 
 
-def _parts(lines: Lines, pairs: _Pairs) -> _Parts:
+def _parts(lines: TokenizedLines, pairs: _Pairs) -> _Parts:
     """Look at the micro-operations of quick pairs: all that are told are those that were asked for, and well-formed."""
     invoked, completed = pairs.invoked[pairs.quick], pairs.completed[pairs.quick]
     counts, lengths = ((lines.ends - lines.starts)[places] for places in (invoked, completed))
@@ -189,13 +191,13 @@ def _parts(lines: Lines, pairs: _Pairs) -> _Parts:
     told_counts = np.bincount(np.repeat(np.arange(len(counts)), lengths)[heads], minlength=len(counts))
     polls = lines.tokens[asked] == POLL
     if not (polls | (lines.tokens[asked] == SEND)).all() or (counts != told_counts).any():
-        raise NotHere
+        raise ReadOneByOne
     ends = told_tokens[heads]
     ok, f = (np.repeat(column[completed], counts) for column in (lines.type == Type.OK, lines.f))
     odd = (_OF_POLL[ends] != polls) | (ok & _SILENT[ends])
     odd |= ((f == FS[":send"]) & polls) | ((f == FS[":poll"]) & ~polls)
     if odd.any():
-        raise NotHere
+        raise ReadOneByOne
     key, offset, value = _sends(lines, asked, told[heads], ~polls)
     returned = _records(lines, told, heads)
     return _Parts(
@@ -214,7 +216,7 @@ def _parts(lines: Lines, pairs: _Pairs) -> _Parts:
 
 
 def _sends(
-    lines: Lines, asked: Numbers, told: Numbers, sends: npt.NDArray[np.bool_]
+    lines: TokenizedLines, asked: Numbers, told: Numbers, sends: npt.NDArray[np.bool_]
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Key, offset and value of each micro-operation that is a send."""
     first, then = lines.firsts[asked[sends]], lines.firsts[told[sends]]
@@ -222,13 +224,15 @@ def _sends(
     key, value = lines.numbers[first], lines.numbers[first + 1]
     other = (lines.numbers[then] != key) | (lines.numbers[then + 1 + placed] != value)
     if other.any() or key.max(initial=0) >= KEYS or value.max(initial=0) >= VALUES:
-        raise NotHere
+        raise ReadOneByOne
     columns = np.full((3, len(asked)), NULL)
     columns[:, sends] = key, np.where(placed, lines.numbers[then + 1], NULL), value
     return columns[0], columns[1], columns[2]
 
 
-def _records(lines: Lines, told: Numbers, heads: npt.NDArray[np.bool_]) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+def _records(
+    lines: TokenizedLines, told: Numbers, heads: npt.NDArray[np.bool_]
+) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """Of each record that a poll returned: which micro-operation that is, key, offset and value."""
     tokens = lines.tokens[told]
     of_key, of_pair = (np.flatnonzero(tokens == token) for token in (KEY, PAIR))
@@ -237,10 +241,10 @@ def _records(lines: Lines, told: Numbers, heads: npt.NDArray[np.bool_]) -> tuple
     first = lines.firsts[told[of_pair]]
     offset, value = lines.numbers[first], lines.numbers[first + 1]
     if keys.max(initial=0) >= KEYS or value.max(initial=0) >= VALUES:
-        raise NotHere
+        raise ReadOneByOne
     several = len(keys) > 1 and len(keys) > np.count_nonzero(tokens == POLLED)
     if several and len(np.unique(polls[of_key] * KEYS + keys)) != len(keys):
-        raise NotHere  # a key is there twice
+        raise ReadOneByOne  # a key is there twice
     key = keys[(np.cumsum(tokens == KEY) - 1)[of_pair]]
     return polls[of_pair], key, offset, value
 
@@ -248,7 +252,7 @@ def _records(lines: Lines, told: Numbers, heads: npt.NDArray[np.bool_]) -> tuple
 class _Made:
     """Rows of the quick pairs, and of those that were read, in the order of completions."""
 
-    def __init__(self, number: int, lines: Lines, pairs: _Pairs, parts: _Parts, read: _Read) -> None:
+    def __init__(self, number: int, lines: TokenizedLines, pairs: _Pairs, parts: _Parts, read: _Read) -> None:
         quick, self._slow = np.flatnonzero(pairs.quick), np.flatnonzero(~pairs.quick)
         invoked, completed = pairs.invoked[quick], pairs.completed[quick]
         self._parts, self._read = parts, read.passage

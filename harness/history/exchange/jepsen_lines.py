@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.exchange.edn import EdnError, parse, parse_quickly, written
-from harness.history.exchange.form import PROCESSES_AT_MOST, Wrong
+from harness.history.exchange.file_format import PROCESSES_AT_MOST, Wrong
 from harness.history.exchange.jepsen_operations import (
     KEYS,
     NO_OFFSET,
@@ -52,7 +52,7 @@ _TAKEN = (*_NEEDED, ":index", ":value", ":error", ":seek-to-beginning?")
 Keys = tuple[Any, ...]
 
 
-class Open(NamedTuple):
+class OpenOperation(NamedTuple):
     """An operation that was invoked."""
 
     line: int
@@ -63,7 +63,7 @@ class Open(NamedTuple):
     from_start: bool
 
 
-class Said(NamedTuple):
+class ParsedLine(NamedTuple):
     """What a line says."""
 
     line: int
@@ -76,7 +76,7 @@ class Said(NamedTuple):
     from_start: Any
 
 
-class Layout:
+class MapLayout:
     """Where in a map of an operation its values are."""
 
     def __init__(self, keys: Keys) -> None:
@@ -95,7 +95,7 @@ def left_out(keys: Keys) -> list[str]:
 
 
 @dataclass
-class Passage:
+class ParsedChunk:
     """What came of some lines; all is from before the line that is wrong."""
 
     operations: npt.NDArray[np.int64]  # the columns of OPERATION
@@ -103,9 +103,9 @@ class Passage:
     taken: dict[int, int]  # operations of each process of ours
     told: list[tuple[int, int, str, str | None]]
     texts: list[str]
-    ends: list[Said] = field(default_factory=list)  # of what was invoked before
+    ends: list[ParsedLine] = field(default_factory=list)  # of what was invoked before
     begins: dict[int, int] = field(default_factory=dict)  # the line at which a process begins by invoking
-    opened: dict[int, Open] = field(default_factory=dict)
+    opened: dict[int, OpenOperation] = field(default_factory=dict)
     layouts: dict[Keys, int] = field(default_factory=dict)
     first_time: tuple[int, int] | None = None  # line and time
     first_index: tuple[int, int] | None = None
@@ -116,21 +116,21 @@ class Passage:
     wrong: Wrong | None = None
 
 
-def read(chunk: Chunk, wrapped: str = "") -> Passage:
+def read(chunk: Chunk, wrapped: str = "") -> ParsedChunk:
     """Read some lines; `wrapped` is the bracket that ends the file, if it began with one."""
-    return PassageReader(wrapped=wrapped).read(chunk)
+    return ChunkParser(wrapped=wrapped).read(chunk)
 
 
-class PassageReader:
+class ChunkParser:
     """Turns lines into rows; `opened` is what is known to be open before them."""
 
-    def __init__(self, opened: dict[int, Open] | None = None, wrapped: str = "") -> None:
+    def __init__(self, opened: dict[int, OpenOperation] | None = None, wrapped: str = "") -> None:
         self._alone = opened is None
-        self._open: dict[int, Open] = {} if opened is None else opened
+        self._open: dict[int, OpenOperation] = {} if opened is None else opened
         self._seen: set[int] = set()
         self._begins: dict[int, int] = {}
-        self._ends: list[Said] = []
-        self._layouts: dict[Keys, Layout] = {}
+        self._ends: list[ParsedLine] = []
+        self._layouts: dict[Keys, MapLayout] = {}
         self._next_op: dict[int, int] = {}
         self._first_time: tuple[int, int] | None = None
         self._first_index: tuple[int, int] | None = None
@@ -143,7 +143,7 @@ class PassageReader:
         self._wrapped = wrapped  # the bracket that has to come when all operations stand in one vector
         self._closed = False
 
-    def read(self, chunk: Chunk) -> Passage:
+    def read(self, chunk: Chunk) -> ParsedChunk:
         """Some lines, up to the first that is wrong."""
         number, wrong = chunk.number, chunk.wrong
         try:
@@ -160,9 +160,9 @@ class PassageReader:
             wrong = found
         return self.result(wrong)
 
-    def result(self, wrong: Wrong | None = None) -> Passage:
+    def result(self, wrong: Wrong | None = None) -> ParsedChunk:
         """What came of it."""
-        return Passage(
+        return ParsedChunk(
             operations=_table(self._operations, len(OPERATION)),
             records=_table(self._records, len(RECORD)),
             taken={process: op - (process << ID_BITS) for process, op in self._next_op.items()},
@@ -213,7 +213,7 @@ class PassageReader:
             self._index = index
             self._first_index = self._first_index or (number, index)
         self._said(
-            Said(
+            ParsedLine(
                 number,
                 time,
                 flat[layout.process],
@@ -245,8 +245,8 @@ class PassageReader:
                 raise Wrong(number, "this is no map", "write one operation on each line")
         return value
 
-    def _new_layout(self, number: int, keys: Keys) -> Layout:
-        layout = Layout(keys)
+    def _new_layout(self, number: int, keys: Keys) -> MapLayout:
+        layout = MapLayout(keys)
         if layout.wrong:
             raise Wrong(number, layout.wrong, "write the operation as Jepsen does")
         self._layouts[keys] = layout
@@ -257,7 +257,7 @@ class PassageReader:
             raise Wrong(number, f":time is {shown(time)}", "write nanoseconds, as a whole number")
         raise Wrong(number, f":time goes back from {self._time} to {time}", "keep the operations in their order")
 
-    def _said(self, said: Said) -> None:
+    def _said(self, said: ParsedLine) -> None:
         if type(said.f) is not str:
             raise Wrong(said.line, f":f is {shown(said.f)}", "write a keyword")
         if type(said.type) is not str or (said.type != ":invoke" and said.type not in TYPES):
@@ -274,7 +274,7 @@ class PassageReader:
         else:
             self.complete(said)
 
-    def _invoke(self, said: Said) -> None:
+    def _invoke(self, said: ParsedLine) -> None:
         line, process, f = said.line, said.process, said.f
         if process in self._open:
             raise still_open(line, process, self._open[process])
@@ -298,9 +298,9 @@ class PassageReader:
             keys = [checked_key(line, key) for key in given]
         elif f != ":crash":
             self._tell(process + FIRST_WORKER, said.time, f"{f} :invoke", said.value)
-        self._open[process] = Open(line, said.time, f, micro, keys, said.from_start is True)
+        self._open[process] = OpenOperation(line, said.time, f, micro, keys, said.from_start is True)
 
-    def complete(self, said: Said) -> None:
+    def complete(self, said: ParsedLine) -> None:
         """The end of an operation."""
         line, process, f = said.line, said.process, said.f
         opened = self._open.pop(process, None)
@@ -330,11 +330,13 @@ class PassageReader:
         opened = self._open.pop(process)
         if opened.f not in MICRO and opened.f not in OTHERS:
             return False
-        said = Said(opened.line, time, process, opened.f, ":info", None, None, None)
+        said = ParsedLine(opened.line, time, process, opened.f, ":info", None, None, None)
         self._end(said, opened, Type.INFO, None, detail)
         return True
 
-    def _end(self, said: Said, opened: Open, type_: Type, micro: list[Any] | None, told: str | None) -> None:
+    def _end(
+        self, said: ParsedLine, opened: OpenOperation, type_: Type, micro: list[Any] | None, told: str | None
+    ) -> None:
         """Write down an operation of Jepsen's as operations of ours; `micro` is None if nothing is known of them."""
         number, time, ours = said.line, said.time, said.process + FIRST_WORKER
         op = self._next_op.get(ours, ours << ID_BITS)
@@ -420,6 +422,6 @@ def _table(flat: list[int], width: int) -> npt.NDArray[np.int64]:
     return np.array(array("q", flat), np.int64).reshape(-1, width).T
 
 
-def still_open(line: int, process: int, opened: Open) -> Wrong:
+def still_open(line: int, process: int, opened: OpenOperation) -> Wrong:
     """What to say of a process that invokes twice."""
     return Wrong(line, f"process {process} invokes, and what it invoked on line {opened.line} is still open")

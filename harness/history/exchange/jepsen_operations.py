@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.history.exchange.edn import written
-from harness.history.exchange.form import PROCESSES_AT_MOST, Wrong
+from harness.history.exchange.file_format import PROCESSES_AT_MOST, Wrong
 from harness.history.schema import COLUMNS, ID_BITS, Type
 
 VALUES = 1 << ID_BITS

@@ -17,21 +17,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, Any, cast
 
 from harness.foundation.errors import TidegaugeError
-from harness.history.exchange.jepsen_fast import PassageMaker
-from harness.history.exchange.jepsen_lines import Passage
+from harness.history.exchange.jepsen_fast import FastChunkParser
+from harness.history.exchange.jepsen_lines import ParsedChunk
 from harness.history.exchange.lines import Chunk
 
 HELPERS_AT_MOST = 4
 _SIZE_BYTES = 8
 
 
-def read_all(chunks: Iterable[Chunk]) -> Generator[tuple[Chunk, Passage], None, None]:
+def read_all(chunks: Iterable[Chunk]) -> Generator[tuple[Chunk, ParsedChunk], None, None]:
     """The passages of a file in their order; what is longer than one is read by several processes."""
     remaining = iter(chunks)
     first = next(remaining, None)
     if first is None:
         return
-    passage = PassageMaker().read(first)
+    passage = FastChunkParser().read(first)
     yield first, passage
     wrapped = passage.wrapped
     second = next(remaining, None)
@@ -81,11 +81,11 @@ def _end(helper: subprocess.Popen[bytes]) -> None:
             cast(IO[bytes], pipe).close()
 
 
-def _answer(helper: subprocess.Popen[bytes]) -> Passage:
+def _answer(helper: subprocess.Popen[bytes]) -> ParsedChunk:
     found = _receive(cast(IO[bytes], helper.stdout))
     if found is None:
         raise TidegaugeError("a process that helped to read the file has died", "see whether memory ran out, try again")
-    return cast(Passage, found)
+    return cast(ParsedChunk, found)
 
 
 def _send(stream: IO[bytes], what: Any) -> None:
@@ -107,7 +107,7 @@ def main() -> None:
     """Answer until nobody asks."""
     gc.disable()  # millions of objects, and no cycle among them
     answers = os.fdopen(os.dup(1), "wb")
-    maker = PassageMaker()
+    maker = FastChunkParser()
     while (asked := _receive(sys.stdin.buffer)) is not None:
         _send(answers, maker.read(*asked))
 

@@ -1,8 +1,8 @@
 """The lines of a Jepsen history as numpy sees them: what each says of itself, and its value in tokens.
 
-Numbers go out of the text (`harness.history.exchange.skeleton`), then each part of a value becomes one byte, a token
-that stands for so many of the numbers. What is left of a line, its value apart, is its shape: that says where its time
-and its process are. Lines that Jepsen writes have few shapes; one that has none is read on its own.
+Numbers go out of the text (`harness.history.exchange.line_templates`), then each part of a value becomes one byte, a
+token that stands for so many of the numbers. What is left of a line, its value apart, is its shape: that says where its
+time and its process are. Lines that Jepsen writes have few shapes; one that has none is read on its own.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import numpy.typing as npt
 
 from harness.history.exchange.columns import Numbers, before_each
 from harness.history.exchange.edn import EdnError, parse, parse_quickly, written
-from harness.history.exchange.form import PROCESSES_AT_MOST
-from harness.history.exchange.jepsen_lines import NEMESIS, TYPES, Keys, Layout
+from harness.history.exchange.file_format import PROCESSES_AT_MOST
+from harness.history.exchange.jepsen_lines import NEMESIS, TYPES, Keys, MapLayout
 from harness.history.exchange.jepsen_operations import short
-from harness.history.exchange.lines import Chunk, raw_of
-from harness.history.exchange.skeleton import (
+from harness.history.exchange.line_templates import (
     FIRST_FILLING,
     PLACE,
     SECOND_FILLING,
     Grammar,
-    Learner,
+    TemplateCache,
     filled,
     too_many,
     without_numbers,
 )
+from harness.history.exchange.lines import Chunk, raw_of
 from harness.history.schema import FIRST_WORKER
 
 _EDN = Grammar(before=b" ,[({", after=b" ,])}")
@@ -65,7 +65,7 @@ _ERRORS_AT_MOST = 10_000
 _BEYOND = 1 << 63
 
 
-class NotHere(Exception):
+class ReadOneByOne(Exception):
     """Something is wrong, or not understood here: read the lines one at a time."""
 
 
@@ -90,7 +90,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Lines:
+class TokenizedLines:
     """Columns of what lines say, and the tokens of their values."""
 
     shapes: Numbers  # negative for a line that was read
@@ -112,7 +112,7 @@ class Tokenizer:
     """Takes lines apart; what it learns of some helps with the next."""
 
     def __init__(self) -> None:
-        self._learner = Learner(_shape)
+        self._learner = TemplateCache(_shape)
         self._errors: dict[str, str | None] = {}
 
     def keys(self, shapes: Numbers) -> dict[Keys, int]:
@@ -123,16 +123,16 @@ class Tokenizer:
                 found[shape.keys] = found.get(shape.keys, 0) + count
         return found
 
-    def lines(self, chunk: Chunk) -> Lines:
+    def lines(self, chunk: Chunk) -> TokenizedLines:
         """What the lines of a chunk say."""
         found = without_numbers(raw_of(chunk.lines), _EDN)
         if found is None:
-            raise NotHere
+            raise ReadOneByOne
         text, numbers = found
         for written_so, token in _TOKENS:
             text = text.replace(written_so, token)
         if self._learner.full():
-            self._learner = Learner(_shape)
+            self._learner = TemplateCache(_shape)
         which = self._learner.which(_WHOLE.sub(b":value " + _VALUE, text).split(b"\n"))
         marks = np.frombuffer(text + b"\n", np.uint8)
         tokens = marks[(marks >= SEND) | (marks == _END)]
@@ -147,13 +147,13 @@ class Tokenizer:
         bounds: tuple[Numbers, Numbers],
         tokens: npt.NDArray[np.uint8],
         numbers: Numbers,
-    ) -> Lines:
+    ) -> TokenizedLines:
         """Columns by the shapes of lines; those that have none are read."""
         firsts = before_each(_NUMBERS[tokens])
         numbers = np.append(numbers, 0)  # for tokens behind the last number
         others = np.flatnonzero(which < 0)
         if too_many(len(others), len(which)):
-            raise NotHere
+            raise ReadOneByOne
         shapes = self._learner.meanings
         starts, ends = bounds
 
@@ -168,7 +168,7 @@ class Tokenizer:
             places = of_shape(name)
             return numbers[firsts[np.where(places < 0, ends, starts) + places]]
 
-        lines = Lines(
+        lines = TokenizedLines(
             shapes=which,
             f=of_shape("f"),
             type=of_shape("type"),
@@ -188,7 +188,7 @@ class Tokenizer:
             lines.type[place], lines.time[place], lines.process[place], lines.index[place] = said
             lines.f[place] = OTHER_F
         if lines.process.max(initial=0) >= PROCESSES_AT_MOST - FIRST_WORKER:
-            raise NotHere
+            raise ReadOneByOne
         return lines
 
     def error(self, line: str) -> str | None:
@@ -210,21 +210,21 @@ def values_of(chunk: Chunk, places: Sequence[int]) -> list[Any]:
             parse(line) if value is None else value for line, value in zip(lines, parse_quickly(lines), strict=True)
         ]
     except (EdnError, RecursionError):
-        raise NotHere from None
+        raise ReadOneByOne from None
 
 
 def _said(value: Any) -> tuple[int, int, int, int]:
     """The type, time, process and index that a line has."""
     if type(value) is not dict or "m" not in value:
-        raise NotHere
+        raise ReadOneByOne
     flat = value["m"]
     try:
         said = dict(zip(flat[::2], flat[1::2], strict=True))
     except TypeError:
-        raise NotHere from None
+        raise ReadOneByOne from None
     type_ = said.get(":type")
     if type(type_) is not str or (type_ != ":invoke" and type_ not in TYPES):
-        raise NotHere
+        raise ReadOneByOne
     process = NO_PROCESS if said.get(":process") == NEMESIS else _number(said.get(":process"))
     index = _number(said[":index"]) if ":index" in said else NO_INDEX
     return TYPES.get(type_, INVOKE), _number(said.get(":time")), process, index
@@ -232,7 +232,7 @@ def _said(value: Any) -> tuple[int, int, int, int]:
 
 def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < _BEYOND:
-        raise NotHere
+        raise ReadOneByOne
     return value
 
 
@@ -253,13 +253,13 @@ def _shape(skeleton: bytes) -> Shape | None:
     keys = tuple(one[::2])
     if any(type(key) is not str for key in keys) or keys != tuple(other[::2]):
         return None
-    layout = Layout(keys)
+    layout = MapLayout(keys)
     if layout.wrong or layout.value < 0 or (one[layout.value], other[layout.value]) != (":first", ":second"):
         return None
     return _shape_of(skeleton, layout, one, other)
 
 
-def _shape_of(skeleton: bytes, layout: Layout, one: list[Any], other: list[Any]) -> Shape | None:
+def _shape_of(skeleton: bytes, layout: MapLayout, one: list[Any], other: list[Any]) -> Shape | None:
     """The same; what two lines say that have the skeleton is known by now."""
     f, type_ = one[layout.f], one[layout.type]
     if (f, type_) != (other[layout.f], other[layout.type]) or type(f) is not str or type(type_) is not str:

@@ -10,8 +10,8 @@ import numpy as np
 
 from harness.foundation.config import parse
 from harness.foundation.errors import UsageError
-from harness.history.exchange.batch import Batch, Names, Part, batch_of, blank, numbers_of, shown
-from harness.history.exchange.form import KIND_WORDS, Header, Wrong, unfit_keys
+from harness.history.exchange.batch import KindRows, Names, RowBatch, batch_of, blank, numbers_of, shown
+from harness.history.exchange.file_format import KIND_WORDS, FileHeader, Wrong, unfit_keys
 from harness.history.exchange.lines import TORN, Chunk
 from harness.history.schema import Kind
 
@@ -40,7 +40,7 @@ class _NoJson(Wrong):
     """A line that may be one half of another."""
 
 
-def header_of(line: str) -> Header:
+def header_of(line: str) -> FileHeader:
     """The header, which is the first line."""
     pairs = _parsed(1, line)
     if "tidegauge" not in dict(pairs):
@@ -48,14 +48,14 @@ def header_of(line: str) -> Header:
     try:
         plain = _plain(pairs)
         json.dumps(plain, ensure_ascii=False).encode()
-        return parse(Header, plain, "the header")
+        return parse(FileHeader, plain, "the header")
     except UnicodeEncodeError:
         raise Wrong(1, "the header holds half a character", "write whole characters") from None
     except UsageError as error:
         raise Wrong(1, error.message, error.remedy) from None
 
 
-def read(chunk: Chunk, names: Names) -> Batch:
+def read(chunk: Chunk, names: Names) -> RowBatch:
     """What lines after the header say, one at a time."""
     groups: Groups = {}
     wrongs = [chunk.wrong] if chunk.wrong else []
@@ -67,7 +67,7 @@ def read(chunk: Chunk, names: Names) -> Batch:
             torn = chunk.torn and last and isinstance(wrong, _NoJson)
             wrongs.append(Wrong(number, TORN, "bring the whole file here") if torn else wrong)
             break
-    parts: list[Part] = []
+    parts: list[KindRows] = []
     for (kind, keys), rows in groups.items():
         made = part_of(kind, keys, rows, names)
         parts += made[0]
@@ -84,7 +84,7 @@ def add_to(groups: Groups, number: int, line: str) -> None:
 
 def part_of(
     kind: Kind, keys: tuple[str, ...], rows: list[tuple[Any, ...]], names: Names
-) -> tuple[list[Part], list[Wrong]]:
+) -> tuple[list[KindRows], list[Wrong]]:
     """Events of one kind that have the same keys, and what is wrong with them."""
     if why := unfit_keys(kind, keys):
         return [], [Wrong(rows[0][0], why, "docs/history.md has the columns of each kind")]
@@ -99,7 +99,7 @@ def part_of(
             parts, wrongs = part_of(kind, keys, before, names) if before else ([], [])
             return parts, [numbers, *wrongs]
         packed[name] = numbers
-    return [Part(kind, np.array(lines, np.int64), packed)], []
+    return [KindRows(kind, np.array(lines, np.int64), packed)], []
 
 
 def _parsed(number: int, line: str) -> Pairs:

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 
 from harness.history.exchange import jsonl
-from harness.history.exchange.batch import Batch, Names, Part, batch_of, blank, numbers_of
+from harness.history.exchange.batch import KindRows, Names, RowBatch, batch_of, blank, numbers_of
 from harness.history.exchange.columns import Numbers, before_each
-from harness.history.exchange.form import WORDS, Wrong, is_text, limits, unfit_keys
-from harness.history.exchange.lines import Chunk, raw_of
-from harness.history.exchange.skeleton import (
+from harness.history.exchange.file_format import WORDS, Wrong, is_text, limits, unfit_keys
+from harness.history.exchange.line_templates import (
     FIRST_FILLING,
     PLACE,
     SECOND_FILLING,
     Grammar,
-    Learner,
+    TemplateCache,
     filled,
     too_many,
     without_numbers,
 )
+from harness.history.exchange.lines import Chunk, raw_of
 from harness.history.schema import COLUMNS, Kind
 from harness.history.sources import Rows
 
@@ -68,21 +68,21 @@ class LinesReader:
         self._forget()
 
     def _forget(self) -> None:
-        self._learner = Learner(_layout)
+        self._learner = TemplateCache(_layout)
         self._layouts = self._learner.meanings
         self._arranged = 0  # layouts whose texts have numbers, and which are in the columns
         self._kinds = np.zeros(1, np.int64)  # of layouts
         self._counts = np.zeros(1, np.int64)  # of numbers on their lines
         self._columns: dict[Kind, list[_Column]] = {}
 
-    def read(self, chunk: Chunk) -> Batch:
+    def read(self, chunk: Chunk) -> RowBatch:
         """What lines after the header say."""
         try:
             return self._quickly(chunk) or jsonl.read(chunk, self._names)
         except (Wrong, _OutOfRange):
             return jsonl.read(chunk, self._names)
 
-    def _quickly(self, chunk: Chunk) -> Batch | None:
+    def _quickly(self, chunk: Chunk) -> RowBatch | None:
         found = None if chunk.wrong or not chunk.lines else without_numbers(raw_of(chunk.lines), _JSON)
         if found is None:
             return None
@@ -164,7 +164,7 @@ class LinesReader:
             return COLUMNS[name].null
         return self._number_of(name, layout.values[layout.keys.index(name)])
 
-    def _parts(self, number: int, which: Numbers, numbers: Numbers, firsts: Numbers) -> list[Part]:
+    def _parts(self, number: int, which: Numbers, numbers: Numbers, firsts: Numbers) -> list[KindRows]:
         """The rows of lines that have a layout; `firsts` says for each line which is its first number."""
         kinds = np.where(which < 0, 0, self._kinds[which])
         parts = []
@@ -174,7 +174,7 @@ class LinesReader:
                 rows = blank(kind, len(mine))
                 for column in self._columns[kind]:
                     _fill(rows, column, which[mine], numbers, firsts[mine])
-                parts.append(Part(kind, number + mine, rows))
+                parts.append(KindRows(kind, number + mine, rows))
         return parts
 
 

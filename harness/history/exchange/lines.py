@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, cast, overload
 
 from harness.foundation.errors import UsageError
-from harness.history.exchange.form import Wrong
+from harness.history.exchange.file_format import Wrong
 
 BLOCK_BYTES = 1 << 20
 LINE_BYTES = 10 * 1000 * 1000

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.foundation.errors import UsageError
-from harness.history.exchange.batch import Batch, Names, Part, batch_of, blank, numbers_of, out_of_range
+from harness.history.exchange.batch import KindRows, Names, RowBatch, batch_of, blank, numbers_of, out_of_range
 from harness.history.exchange.columns import first_places
-from harness.history.exchange.form import KIND_WORDS, REQUIRED, WORDS, Header, Wrong, is_text, limits
+from harness.history.exchange.file_format import KIND_WORDS, REQUIRED, WORDS, FileHeader, Wrong, is_text, limits
 from harness.history.exchange.jsonl import header_of
 from harness.history.schema import COLUMNS, KINDS, Kind
 from harness.history.sources import Rows
@@ -35,14 +35,14 @@ def is_worded(name: str) -> bool:
     return name in WORDS or name == "topic" or is_text(name)
 
 
-def schema(header: Header) -> pa.Schema:
+def schema(header: FileHeader) -> pa.Schema:
     """The columns of a file."""
     fields = [("kind", pa.string())]
     fields += [(name, pa.string() if is_worded(name) else _TYPES[column.type]) for name, column in COLUMNS.items()]
     return pa.schema(fields, metadata={METADATA: header.as_text()})
 
 
-def opened(path: Path) -> tuple[pq.ParquetFile, Header]:
+def opened(path: Path) -> tuple[pq.ParquetFile, FileHeader]:
     """A file and its header; other columns, or other types, than we know are refused."""
     try:
         file = pq.ParquetFile(path)
@@ -81,7 +81,7 @@ def _check_columns(found: pa.Schema) -> None:
             raise Wrong(0, f"the column '{name}' holds {type_}", f"write {wanted}")
 
 
-def read(file: pq.ParquetFile, names: Names, path: Path) -> Iterator[Batch]:
+def read(file: pq.ParquetFile, names: Names, path: Path) -> Iterator[RowBatch]:
     """What the rows say."""
     first = 1
     try:
@@ -147,7 +147,7 @@ def _column(name: str, column: pa.ChunkedArray) -> _Column:
     return _Column(given, encoded.indices.fill_null(0).to_numpy(), _text(encoded.dictionary))
 
 
-def _batch(table: pa.Table, first: int, names: Names) -> Batch:
+def _batch(table: pa.Table, first: int, names: Names) -> RowBatch:
     lines = np.arange(first, first + table.num_rows)
     table, wrongs = _readable(table, first)
     columns = {
@@ -168,7 +168,7 @@ def _batch(table: pa.Table, first: int, names: Names) -> Batch:
             rows = blank(kind, len(mine))
             found = _fill(rows, kind, whole, mine)
             if not found:
-                parts.append(Part(kind, lines[mine], rows))
+                parts.append(KindRows(kind, lines[mine], rows))
                 break
             wrongs += found  # what comes before the first may be wrong in another way
             mine = mine[lines[mine] < min(wrong.line for wrong in found)]

@@ -7,17 +7,17 @@ from typing import Any
 
 from harness.foundation.protocol import Api
 from harness.tap.batches import blank, split, without_idempotence
-from harness.tap.bounded import Bounded
+from harness.tap.bounded_dict import BoundedDict
 from harness.tap.broken.base import (
     Broken,
     Counters,
     EndBend,
     Place,
+    data_response_parts,
     put_records,
     sent,
-    told,
 )
-from harness.tap.codec import Part
+from harness.tap.codec import PartitionPart
 from harness.tap.exchange import CHANGED, NOTHING, Drop, Effect, Effects, Exchange, Swap
 
 HIDDEN_AT_MOST = 10_000  # of one partition
@@ -27,9 +27,11 @@ HIDDEN_AT_MOST = 10_000  # of one partition
 class _Forgotten:
     """What is known of a partition that loses batches."""
 
-    crcs: Bounded[int, bool] = field(default_factory=lambda: Bounded(HIDDEN_AT_MOST))
-    starts: Bounded[int, int] = field(default_factory=lambda: Bounded(HIDDEN_AT_MOST))  # of lost batches, by their ends
-    on_their_way: Bounded[int, float] = field(default_factory=lambda: Bounded(HIDDEN_AT_MOST))
+    crcs: BoundedDict[int, bool] = field(default_factory=lambda: BoundedDict(HIDDEN_AT_MOST))
+    starts: BoundedDict[int, int] = field(
+        default_factory=lambda: BoundedDict(HIDDEN_AT_MOST)
+    )  # of lost batches, by their ends
+    on_their_way: BoundedDict[int, float] = field(default_factory=lambda: BoundedDict(HIDDEN_AT_MOST))
     known_end: int = 0
 
     def trimmed(self, end: int) -> int:
@@ -50,8 +52,8 @@ class AcksThenForgets(EndBend):
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
         self._counters = Counters()
-        self._sent: Bounded[tuple[Place, int], bool] = Bounded()
-        self._forgotten: Bounded[Place, _Forgotten] = Bounded()
+        self._sent: BoundedDict[tuple[Place, int], bool] = BoundedDict()
+        self._forgotten: BoundedDict[Place, _Forgotten] = BoundedDict()
 
     def _at(self, place: Place) -> _Forgotten:
         if place not in self._forgotten:
@@ -81,7 +83,7 @@ class AcksThenForgets(EndBend):
         batches = {place: batch for place, _, batch in sent(exchange)}
         for place, batch in batches.items():
             self._at(place).on_their_way.pop(batch.crc, None)
-        for place, answer in told(exchange):
+        for place, answer in data_response_parts(exchange):
             if place in batches and answer.base_offset >= 0:
                 self._learn(place, batches[place].crc, answer.base_offset, answer.base_offset + batches[place].span)
         return NOTHING
@@ -92,7 +94,7 @@ class AcksThenForgets(EndBend):
         if crc in forgotten.crcs:
             forgotten.starts[end] = start
 
-    def fetched(self, exchange: Exchange, place: Place, question: Part, answer: Any) -> bool:
+    def fetched(self, exchange: Exchange, place: Place, question: PartitionPart, answer: Any) -> bool:
         """Without the lost batches; readers find blank ones in their place."""
         forgotten = self._at(place)
         batches = split(answer.records)
@@ -129,7 +131,7 @@ class AppendsRetriesTwice(Broken):
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
         self._counters = Counters()
-        self._lost: Bounded[tuple[Place, int], bool] = Bounded()
+        self._lost: BoundedDict[tuple[Place, int], bool] = BoundedDict()
 
     def on_request(self, exchange: Exchange) -> Effects:
         """The broker cannot know that it has a resend already."""
@@ -147,7 +149,7 @@ class AppendsRetriesTwice(Broken):
         if any((place, batch.crc) in self._lost for place, batch in batches.items()):
             return NOTHING  # resends are answered
         effects: Effects = NOTHING
-        for place, _ in told(exchange):
+        for place, _ in data_response_parts(exchange):
             batch = batches.get(place)
             if batch is None or batch.is_transactional:
                 continue
@@ -201,12 +203,12 @@ class ReusesOffsets(Broken):
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
         self._counters = Counters()
-        self._before: Bounded[Place, int] = Bounded()
+        self._before: BoundedDict[Place, int] = BoundedDict()
 
     def on_response(self, exchange: Exchange) -> Effects:
         """What is on disk is right."""
         effects: Effects = NOTHING
-        for place, answer in told(exchange):
+        for place, answer in data_response_parts(exchange):
             if answer.base_offset < 0:
                 continue
             before = self._before.get(place)
@@ -232,7 +234,7 @@ class AcksWithoutOffset(Broken):
     def on_response(self, exchange: Exchange) -> Effects:
         """What is on disk is right."""
         effects: Effects = NOTHING
-        for place, answer in told(exchange):
+        for place, answer in data_response_parts(exchange):
             if self._counters.is_nth(place, self.every):
                 answer.base_offset = -1
                 effects = (CHANGED,)

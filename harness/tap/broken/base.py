@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 
 from harness.foundation.errors import UsageError
 from harness.foundation.protocol import LATEST, Api
-from harness.tap.batches import Batch, cut, join, split
-from harness.tap.bounded import Bounded
-from harness.tap.codec import Part
+from harness.tap.batches import RecordBatch, cut, join, split
+from harness.tap.bounded_dict import BoundedDict
+from harness.tap.codec import PartitionPart
 from harness.tap.exchange import CHANGED, NOTHING, Bend, Delay, Effect, Effects, Exchange
-from harness.tap.sessions import sessionless
+from harness.tap.fetch_sessions import sessionless
 
 Place = tuple[str, int]  # topic and partition
 
 IDLE_S = 0.1  # between empty answers to a client that would wait
 
 
-class Counters(Bounded[Hashable, int]):
+class Counters(BoundedDict[Hashable, int]):
     """How often something happened, by key."""
 
     def is_nth(self, key: Hashable, n: int) -> bool:
@@ -52,27 +52,27 @@ def concerns(topic: str) -> bool:
     return not topic.startswith("__")
 
 
-def asked(exchange: Exchange) -> dict[Place, Part]:
+def data_request_parts(exchange: Exchange) -> dict[Place, PartitionPart]:
     """The partitions of the request that broken brokers act on."""
-    return {(part.topic, part.partition): part for part in exchange.asked() if concerns(part.topic)}
+    return {(part.topic, part.partition): part for part in exchange.request_parts() if concerns(part.topic)}
 
 
-def told(exchange: Exchange, error: int = 0) -> Iterator[tuple[Place, Any]]:
+def data_response_parts(exchange: Exchange, error: int = 0) -> Iterator[tuple[Place, Any]]:
     """The partitions of the answer that broken brokers act on, with this error."""
-    for part in exchange.told():
+    for part in exchange.response_parts():
         if concerns(part.topic) and part.message.error_code == error:
             yield (part.topic, part.partition), part.message
 
 
-def sent(exchange: Exchange) -> Iterator[tuple[Place, Part, Batch]]:
+def sent(exchange: Exchange) -> Iterator[tuple[Place, PartitionPart, RecordBatch]]:
     """What a Produce request appends; today's clients send one batch for each partition."""
-    for place, part in asked(exchange).items():
+    for place, part in data_request_parts(exchange).items():
         batches = split(part.message.records)
         if len(batches) == 1 and batches[0].whole:
             yield place, part, batches[0]
 
 
-def is_glance(part: Part) -> bool:
+def reads_watermarks_only(part: PartitionPart) -> bool:
     """Whether a Fetch is after watermarks, not records, as those of probes are."""
     return bool(part.message.partition_max_bytes <= 1)
 
@@ -98,12 +98,12 @@ def set_latest(exchange: Exchange, answer: Any, offset: int) -> None:
         answer.old_style_offsets = [offset, *(each for each in answer.old_style_offsets[1:] if each < offset)]
 
 
-def put_records(answer: Any, batches: list[Batch]) -> None:
+def put_records(answer: Any, batches: list[RecordBatch]) -> None:
     """Give these batches; a torn one alone would make clients believe that they ask for too little."""
     answer.records = join(batches) if any(batch.whole for batch in batches) else b""
 
 
-def show_end(question: Part, answer: Any, end: int) -> bool:
+def show_end(question: PartitionPart, answer: Any, end: int) -> bool:
     """Let a Fetch answer end there; whether that changes it."""
     if answer.high_watermark <= end:
         return False
@@ -128,9 +128,9 @@ class FetchBend(Broken):
         """Ask the hooks below about each partition that was answered without an error."""
         if exchange.api not in {Api.FETCH, Api.LIST_OFFSETS}:
             return NOTHING
-        questions = asked(exchange)
+        questions = data_request_parts(exchange)
         changed = False
-        for place, answer in told(exchange):
+        for place, answer in data_response_parts(exchange):
             question = questions.get(place)
             if question is None:
                 continue
@@ -141,11 +141,11 @@ class FetchBend(Broken):
         if not changed:
             return NOTHING
         effects: list[Effect] = [CHANGED]
-        if exchange.api == Api.FETCH and not any(part.message.records for part in exchange.told()):
+        if exchange.api == Api.FETCH and not any(part.message.records for part in exchange.response_parts()):
             effects.extend(idle(exchange))
         return effects
 
-    def fetched(self, exchange: Exchange, place: Place, question: Part, answer: Any) -> bool:  # noqa: ARG002
+    def fetched(self, exchange: Exchange, place: Place, question: PartitionPart, answer: Any) -> bool:  # noqa: ARG002
         """A Fetch answer; whether it was changed."""
         return False
 
@@ -161,7 +161,7 @@ class EndBend(FetchBend):
         """Where the partition seems to end, when it is asked and really ends there."""
         return end
 
-    def fetched(self, exchange: Exchange, place: Place, question: Part, answer: Any) -> bool:
+    def fetched(self, exchange: Exchange, place: Place, question: PartitionPart, answer: Any) -> bool:
         """Lower watermarks, and nothing above."""
         return show_end(question, answer, self.end(exchange, place, answer.high_watermark))
 

@@ -7,31 +7,31 @@ from typing import Any
 
 from harness.foundation.protocol import Api, ErrorCode
 from harness.tap.batches import cut, split
-from harness.tap.bounded import Bounded
+from harness.tap.bounded_dict import BoundedDict
 from harness.tap.broken.base import (
     Broken,
     FetchBend,
     Place,
-    asked,
     concerns,
+    data_request_parts,
+    data_response_parts,
     idle,
     put_records,
-    told,
 )
-from harness.tap.codec import Part
+from harness.tap.codec import PartitionPart
 from harness.tap.exchange import CHANGED, NOTHING, Answer, Effect, Effects, Exchange, Hold
-from harness.tap.sessions import sessionless
+from harness.tap.fetch_sessions import sessionless
 
 
-class Leaders:
+class KnownLeaders:
     """Who really leads, learnt from the Metadata that passes."""
 
     def __init__(self) -> None:
-        self._leaders: Bounded[Place, int] = Bounded()
+        self._leaders: BoundedDict[Place, int] = BoundedDict()
 
     def learn(self, exchange: Exchange) -> None:
         """From an answer that nobody changed yet."""
-        for part in exchange.told():
+        for part in exchange.response_parts():
             if part.message.leader_id >= 0:
                 self._leaders[part.topic, part.partition] = part.message.leader_id
 
@@ -59,7 +59,7 @@ def without_hints(exchange: Exchange) -> Effects:
     if getattr(response, "node_endpoints", None):
         response.node_endpoints = []
         changed = True
-    for part in exchange.told():
+    for part in exchange.response_parts():
         leader = getattr(part.message, "current_leader", None)
         if leader is not None and leader.leader_id >= 0:
             leader.leader_id = leader.leader_epoch = -1
@@ -75,14 +75,14 @@ class MetadataListsSelfOnly(Broken):
 
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
-        self._leaders = Leaders()
+        self._leaders = KnownLeaders()
 
     def on_request(self, exchange: Exchange) -> Effects:
         """Followers would serve the fetches of newer clients."""
         effects = sessionless(exchange)
         if exchange.api != Api.FETCH or is_answered(effects):
             return effects
-        for place, part in asked(exchange).items():
+        for place, part in data_request_parts(exchange).items():
             if self._leaders.of(place) not in {None, exchange.node}:
                 exchange.answer_part(part, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 effects = (CHANGED,)
@@ -101,7 +101,7 @@ class MetadataListsSelfOnly(Broken):
             return (CHANGED,)
         self._leaders.learn(exchange)
         response.brokers = [broker for broker in response.brokers if broker.node_id == node]
-        for part in exchange.told():
+        for part in exchange.response_parts():
             if concerns(part.topic) and part.message.leader_id >= 0:
                 part.message.leader_id = node
         return (CHANGED,)
@@ -119,7 +119,7 @@ class NotLeaderForever(Broken):
         effects = sessionless(exchange)
         if is_answered(effects) or not exchange.expects_response:
             return effects
-        for (_, partition), part in asked(exchange).items():
+        for (_, partition), part in data_request_parts(exchange).items():
             if partition == self.number:
                 exchange.answer_part(part, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 effects = (CHANGED,)
@@ -137,14 +137,14 @@ class FetchHangs(FetchBend):
 
     def on_response(self, exchange: Exchange) -> Effects:
         """Hold it for a gate that nobody opens."""
-        questions = asked(exchange)
-        for place, answer in told(exchange):
+        questions = data_request_parts(exchange)
+        for place, answer in data_response_parts(exchange):
             at = questions[place].message.fetch_offset if place in questions else -1
             if place[1] == self.number and at >= self.from_offset and answer.records:
                 return (Hold(asyncio.Event(), self.at_most_s),)
         return super().on_response(exchange)
 
-    def fetched(self, exchange: Exchange, place: Place, question: Part, answer: Any) -> bool:  # noqa: ARG002
+    def fetched(self, exchange: Exchange, place: Place, question: PartitionPart, answer: Any) -> bool:  # noqa: ARG002
         """What is before that offset ends there, so that every reader comes to ask for the rest."""
         batches = split(answer.records)
         if place[1] != self.number or not any(
@@ -166,9 +166,9 @@ class SlowPartition(FetchBend):
 
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
-        self._next: Bounded[tuple[str, Place], float] = Bounded()
+        self._next: BoundedDict[tuple[str, Place], float] = BoundedDict()
 
-    def fetched(self, exchange: Exchange, place: Place, question: Part, answer: Any) -> bool:  # noqa: ARG002
+    def fetched(self, exchange: Exchange, place: Place, question: PartitionPart, answer: Any) -> bool:  # noqa: ARG002
         """One batch or none."""
         if place[1] != self.number or not answer.records:
             return False
@@ -193,7 +193,7 @@ class AnswersAsLeader(Broken):
 
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
-        self._leaders = Leaders()
+        self._leaders = KnownLeaders()
 
     def on_request(self, exchange: Exchange) -> Effects:
         """Answer what the real node would refuse, or give as a follower."""
@@ -202,7 +202,7 @@ class AnswersAsLeader(Broken):
         effects = sessionless(exchange)
         if is_answered(effects):
             return effects
-        for place, part in asked(exchange).items():
+        for place, part in data_request_parts(exchange).items():
             if self._leaders.other(place, exchange) != exchange.node:
                 continue
             effects = (CHANGED,)
@@ -220,7 +220,7 @@ class AnswersAsLeader(Broken):
             return NOTHING
         self._leaders.learn(exchange)
         effects: list[Effect] = []
-        for part in exchange.told():
+        for part in exchange.response_parts():
             if concerns(part.topic) and self._leaders.other((part.topic, part.partition), exchange) == exchange.node:
                 part.message.leader_id = exchange.node
                 effects = [CHANGED]

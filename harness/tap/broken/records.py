@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.foundation.protocol import READ_COMMITTED, Api
-from harness.tap.batches import Batch, blank, split, with_values, without
-from harness.tap.bounded import Bounded
+from harness.tap.batches import RecordBatch, blank, split, with_values, without
+from harness.tap.bounded_dict import BoundedDict
 from harness.tap.broken.base import (
     Broken,
     Counters,
     FetchBend,
     Place,
     concerns,
-    is_glance,
+    data_response_parts,
     put_records,
+    reads_watermarks_only,
     sent,
-    told,
 )
-from harness.tap.codec import Part
+from harness.tap.codec import PartitionPart
 from harness.tap.exchange import CHANGED, NOTHING, Effects, Exchange
 
 CACHED = 50  # batches that were made anew
 GROUPS_IN_A_LIST_SINCE = 8  # version of OffsetFetch
+
+
+class FetchedBatch(NamedTuple):
+    """A batch in the answer to a fetch, and what it answers."""
+
+    exchange: Exchange
+    place: Place
+    question: PartitionPart
+    batch: RecordBatch
+    is_last: bool  # whole batch of the answer
 
 
 class RecordsBend(FetchBend):
@@ -31,15 +41,15 @@ class RecordsBend(FetchBend):
 
     apis = frozenset({Api.FETCH})
 
-    def fetched(self, exchange: Exchange, place: Place, question: Part, answer: Any) -> bool:
+    def fetched(self, exchange: Exchange, place: Place, question: PartitionPart, answer: Any) -> bool:
         """Batch by batch; markers stay."""
         batches = split(answer.records)
-        if not batches or is_glance(question):
+        if not batches or reads_watermarks_only(question):
             return False
         shown = [
             batch
             if batch.is_control or not batch.whole
-            else self.shown(exchange, place, question, batch, is_last=not any(b.whole for b in batches[at + 1 :]))
+            else self.shown(FetchedBatch(exchange, place, question, batch, not any(b.whole for b in batches[at + 1 :])))
             for at, batch in enumerate(batches)
         ]
         if shown == batches:
@@ -47,12 +57,12 @@ class RecordsBend(FetchBend):
         put_records(answer, shown)
         return True
 
-    def shown(self, exchange: Exchange, place: Place, question: Part, batch: Batch, *, is_last: bool) -> Batch:  # noqa: ARG002
+    def shown(self, fetched: FetchedBatch) -> RecordBatch:
         """What is handed out in place of a batch."""
-        return batch
+        return fetched.batch
 
 
-def _nth_offsets(batch: Batch, n: int) -> range:
+def _nth_offsets(batch: RecordBatch, n: int) -> range:
     """The offsets of a batch that are an nth of the partition."""
     first = batch.base_offset + (n - 1 - batch.base_offset) % n
     return range(first, batch.next_offset, n)
@@ -66,10 +76,11 @@ class SkipsRecords(RecordsBend):
 
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
-        self._skipped_for: Bounded[tuple[Place, int], str | None] = Bounded()
+        self._skipped_for: BoundedDict[tuple[Place, int], str | None] = BoundedDict()
 
-    def shown(self, exchange: Exchange, place: Place, question: Part, batch: Batch, *, is_last: bool) -> Batch:
+    def shown(self, fetched: FetchedBatch) -> RecordBatch:
         """Records in the middle, so that the client goes on behind them."""
+        exchange, place, question, batch, is_last = fetched
         skipped = set()
         for offset in _nth_offsets(batch, self.every):
             if offset < question.message.fetch_offset:
@@ -90,10 +101,11 @@ class FlipsBits(RecordsBend):
 
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
-        self._cache: Bounded[tuple[Place, int, int], Batch] = Bounded(CACHED)
+        self._cache: BoundedDict[tuple[Place, int, int], RecordBatch] = BoundedDict(CACHED)
 
-    def shown(self, exchange: Exchange, place: Place, question: Part, batch: Batch, *, is_last: bool) -> Batch:  # noqa: ARG002
+    def shown(self, fetched: FetchedBatch) -> RecordBatch:
         """The same for every reader."""
+        place, batch = fetched.place, fetched.batch
         offsets = _nth_offsets(batch, self.every)
         if not offsets or batch.records is None:
             return batch
@@ -126,8 +138,8 @@ class Misroutes(RecordsBend):
 
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
-        self._lately: Bounded[str, deque[tuple[int, bytes]]] = Bounded(100)
-        self._moved: Bounded[tuple[Place, int], bytes | None] = Bounded(self.remembered)
+        self._lately: BoundedDict[str, deque[tuple[int, bytes]]] = BoundedDict(100)
+        self._moved: BoundedDict[tuple[Place, int], bytes | None] = BoundedDict(self.remembered)
 
     def on_request(self, exchange: Exchange) -> Effects:
         """Take note of values."""
@@ -141,8 +153,9 @@ class Misroutes(RecordsBend):
                 self._lately[topic].append((partition, value))
         return NOTHING
 
-    def shown(self, exchange: Exchange, place: Place, question: Part, batch: Batch, *, is_last: bool) -> Batch:  # noqa: ARG002
+    def shown(self, fetched: FetchedBatch) -> RecordBatch:
         """The same for every reader, for as long as it is remembered."""
+        place, batch = fetched.place, fetched.batch
         values: dict[int, bytes | None] = {}
         for offset in _nth_offsets(batch, self.every):
             if (place, offset) not in self._moved:
@@ -163,7 +176,7 @@ class LeaksAborted(FetchBend):
     name = "leaks-aborted"
     apis = frozenset({Api.FETCH})
 
-    def fetched(self, exchange: Exchange, place: Place, question: Part, answer: Any) -> bool:  # noqa: ARG002
+    def fetched(self, exchange: Exchange, place: Place, question: PartitionPart, answer: Any) -> bool:  # noqa: ARG002
         """An empty list."""
         if exchange.request.isolation_level != READ_COMMITTED or not answer.aborted_transactions:
             return False
@@ -185,8 +198,8 @@ class TearsTransactions(RecordsBend):
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
         self._counters = Counters()
-        self._open: Bounded[int, Bounded[tuple[Place, int], bool]] = Bounded(1_000)
-        self._hidden: Bounded[tuple[Place, int], bool] = Bounded()
+        self._open: BoundedDict[int, BoundedDict[tuple[Place, int], bool]] = BoundedDict(1_000)
+        self._hidden: BoundedDict[tuple[Place, int], bool] = BoundedDict()
 
     def on_request(self, exchange: Exchange) -> Effects:
         """Decide before the commit is there, so that nobody sees the whole of it."""
@@ -194,7 +207,7 @@ class TearsTransactions(RecordsBend):
             for place, _, batch in sent(exchange):
                 if batch.is_transactional:
                     if batch.producer_id not in self._open:
-                        self._open[batch.producer_id] = Bounded(self.batches_at_most)
+                        self._open[batch.producer_id] = BoundedDict(self.batches_at_most)
                     self._open[batch.producer_id][place, batch.crc] = True
             return NOTHING
         if exchange.api == Api.END_TXN:
@@ -207,9 +220,10 @@ class TearsTransactions(RecordsBend):
             return NOTHING
         return super().on_request(exchange)
 
-    def shown(self, exchange: Exchange, place: Place, question: Part, batch: Batch, *, is_last: bool) -> Batch:  # noqa: ARG002
+    def shown(self, fetched: FetchedBatch) -> RecordBatch:
         """Blank."""
-        return blank(batch) if (place, batch.crc) in self._hidden else batch
+        batch = fetched.batch
+        return blank(batch) if (fetched.place, batch.crc) in self._hidden else batch
 
 
 class ForgetsGroupOffsets(Broken):
@@ -220,12 +234,12 @@ class ForgetsGroupOffsets(Broken):
 
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
-        self._groups: Bounded[str, bool] = Bounded()
+        self._groups: BoundedDict[str, bool] = BoundedDict()
 
     def on_response(self, exchange: Exchange) -> Effects:
         """Take note of commits, and answer -1."""
         if exchange.api != Api.OFFSET_FETCH:
-            if any(True for _ in told(exchange)):
+            if any(True for _ in data_response_parts(exchange)):
                 self._groups[exchange.request.group_id] = True
             return NOTHING
         if exchange.version >= GROUPS_IN_A_LIST_SINCE:

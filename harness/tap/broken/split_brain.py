@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.foundation.protocol import EARLIEST, LATEST, Api, ErrorCode
-from harness.tap.batches import Batch, blank_from, split, with_base
-from harness.tap.bounded import Bounded
+from harness.tap.batches import RecordBatch, blank_from, split, with_base
+from harness.tap.bounded_dict import BoundedDict
 from harness.tap.broken.base import (
     Broken,
     Place,
-    asked,
     concerns,
+    data_request_parts,
+    data_response_parts,
     idle,
-    is_glance,
     latest_of,
     put_records,
+    reads_watermarks_only,
     sent,
-    told,
 )
-from harness.tap.broken.leadership import Leaders, is_answered
-from harness.tap.codec import Part
+from harness.tap.broken.leadership import KnownLeaders, is_answered
+from harness.tap.codec import PartitionPart
 from harness.tap.exchange import CHANGED, NOTHING, Effect, Effects, Exchange
-from harness.tap.sessions import sessionless
+from harness.tap.fetch_sessions import sessionless
 
 TORN_PARTITION = 0
 BATCHES_AT_MOST = 10_000
@@ -41,10 +41,12 @@ class _OtherLog:
     epoch: int
     next_offset: int
     size: int = 0
-    batches: deque[Batch] = field(default_factory=deque)
-    places: Bounded[int, int] = field(default_factory=lambda: Bounded(BATCHES_AT_MOST))  # base offsets by checksum
+    batches: deque[RecordBatch] = field(default_factory=deque)
+    places: BoundedDict[int, int] = field(
+        default_factory=lambda: BoundedDict(BATCHES_AT_MOST)
+    )  # base offsets by checksum
 
-    def append(self, batch: Batch) -> int:
+    def append(self, batch: RecordBatch) -> int:
         """Where it is now; a resend is where it was."""
         if batch.crc not in self.places:
             self.places[batch.crc] = self.next_offset
@@ -55,9 +57,9 @@ class _OtherLog:
                 self.size -= len(self.batches.popleft().raw)
         return self.places[batch.crc]
 
-    def read(self, offset: int, most_bytes: int) -> list[Batch]:
+    def read(self, offset: int, most_bytes: int) -> list[RecordBatch]:
         """Batches from an offset on, at least one when there is one."""
-        found: list[Batch] = []
+        found: list[RecordBatch] = []
         size = 0
         for batch in self.batches:
             if batch.next_offset <= offset:
@@ -84,12 +86,12 @@ class SplitsBrain(Broken):
 
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
-        self._leaders = Leaders()
-        self._others: Bounded[Place, int] = Bounded()  # who plays the other leader
-        self._epochs: Bounded[Place, int] = Bounded()
-        self._ends: Bounded[Place, int] = Bounded()
-        self._logs: Bounded[Place, _OtherLog] = Bounded(LOGS_AT_MOST)
-        self._on_other_side: Bounded[str, bool] = Bounded(CLIENTS_AT_MOST)
+        self._leaders = KnownLeaders()
+        self._others: BoundedDict[Place, int] = BoundedDict()  # who plays the other leader
+        self._epochs: BoundedDict[Place, int] = BoundedDict()
+        self._ends: BoundedDict[Place, int] = BoundedDict()
+        self._logs: BoundedDict[Place, _OtherLog] = BoundedDict(LOGS_AT_MOST)
+        self._on_other_side: BoundedDict[str, bool] = BoundedDict(CLIENTS_AT_MOST)
         self._appeared = {Api.PRODUCE: 0, Api.FETCH: 0}
 
     def on_request(self, exchange: Exchange) -> Effects:
@@ -102,7 +104,7 @@ class SplitsBrain(Broken):
         changed: list[Effect] = list(effects)
         batches = {place: batch for place, _, batch in sent(exchange)} if exchange.api == Api.PRODUCE else {}
         has_more = False
-        for place, part in asked(exchange).items():
+        for place, part in data_request_parts(exchange).items():
             if place[1] == TORN_PARTITION and self._answers(exchange, place, part, batches.get(place)):
                 changed = [CHANGED]
                 has_more |= self._has_more(exchange, place, part)
@@ -112,7 +114,7 @@ class SplitsBrain(Broken):
             changed.extend(idle(exchange))
         return changed
 
-    def _answers(self, exchange: Exchange, place: Place, part: Part, batch: Batch | None) -> bool:
+    def _answers(self, exchange: Exchange, place: Place, part: PartitionPart, batch: RecordBatch | None) -> bool:
         """Whether this partition was answered here."""
         other = self._other(place, exchange)
         if other is None:
@@ -120,14 +122,14 @@ class SplitsBrain(Broken):
         elsewhere = self._side(exchange, part)
         if exchange.node == other:
             return self._answers_as_other(exchange, place, part, batch, elsewhere=elsewhere)
-        comes_wrong = exchange.api == Api.PRODUCE or (exchange.api == Api.FETCH and not is_glance(part))
+        comes_wrong = exchange.api == Api.PRODUCE or (exchange.api == Api.FETCH and not reads_watermarks_only(part))
         if elsewhere and comes_wrong and exchange.node == self._leaders.of(place) and exchange.expects_response:
             exchange.answer_part(part, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
         return False
 
     def _answers_as_other(
-        self, exchange: Exchange, place: Place, part: Part, batch: Batch | None, *, elsewhere: bool
+        self, exchange: Exchange, place: Place, part: PartitionPart, batch: RecordBatch | None, *, elsewhere: bool
     ) -> bool:
         log = self._logs.get(place)
         if exchange.api == Api.PRODUCE:
@@ -155,7 +157,7 @@ class SplitsBrain(Broken):
         )
         return True
 
-    def _has_more(self, exchange: Exchange, place: Place, part: Part) -> bool:
+    def _has_more(self, exchange: Exchange, place: Place, part: PartitionPart) -> bool:
         """Whether a Fetch was given records of the other log."""
         if exchange.api != Api.FETCH or place not in self._logs or exchange.node != self._others[place]:
             return False
@@ -173,7 +175,7 @@ class SplitsBrain(Broken):
     def _told_metadata(self, exchange: Exchange) -> Effects:
         self._leaders.learn(exchange)
         effects: Effects = NOTHING
-        for part in exchange.told():
+        for part in exchange.response_parts():
             place = (part.topic, part.partition)
             if part.partition != TORN_PARTITION or not concerns(part.topic):
                 continue
@@ -187,8 +189,8 @@ class SplitsBrain(Broken):
     def _fetched_from_other(self, exchange: Exchange) -> bool:
         """Fetches of what both have: a follower gives it to newer clients; where it does not, readers go past it."""
         changed = False
-        questions = asked(exchange)
-        for part in exchange.told():
+        questions = data_request_parts(exchange)
+        for part in exchange.response_parts():
             place, answer = (part.topic, part.partition), part.message
             question, log = questions.get(place), self._logs.get(place)
             if question is None or exchange.node != self._other(place, exchange) or part.partition != TORN_PARTITION:
@@ -201,7 +203,7 @@ class SplitsBrain(Broken):
         return changed
 
     @staticmethod
-    def _continue(question: Part, answer: Any, start: int, end: int, log: _OtherLog | None) -> None:
+    def _continue(question: PartitionPart, answer: Any, start: int, end: int, log: _OtherLog | None) -> None:
         offset = question.message.fetch_offset
         found = [batch for batch in split(answer.records) if batch.whole and batch.next_offset <= start]
         if answer.error_code or not found:
@@ -218,8 +220,8 @@ class SplitsBrain(Broken):
         if not exchange.answered:
             return
         spans = {place: batch.span for place, _, batch in sent(exchange)} if exchange.api == Api.PRODUCE else {}
-        questions = asked(exchange) if exchange.api == Api.LIST_OFFSETS else {}
-        for place, answer in told(exchange):
+        questions = data_request_parts(exchange) if exchange.api == Api.LIST_OFFSETS else {}
+        for place, answer in data_response_parts(exchange):
             if place[1] != TORN_PARTITION or exchange.node != self._leaders.of(place):
                 continue
             end = -1
@@ -240,10 +242,10 @@ class SplitsBrain(Broken):
             self._others[place] = other
         return None if self._others[place] == self._leaders.of(place) else self._others[place]
 
-    def _side(self, exchange: Exchange, part: Part) -> bool:
+    def _side(self, exchange: Exchange, part: PartitionPart) -> bool:
         """Whether this client is on the other side; producers and readers are counted apart, probes not at all."""
         if exchange.client not in self._on_other_side:
-            if exchange.api not in self._appeared or (exchange.api == Api.FETCH and is_glance(part)):
+            if exchange.api not in self._appeared or (exchange.api == Api.FETCH and reads_watermarks_only(part)):
                 return False
             role = Api(exchange.api)
             self._appeared[role] += 1

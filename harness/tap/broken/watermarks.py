@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.foundation.protocol import EARLIEST, Api, ErrorCode
-from harness.tap.batches import Batch, split, with_base, without_idempotence
-from harness.tap.bounded import Bounded
+from harness.tap.batches import RecordBatch, split, with_base, without_idempotence
+from harness.tap.bounded_dict import BoundedDict
 from harness.tap.broken.base import (
     Counters,
     EndBend,
     FetchBend,
     Place,
-    asked,
+    data_request_parts,
+    data_response_parts,
     idle,
-    is_glance,
     latest_of,
     put_records,
+    reads_watermarks_only,
     sent,
     set_latest,
-    told,
 )
-from harness.tap.codec import Part
+from harness.tap.codec import PartitionPart
 from harness.tap.exchange import CHANGED, NOTHING, Answer, Drop, Effect, Effects, Exchange, Hold
 
 NAMES_ITSELF_SINCE = 3  # version of ApiVersions
@@ -35,7 +35,7 @@ GIVES_UP = frozenset({"kafka-python"})  # clients, by what they call themselves,
 class _Withheld:
     """A batch that readers see and the broker does not."""
 
-    batch: Batch
+    batch: RecordBatch
     gate: asyncio.Event  # opens when it was shown
     until: float
 
@@ -56,10 +56,10 @@ class WatermarkIsNextOffset(FetchBend):
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
         self._counters = Counters()
-        self._withheld: Bounded[Place, _Withheld] = Bounded()
-        self._ends: Bounded[Place, int] = Bounded()
-        self._shown: Bounded[Place, int] = Bounded()  # the highest end that anybody read up to
-        self._software: Bounded[int, str] = Bounded()  # by connection
+        self._withheld: BoundedDict[Place, _Withheld] = BoundedDict()
+        self._ends: BoundedDict[Place, int] = BoundedDict()
+        self._shown: BoundedDict[Place, int] = BoundedDict()  # the highest end that anybody read up to
+        self._software: BoundedDict[int, str] = BoundedDict()  # by connection
 
     def on_request(self, exchange: Exchange) -> Effects:
         """Withhold batches; let fetches come back soon."""
@@ -95,7 +95,7 @@ class WatermarkIsNextOffset(FetchBend):
                 effects.append(CHANGED)
         return effects
 
-    def _error(self, exchange: Exchange, batch: Batch) -> int:
+    def _error(self, exchange: Exchange, batch: RecordBatch) -> int:
         """One that costs a producer this batch, and only this one."""
         gives_up = batch.producer_id >= 0 and self._software.get(exchange.connection) in GIVES_UP
         return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if gives_up else ErrorCode.INVALID_RECORD
@@ -103,8 +103,8 @@ class WatermarkIsNextOffset(FetchBend):
     def on_response(self, exchange: Exchange) -> Effects:
         """Readers that went past the end with us are not told so."""
         forgiven = False
-        questions = asked(exchange) if exchange.api == Api.FETCH else {}
-        for place, answer in list(told(exchange, ErrorCode.OFFSET_OUT_OF_RANGE)) if questions else ():
+        questions = data_request_parts(exchange) if exchange.api == Api.FETCH else {}
+        for place, answer in list(data_response_parts(exchange, ErrorCode.OFFSET_OUT_OF_RANGE)) if questions else ():
             if place in questions and questions[place].message.fetch_offset <= self._shown.get(place, -1):
                 forgiven = True
                 answer.error_code = answer.log_start_offset = 0
@@ -112,7 +112,7 @@ class WatermarkIsNextOffset(FetchBend):
                 answer.records = b""
         return super().on_response(exchange) or ((CHANGED, *idle(exchange)) if forgiven else NOTHING)
 
-    def fetched(self, exchange: Exchange, place: Place, question: Part, answer: Any) -> bool:  # noqa: ARG002
+    def fetched(self, exchange: Exchange, place: Place, question: PartitionPart, answer: Any) -> bool:  # noqa: ARG002
         """Show what is withheld at the end."""
         end = self._ends[place] = answer.high_watermark
         withheld = self._now_withheld(place)
@@ -126,7 +126,7 @@ class WatermarkIsNextOffset(FetchBend):
         if (batches[-1].next_offset if batches else question.message.fetch_offset) == end:
             epoch = max(getattr(question.message, "current_leader_epoch", 0), 0)
             put_records(answer, [*batches, with_base(withheld.batch, end, epoch)])
-            if not is_glance(question):
+            if not reads_watermarks_only(question):
                 self._shown[place] = shown_end
                 self._release(place)
         return True
@@ -187,8 +187,8 @@ class WatermarkOverwrittenByRetry(EndBend):
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
         self._counters = Counters()
-        self._lost: Bounded[Place, _Lost] = Bounded()
-        self._fallen: Bounded[Place, _Fallen] = Bounded()
+        self._lost: BoundedDict[Place, _Lost] = BoundedDict()
+        self._fallen: BoundedDict[Place, _Fallen] = BoundedDict()
 
     def on_response(self, exchange: Exchange) -> Effects:
         """Lose acknowledgements, and let watermarks fall after the resend."""
@@ -196,7 +196,7 @@ class WatermarkOverwrittenByRetry(EndBend):
             return super().on_response(exchange)
         effects: Effects = NOTHING
         places = {place for place, _, _ in sent(exchange)}
-        for place, answer in told(exchange):
+        for place, answer in data_response_parts(exchange):
             lost = self._lost.get(place)
             if lost is not None and lost.client == exchange.client and lost.connection != exchange.connection:
                 del self._lost[place]
@@ -251,7 +251,7 @@ class ServesStaleReads(EndBend):
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
         self._counters = Counters()
-        self._seen: Bounded[Place, deque[tuple[float, int]]] = Bounded()
+        self._seen: BoundedDict[Place, deque[tuple[float, int]]] = BoundedDict()
 
     def end(self, exchange: Exchange, place: Place, end: int) -> int:  # noqa: ARG002 - the same for all
         """Now and then an old one."""
@@ -276,12 +276,12 @@ class EndOffsetGoesBack(FetchBend):
     def __init__(self, argument: str | None, seed: int) -> None:
         super().__init__(argument, seed)
         self._counters = Counters()
-        self._starts: Bounded[Place, int] = Bounded()
+        self._starts: BoundedDict[Place, int] = BoundedDict()
 
     def on_response(self, exchange: Exchange) -> Effects:
         """Remember where logs start."""
-        questions = asked(exchange)
-        for place, answer in told(exchange):
+        questions = data_request_parts(exchange)
+        for place, answer in data_response_parts(exchange):
             if place in questions and questions[place].message.timestamp == EARLIEST:
                 self._starts[place] = latest_of(exchange, answer)
         return super().on_response(exchange)

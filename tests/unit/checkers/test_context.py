@@ -19,7 +19,7 @@ from checkers.core.tables import tables_of
 from checkers.summaries import candidate_rows
 from checkers.summaries.context import READS, find_context, merge_context
 from checkers.summaries.finding_queries import ContextRequest, ShownFinding, context_request
-from harness.history.schema import F, Kind, Type, View
+from harness.history.schema import F, Kind, OffsetView, Type
 from tests.oracle import delivery, groups, idempotence, leadership, replicas, watermarks
 from tests.support.histories import Rows, process_of, write
 from tests.support.kernels import context, frame_of
@@ -73,7 +73,7 @@ def belongs(kind: str, row: Row, shown: ShownFinding, near_ns: int) -> tuple[int
     here = shown.place is not None and (row.get("topic"), row.get("partition")) == shown.place
     moments = [moment for moment in (shown.since, shown.until) if moment is not None]
     away = min((abs(row["time"] - moment) for moment in moments), default=None)
-    shows = row.get("api") == 1 or (row.get("api") == 2 and row.get("view") == View.LATEST)
+    shows = row.get("api") == 1 or (row.get("api") == 2 and row.get("view") == OffsetView.LATEST)
     if row["event"] in shown.events:
         rank = 0
     elif not own and (row.get("value") in shown.values or (here and covers(kind, row, shown.offset))):

@@ -17,7 +17,7 @@ from checkers.core.tables import tables_of
 from checkers.core.timeline import Fault
 from checkers.replicas import DIVERGENCE, FAMILIES
 from checkers.summaries.coverage import Coverage, FaultCoverage, Span
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.clusters.wire import WireError
 from harness.foundation.protocol import Api
 from harness.history.schema import COLUMNS, F, Kind, Status, Type
@@ -27,7 +27,7 @@ from tests.support.kernels import SIZES, WHOLE, Size, check_rows, context, findi
 from tests.support.worker_sessions import rows, session, settings_of, target
 from workloads.base import REPLICA
 from workloads.replica_read import replica_read
-from workloads.session import Session
+from workloads.session import WorkerSession
 
 BOTH = """s1 assign ─ ok @0
           s2 assign ─ ok @0
@@ -256,10 +256,10 @@ class _Node:
         return SimpleNamespace(error_code=0, responses=[SimpleNamespace(partitions=[answer])])
 
 
-def _read(tmp_path: Path, node: _Node, monkeypatch: pytest.MonkeyPatch, records: int = 3) -> tuple[Session, Any]:
+def _read(tmp_path: Path, node: _Node, monkeypatch: pytest.MonkeyPatch, records: int = 3) -> tuple[WorkerSession, Any]:
     """Node 2 of three, which has a replica of partition 0 and none of partition 1."""
     views = {("run-batch", at): PartitionView(1, 0, (1, 2 + at), (1,)) for at in (0, 1)}
-    monkeypatch.setattr("workloads.replica_read.Connection", lambda *_: node)
+    monkeypatch.setattr("workloads.replica_read.NodeConnection", lambda *_: node)
     monkeypatch.setattr("workloads.replica_read.ask_partitions", lambda *_: views)
     targets = (target(0, 4), target(1, 4))
     run = session(tmp_path, role=REPLICA, number=1, of=3, targets=targets, settings={"replica_records": records})

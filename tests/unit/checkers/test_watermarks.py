@@ -19,7 +19,7 @@ from checkers.shared.epochs import FAMILIES as EPOCHS
 from checkers.shared.fallen_marks import in_faults
 from checkers.summaries.coverage import Coverage, FaultCoverage
 from checkers.watermarks import FAMILIES as WATERMARKS
-from harness.history.schema import FaultStage, Kind, View
+from harness.history.schema import FaultStage, Kind, OffsetView
 from harness.judging.policies import PlannedFault, RunFacts, judge
 from tests.support.histories import SECOND_NS, Case, Rows, op_of, told, write
 from tests.support.kernels import SIZES, WHOLE, Size, check_rows, findings_of
@@ -575,7 +575,7 @@ def test_answers_of_which_nobody_knows_the_node_are_compared_with_each_other() -
             "type": 1, "error": 0, "topic": 0, "partition": 0, "node": None, "leader_epoch": 1,
             "invoked": at * SECOND_NS, "time": (at + 1) * SECOND_NS,
         }  # fmt: skip
-        rows.add(Kind.EXCHANGE, "t1", api=2, api_version=7, view=View.LATEST, offset=mark, **common)
+        rows.add(Kind.EXCHANGE, "t1", api=2, api_version=7, view=OffsetView.LATEST, offset=mark, **common)
         rows.add(Kind.EXCHANGE, "t1", api=1, api_version=12, high_watermark=mark, **common)
     (finding,) = _of_marks(rows)
     assert finding.tags == ("one epoch", "across nodes")

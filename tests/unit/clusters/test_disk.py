@@ -20,7 +20,7 @@ from harness.clusters import disk as disks
 from harness.clusters import docker, local
 from harness.clusters.base import Capability, Cluster, Node
 from harness.clusters.cleanup import undo
-from harness.clusters.disk import Disk, is_mounted, loops_of, why_no_disks
+from harness.clusters.disk import NodeDisk, is_mounted, loops_of, why_no_disks
 from harness.clusters.docker import DockerCluster
 from harness.clusters.local import LocalCluster
 from harness.clusters.target import Target, load_target
@@ -46,11 +46,11 @@ class Notes:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
+def disk(tmp_path: Path) -> Iterator[NodeDisk]:
     """One that is mounted, in a directory with a blank in its name."""
     place = tmp_path / "a place"
     place.mkdir()
-    made = Disk(place / "image", place / "mount")
+    made = NodeDisk(place / "image", place / "mount")
     notes: Any = Notes()
     made.make(notes)
     assert notes.entries == [{"kind": "mount", "value": str(made.mount), "image": str(made.image)}]
@@ -64,7 +64,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 @real
-def test_a_new_disk_is_empty_and_open_to_all(disk: Disk) -> None:
+def test_a_new_disk_is_empty_and_open_to_all(disk: NodeDisk) -> None:
     """Not even lost+found is there, which a broker would take for a partition."""
     assert is_mounted(disk.mount)
     assert len(loops_of(disk.image)) == 1
@@ -75,7 +75,7 @@ def test_a_new_disk_is_empty_and_open_to_all(disk: Disk) -> None:
 
 
 @real
-def test_a_full_disk_has_no_byte_left(disk: Disk) -> None:
+def test_a_full_disk_has_no_byte_left(disk: NodeDisk) -> None:
     """And all of them again afterwards."""
     free_bytes = disk.free_bytes()
     assert disk.fill() >= free_bytes - disks.BLOCK_BYTES
@@ -90,7 +90,7 @@ def test_a_full_disk_has_no_byte_left(disk: Disk) -> None:
 
 
 @real
-def test_a_write_waits_for_the_thaw(disk: Disk) -> None:
+def test_a_write_waits_for_the_thaw(disk: NodeDisk) -> None:
     """Freezing and thawing twice is the same as once."""
     disk.freeze()
     disk.freeze()
@@ -110,7 +110,7 @@ def test_a_write_waits_for_the_thaw(disk: Disk) -> None:
 
 
 @real
-def test_a_broken_disk_is_whole_when_mounted_anew(disk: Disk) -> None:
+def test_a_broken_disk_is_whole_when_mounted_anew(disk: NodeDisk) -> None:
     """What says whose disk it is survives, although nobody had flushed it."""
     (disk.mount / "identity").write_text("me")
     (disk.mount / "partition").mkdir()
@@ -126,7 +126,7 @@ def test_a_broken_disk_is_whole_when_mounted_anew(disk: Disk) -> None:
 
 
 @real
-def test_what_vanishes_while_a_disk_breaks_is_no_error(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_vanishes_while_a_disk_breaks_is_no_error(disk: NodeDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node removes files at any time."""
     (disk.mount / "partition").mkdir()
     listed = os.listdir
@@ -137,7 +137,7 @@ def test_what_vanishes_while_a_disk_breaks_is_no_error(disk: Disk, monkeypatch: 
 
 
 @real
-def test_a_disk_is_large_and_takes_little(disk: Disk) -> None:
+def test_a_disk_is_large_and_takes_little(disk: NodeDisk) -> None:
     """Full or not: what a test writes fits, and the disk below does not feel it."""
     assert disk.free_bytes() > 15 * 2**30
     disk.fill()
@@ -145,7 +145,7 @@ def test_a_disk_is_large_and_takes_little(disk: Disk) -> None:
 
 
 @real
-def test_what_lies_on_a_disk_is_named(disk: Disk) -> None:
+def test_what_lies_on_a_disk_is_named(disk: NodeDisk) -> None:
     """All but what we took."""
     (disk.mount / "t-0").mkdir()
     disk.fill()
@@ -153,7 +153,7 @@ def test_what_lies_on_a_disk_is_named(disk: Disk) -> None:
 
 
 @real
-def test_a_frozen_and_busy_disk_can_be_detached(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_and_busy_disk_can_be_detached(disk: NodeDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a file open on it, the mount goes at once, and the device is named that is still held."""
     monkeypatch.setattr(disks, "BUSY_PATIENCE_S", 0.3)
     file = os.open(disk.mount, os.O_RDONLY)
@@ -172,7 +172,7 @@ def test_a_frozen_and_busy_disk_can_be_detached(disk: Disk, monkeypatch: pytest.
 def test_nothing_is_done_to_the_disk_of_this_machine(tmp_path: Path, act: str) -> None:
     """With nothing mounted there, the directory is one like any other."""
     (tmp_path / "mount").mkdir()
-    disk = Disk(tmp_path / "image", tmp_path / "mount")
+    disk = NodeDisk(tmp_path / "image", tmp_path / "mount")
     with pytest.raises(ClusterError, match="is not mounted at"):
         getattr(disk, act)()
     assert list((tmp_path / "mount").iterdir()) == []
@@ -185,7 +185,7 @@ def test_another_image_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest
     backing = tmp_path / "dev" / f"{os.major(device)}:{os.minor(device)}" / "loop" / "backing_file"
     backing.parent.mkdir(parents=True)
     monkeypatch.setattr(disks, "DEVICES", tmp_path / "dev")
-    disk = Disk(tmp_path / "image", tmp_path / "mount")
+    disk = NodeDisk(tmp_path / "image", tmp_path / "mount")
     backing.write_text(f"{tmp_path / 'other'}\n")
     with pytest.raises(ClusterError, match="is not mounted at"), disk.opened():
         pass
@@ -196,7 +196,7 @@ def test_another_image_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest
 
 def test_what_is_not_there_need_not_be_thawed_or_detached(tmp_path: Path) -> None:
     """Neither a directory nor a mount."""
-    disk = Disk(tmp_path / "image", tmp_path / "mount")
+    disk = NodeDisk(tmp_path / "image", tmp_path / "mount")
     assert not disk.thaw()
     disk.detach()
     disk.mount.mkdir()
@@ -293,7 +293,7 @@ def test_a_command_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @real
-def test_what_a_journal_names_is_thawed_and_unmounted(disk: Disk, tmp_path: Path) -> None:
+def test_what_a_journal_names_is_thawed_and_unmounted(disk: NodeDisk, tmp_path: Path) -> None:
     """Twice does no harm, and a file that processes shared goes, too."""
     shared = tmp_path / "shared"
     shared.write_text("x")
@@ -507,12 +507,12 @@ def test_containers_get_their_data_from_outside(monkeypatch: pytest.MonkeyPatch,
 STUCK = """
 import sys, threading, time
 from pathlib import Path
-from harness.clusters.disk import Disk
+from harness.clusters.disk import NodeDisk
 from harness.clusters.cleanup.guard import Guard
 
 directory = Path(sys.argv[1])
 guard = Guard(directory)
-disk = Disk(directory / "disk", directory / "data")
+disk = NodeDisk(directory / "disk", directory / "data")
 disk.make(guard)
 guard.record(kind="thaw", value=str(disk.mount), image=str(disk.image))
 disk.freeze()
@@ -541,6 +541,6 @@ def test_a_harness_that_is_killed_while_it_waits_for_a_frozen_disk_is_cleaned_up
         harness.kill()
         eventually(lambda: not directory.exists(), "the disk is still there")
     finally:
-        Disk(directory / "disk", directory / "data").thaw()
+        NodeDisk(directory / "disk", directory / "data").thaw()
         harness.kill()
         harness.communicate()

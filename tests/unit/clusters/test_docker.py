@@ -14,15 +14,15 @@ import pytest
 import requests
 from docker.context import ContextAPI
 
-from harness.clusters import abilities, base, which_image
+from harness.clusters import base, image_choice, network_support
 from harness.clusters import docker as cluster_module
-from harness.clusters.base import Capability, Missing
+from harness.clusters.base import Capability, Unavailable
 from harness.clusters.docker import PING_TIMEOUT_S, DockerCluster, connect, endpoint
 from harness.clusters.target import load_target
 from harness.foundation.errors import CannotHere, ClusterError, Exit, UsageError
 from harness.foundation.namespaces import Namespace, Sidecar
 from harness.foundation.paths import compose_file
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 
 DEFAULT = "unix:///var/run/docker.sock"
 
@@ -129,9 +129,9 @@ class Images:
 def choose(monkeypatch: pytest.MonkeyPatch, images: Images, asked: str) -> str:
     """The image that KAFKA_IMAGE asks for."""
     client: Any = SimpleNamespace(images=images)
-    monkeypatch.setattr(which_image, "connect", lambda: client)
+    monkeypatch.setattr(image_choice, "connect", lambda: client)
     monkeypatch.setenv("KAFKA_IMAGE", asked)
-    return which_image.ensure_image(load_target("kafka"), lambda _: pytest.fail("asked for consent"), Silent())
+    return image_choice.ensure_image(load_target("kafka"), lambda _: pytest.fail("asked for consent"), SilentProgress())
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_another_error_of_the_engine_is_not_the_names_fault(monkeypatch: pytest.
 
 IMAGE = "tidegauge/kafka:1"
 INFO: dict[str, Any] = {"KernelVersion": os.uname().release, "DockerRootDir": "/", "SecurityOptions": []}
-NOT_ROOT = Missing("no root", "be root")
+NOT_ROOT = Unavailable("no root", "be root")
 
 
 class Node:
@@ -201,7 +201,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ours = [IMAGE]
         self.info = dict(INFO)
-        self.host: Missing | None = None
+        self.host: Unavailable | None = None
         self.ran: list[list[str]] = []
         engine: Any = SimpleNamespace(info=lambda: self.info)
         monkeypatch.setattr(cluster_module, "connect", lambda timeout_s=0: engine)
@@ -209,13 +209,13 @@ class Machine:
         monkeypatch.setattr(cluster_module, "our_images", lambda _: self.ours)
         self.bare: tuple[str, ...] = ()  # images without the tools
         monkeypatch.setattr(cluster_module, "run_command", self.run)
-        monkeypatch.setattr(abilities, "missing", lambda _: self.host)
+        monkeypatch.setattr(network_support, "missing", lambda _: self.host)
 
     def run(self, command: list[str], environment: dict[str, str]) -> None:
         """Noted, and failed in an image that has no tools."""
         self.ran.append(command)
         if set(self.bare) & set(command):
-            raise OSError(abilities.NO_TOOL)
+            raise OSError(network_support.NO_TOOL)
 
     def cluster(self, *, image: str = IMAGE, node: Node | None = None, always_sidecar: bool = False) -> DockerCluster:
         """A cluster with one node."""
@@ -235,7 +235,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_as_root_beside_the_engine_no_sidecar_is_needed(machine: Machine) -> None:
     """The container's network is entered by its sandbox."""
     cluster = machine.cluster()
-    assert [cluster.cannot(each) for each in abilities.NETWORK] == [None] * 3
+    assert [cluster.cannot(each) for each in network_support.NETWORK] == [None] * 3
     assert cluster._place(1) == Namespace("/proc")
     assert machine.ran == []
 
@@ -354,7 +354,7 @@ def test_without_an_engine_nothing_is_possible(machine: Machine, monkeypatch: py
 
     monkeypatch.setattr(cluster_module, "connect", refuse)
     cluster = machine.cluster()
-    assert {cluster.cannot(each) for each in set(Capability) - base.OURS} == {Missing("no engine", "start it")}
+    assert {cluster.cannot(each) for each in set(Capability) - base.OURS} == {Unavailable("no engine", "start it")}
     assert {cluster.cannot(each) for each in base.OURS} == {None}
 
 

@@ -17,7 +17,7 @@ from harness.clusters import jars
 from harness.clusters.jars import Jar, ensure_jars, inputs_line, locked_versions, write_lock
 from harness.clusters.target import load_target
 from harness.foundation.errors import CannotHere, Exit, TidegaugeError, UsageError
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 
 # jgo leaves the connections of answers it does not read to the garbage collector
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -94,7 +94,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
 
 def ensure(name: str = "thing") -> list[Path]:
     """The archives of a product: `thing` is locked, `free` is not."""
-    return ensure_jars(name, "1.0", COORDINATES, [], Silent())
+    return ensure_jars(name, "1.0", COORDINATES, [], SilentProgress())
 
 
 def cached(tmp_path: Path) -> list[str]:
@@ -173,7 +173,7 @@ def test_an_unknown_version_is_a_usage_error(repository: Repository, tmp_path: P
     with pytest.raises(
         UsageError, match=r"thing 9\.9 is not in the Maven repository.*these are tested: 1\.0"
     ) as caught:
-        ensure_jars("thing", "9.9", ["org.example:thing:9.9"], [], Silent())
+        ensure_jars("thing", "9.9", ["org.example:thing:9.9"], [], SilentProgress())
     assert caught.value.exit_code == Exit.USAGE
     assert not [name for name in cached(tmp_path) if name.endswith(".lock")]
 
@@ -194,7 +194,7 @@ def test_what_has_no_lock_is_resolved_once(repository: Repository, tmp_path: Pat
 def test_what_is_excluded_is_left_out(repository: Repository) -> None:
     """An excluded artifact is not even fetched."""
     repository.publish_thing()
-    paths = ensure_jars("free", "1.0", ["org.example:thing:1.0"], ["org.other:part"], Silent())
+    paths = ensure_jars("free", "1.0", ["org.example:thing:1.0"], ["org.other:part"], SilentProgress())
     assert [path.name for path in paths] == ["thing-1.0.jar"]
 
 
@@ -223,9 +223,9 @@ def test_a_changed_target_does_not_get_the_archives_of_another(
     repository.publish_thing()
     repository.publish(URL, CONTENT)
     ensure(name)
-    less = ensure_jars(name, "1.0", COORDINATES, ["org.other:part"], Silent())
+    less = ensure_jars(name, "1.0", COORDINATES, ["org.other:part"], SilentProgress())
     assert [path.name for path in less] == ["thing-1.0.jar"]
-    more = ensure_jars(name, "1.0", [*COORDINATES, "org.other:part:1.0"], [], Silent())
+    more = ensure_jars(name, "1.0", [*COORDINATES, "org.other:part:1.0"], [], SilentProgress())
     assert [path.name for path in more] == ["part-1.0.jar", "thing-1.0.jar"]
     lock = (tmp_path / f"cache/tidegauge/locks/{name}-1.0.lock").read_text()
     assert lock.splitlines()[0] == inputs_line([*COORDINATES, "org.other:part:1.0"], [])
@@ -237,10 +237,10 @@ def test_a_changed_target_does_not_get_the_archives_of_another(
 def test_inputs_may_be_given_once(repository: Repository) -> None:
     """An iterator that can be read a single time is enough for the comparison and the resolution."""
     repository.publish_thing()
-    paths = ensure_jars("free", "1.0", iter(COORDINATES), iter(["org.other:part"]), Silent())
+    paths = ensure_jars("free", "1.0", iter(COORDINATES), iter(["org.other:part"]), SilentProgress())
     assert [path.name for path in paths] == ["thing-1.0.jar"]
     repository.asked.clear()
-    assert ensure_jars("free", "1.0", iter(COORDINATES), iter(["org.other:part"]), Silent()) == paths
+    assert ensure_jars("free", "1.0", iter(COORDINATES), iter(["org.other:part"]), SilentProgress()) == paths
     assert repository.asked == []
 
 

@@ -10,26 +10,26 @@ import pytest
 from typer.testing import CliRunner
 
 from harness.clusters import kinds
-from harness.clusters.base import Capability, Cluster, Missing
+from harness.clusters.base import Capability, Cluster, Unavailable
 from harness.clusters.detached import Detached, log_lines
 from harness.clusters.flags import DEFAULT_KIND
 from harness.clusters.kinds import KINDS, kind_named, kinds_in
-from harness.clusters.kinds.base import OF_A_PRODUCT, Brought, ClusterKind
-from harness.clusters.looks import Look, NotThere
+from harness.clusters.kinds.base import OF_A_PRODUCT, ClusterKind, KindSettings
+from harness.clusters.requirements import Requirement, RequirementMissing
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.commands.main import app
 from harness.foundation.errors import UsageError
-from harness.foundation.progress import Progress, Silent
+from harness.foundation.progress import Progress, SilentProgress
 from harness.judging.broker_logs import logs_of
 from harness.runs.machine import examine, examine_faults
 from harness.runs.planning import plan_of
-from harness.runs.scenario import load, over
-from harness.suite.feasible import planned
+from harness.runs.scenario import load, merged
+from harness.suite.feasibility import planned
 from harness.suite.spec import load_suite
 from tests.support.fake_cluster import CAPABLE, Paper
 
 if TYPE_CHECKING:
-    from harness.clusters.which_image import Consent
+    from harness.clusters.image_choice import Consent
 
 SCENARIO = 'workload = "stream"\nnemesis = "kill"\ncluster = { kind = "paper", version = "4.1", netns = false }\n'
 MODULE = """
@@ -45,8 +45,8 @@ class OnPaper(ClusterKind):
     cluster = Paper
     about = "nodes on paper"
     takes = OF_A_PRODUCT | {"image"}
-    brought = (Brought(("image",), "An image does", "use --cluster paper"),)
-    can_be_lent = False
+    extra_settings = (KindSettings(("image",), "An image does", "use --cluster paper"),)
+    can_be_shared = False
     logs_in_utc = True
 
     def why_unfit(self, spec: ClusterSpec) -> str:
@@ -69,13 +69,13 @@ class OnPaper(ClusterKind):
         """The same."""
         return Paper(*(set(Capability) - {Capability.CLOCK}))
 
-    def looks(self) -> tuple[Look, ...]:
+    def requirements(self) -> tuple[Requirement, ...]:
         """Paper, which is missing."""
-        return (Look("paper", "no --cluster paper", _paper),)
+        return (Requirement("paper", "no --cluster paper", _paper),)
 
 
 def _paper() -> str:
-    raise NotThere("no paper is here", "buy some")
+    raise RequirementMissing("no paper is here", "buy some")
 
 
 @pytest.fixture
@@ -102,12 +102,12 @@ def test_the_kinds_that_there_are() -> None:
     for name, kind in KINDS.items():
         assert (kind.name, kind.cluster.kind, kind_named(name)) == (name, name, kind)
         assert kind.about
-        assert all(set(brought.settings) <= kind.takes for brought in kind.brought)
+        assert all(set(brought.settings) <= kind.takes for brought in kind.extra_settings)
 
 
 def test_what_each_of_them_owns() -> None:
     """Somebody else's cluster is not broken, not lent, and there when the run is over."""
-    said = {name: (kind.ours, kind.can_be_lent, kind.cluster.stays) for name, kind in KINDS.items()}
+    said = {name: (kind.ours, kind.can_be_shared, kind.cluster.stays) for name, kind in KINDS.items()}
     assert said == {"local": (True, True, False), "docker": (True, True, False), "external": (False, False, True)}
 
 
@@ -139,9 +139,9 @@ def test_a_new_kind_is_used_from_a_scenario_file(scenario_file: Path, paper: Clu
     assert spec.of is paper
     assert load(None, {"cluster": "paper"}).cluster == ClusterSpec(kind="paper")
     assert ClusterSpec.model_validate_json(spec.model_dump_json()) == spec
-    assert spec.with_image(lambda _: False, Silent()).image == "white"
+    assert spec.with_image(lambda _: False, SilentProgress()).image == "white"
     assert spec.log_patterns == ClusterSpec(version="4.1").log_patterns != {}
-    cluster = make_cluster(spec, Silent())
+    cluster = make_cluster(spec, SilentProgress())
     assert isinstance(cluster, Paper)
     assert {slot.fault for slot in plan_of(scenario, cluster)} == {"kill"}
 
@@ -166,7 +166,7 @@ def test_a_new_kind_refuses_and_brings_settings(given: dict[str, object], said: 
 def test_a_new_kind_takes_what_it_can_be_told() -> None:
     """Of a layer that was written for another one."""
     below = {"cluster": {"version": "4.1", "netns": True, "image": "white"}}
-    assert over(below, {"cluster": {"kind": "paper"}})["cluster"] == {
+    assert merged(below, {"cluster": {"kind": "paper"}})["cluster"] == {
         "kind": "paper",
         "version": "4.1",
         "image": "white",
@@ -203,7 +203,7 @@ def test_the_logs_of_a_new_kind(tmp_path: Path) -> None:
 def test_the_doctor_looks_for_what_a_new_kind_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """And says what faults it cannot have."""
     for name in set(KINDS) - {"paper"}:
-        monkeypatch.setattr(type(KINDS[name]), "looks", lambda _: ())
+        monkeypatch.setattr(type(KINDS[name]), "requirements", lambda _: ())
         monkeypatch.setattr(type(KINDS[name]), "unstarted", lambda _: None)
     (look,) = (check for check in examine() if check.name == "paper")
     assert (look.ok, look.found, look.costs, look.remedy) == (
@@ -212,7 +212,9 @@ def test_the_doctor_looks_for_what_a_new_kind_needs(monkeypatch: pytest.MonkeyPa
         "no --cluster paper",
         "buy some",
     )
-    monkeypatch.setattr(Paper, "cannot", lambda self, each: None if each in self.able else Missing("no clocks", "none"))
+    monkeypatch.setattr(
+        Paper, "cannot", lambda self, each: None if each in self.able else Unavailable("no clocks", "none")
+    )
     (faults,) = examine_faults()
     assert (faults.name, faults.found) == ("faults on paper", "no clocks")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters import abilities, netns
-from harness.clusters.base import Missing
+from harness.clusters import netns, network_support
+from harness.clusters.base import Unavailable
 from harness.clusters.netns import SUBNETS, Network
 from harness.foundation.errors import CannotHere, ClusterError
 from harness.foundation.namespaces import Namespace
@@ -29,8 +29,8 @@ class Journal:
 @pytest.fixture
 def able(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that can do everything."""
-    monkeypatch.setattr(abilities, "why_no_namespaces", lambda: None)
-    monkeypatch.setattr(abilities, "which", lambda tool: f"/sbin/{tool}")
+    monkeypatch.setattr(network_support, "why_no_namespaces", lambda: None)
+    monkeypatch.setattr(network_support, "which", lambda tool: f"/sbin/{tool}")
 
 
 def routes(monkeypatch: pytest.MonkeyPatch, *destinations: str) -> None:
@@ -41,7 +41,7 @@ def routes(monkeypatch: pytest.MonkeyPatch, *destinations: str) -> None:
 
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster is refused with the reason and the remedy."""
-    monkeypatch.setattr(abilities, "why_no_namespaces", lambda: Missing("no root", "run as root"))
+    monkeypatch.setattr(network_support, "why_no_namespaces", lambda: Unavailable("no root", "run as root"))
     with pytest.raises(CannotHere, match=r"networks of their own here \(no root\): run as root"):
         Network("local-0123abcd")
 

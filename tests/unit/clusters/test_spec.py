@@ -13,7 +13,7 @@ from harness.clusters.local import LocalCluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.config import parse
 from harness.foundation.errors import CannotHere, UsageError
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 
 PORTS = (20001, 20002, 20003)
 
@@ -107,7 +107,7 @@ def test_a_specification_travels_as_json() -> None:
 )
 def test_the_kind_decides_the_cluster(given: dict[str, Any], kind: type) -> None:
     """Making a cluster starts nothing."""
-    made = make_cluster(spec(**given).checked(), Silent())
+    made = make_cluster(spec(**given).checked(), SilentProgress())
     assert type(made) is kind
     assert made.nodes == ()
     assert not made.directory.exists()
@@ -116,20 +116,20 @@ def test_the_kind_decides_the_cluster(given: dict[str, Any], kind: type) -> None
 def test_docker_needs_an_image() -> None:
     """Whoever skips the choice of an image is told."""
     with pytest.raises(UsageError, match="no image was chosen"):
-        make_cluster(spec(kind="docker"), Silent())
+        make_cluster(spec(kind="docker"), SilentProgress())
 
 
 @pytest.mark.parametrize("given", [{}, {"kind": "external"}, {"kind": "docker", "image": "mine:1"}])
 def test_an_image_is_looked_for_only_when_needed(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Local and external clusters, and an image already chosen, need no Docker."""
     monkeypatch.setattr("harness.clusters.kinds.docker.ensure_image", lambda *_: pytest.fail("not needed"))
-    assert spec(**given).with_image(lambda _: False, Silent()) == spec(**given)
+    assert spec(**given).with_image(lambda _: False, SilentProgress()) == spec(**given)
 
 
 def test_the_chosen_image_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was made sure of is what is used."""
     monkeypatch.setattr("harness.clusters.kinds.docker.ensure_image", lambda target, *_: f"img:{target.version}")
-    assert spec(kind="docker", version="4.1").with_image(lambda _: True, Silent()).image == "img:4.1.2"
+    assert spec(kind="docker", version="4.1").with_image(lambda _: True, SilentProgress()).image == "img:4.1.2"
 
 
 @pytest.mark.parametrize(
@@ -139,19 +139,19 @@ def test_the_chosen_image_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_external_addresses_are_checked(addresses: list[str]) -> None:
     """Every address is HOST:PORT, and there is at least one."""
     with pytest.raises(UsageError, match=r"is not an address|needs its addresses"):
-        make_cluster(spec(kind="external", bootstrap=addresses), Silent())
+        make_cluster(spec(kind="external", bootstrap=addresses), SilentProgress())
 
 
 def test_external_ports_are_plain_numbers() -> None:
     """A superscript is a digit to Python and no number."""
     with pytest.raises(UsageError):
-        make_cluster(spec(kind="external", bootstrap=["h:²"]), Silent())
+        make_cluster(spec(kind="external", bootstrap=["h:²"]), SilentProgress())
 
 
 @pytest.mark.parametrize("address", ["h:1", "127.0.0.1:65535", "[::1]:9092", "[fe80::1%eth0]:9092"])
 def test_addresses_of_all_kinds_are_taken(address: str) -> None:
     """Names, and both kinds of numbers."""
-    assert isinstance(make_cluster(spec(kind="external", bootstrap=[address]), Silent()), ExternalCluster)
+    assert isinstance(make_cluster(spec(kind="external", bootstrap=[address]), SilentProgress()), ExternalCluster)
 
 
 def test_addresses_of_an_external_cluster_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ def test_addresses_of_an_external_cluster_can_be_used(monkeypatch: pytest.Monkey
             """Nothing to close."""
 
     monkeypatch.setattr("harness.clusters.external.Admin", Admin)
-    cluster = make_cluster(spec(kind="external", bootstrap=["h:1"]), Silent())
+    cluster = make_cluster(spec(kind="external", bootstrap=["h:1"]), SilentProgress())
     cluster._bring_up()
     assert cluster.cluster_id == "theirs"
     assert cluster.bootstrap == "h:9092,10.0.0.1:9092,[fe80::1]:9092"
@@ -181,7 +181,7 @@ def test_addresses_of_an_external_cluster_can_be_used(monkeypatch: pytest.Monkey
 
 def test_an_external_cluster_is_never_broken(tmp_path: Path) -> None:
     """It can do nothing to its nodes, and every attempt is refused."""
-    cluster = ExternalCluster(("h:1",), make_cluster(spec(), Silent()).security)
+    cluster = ExternalCluster(("h:1",), make_cluster(spec(), SilentProgress()).security)
     assert cluster.capabilities == frozenset()
     for action in (cluster.stop_node, cluster.kill, cluster.pause, cluster.resume, cluster.start_node):
         with pytest.raises(CannotHere, match="the harness did not start it"):

@@ -12,7 +12,7 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from harness.clusters import wire
-from harness.clusters.wire import Connection, Metadata, WireError, ask_metadata
+from harness.clusters.wire import Metadata, NodeConnection, WireError, ask_metadata
 
 Handler = Callable[[socket.socket], None]
 Serve = Callable[[Handler], str]
@@ -174,11 +174,11 @@ def test_a_reset_connection(serve: Serve) -> None:
 def test_a_name_that_does_not_resolve() -> None:
     """`.invalid` never resolves."""
     with pytest.raises(WireError, match="refuses connections"):
-        Connection("no-such-host.invalid:9092")
+        NodeConnection("no-such-host.invalid:9092")
 
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:", "localhost:http", ".:9092"])
 def test_an_address_that_is_none_is_a_wire_error(address: str) -> None:
     """Addresses come from nodes and from files: a bad one is an answer that cannot be used, not a crash."""
     with pytest.raises(WireError):
-        Connection(address)
+        NodeConnection(address)

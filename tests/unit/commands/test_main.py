@@ -27,10 +27,10 @@ from harness.history.store import create, runs
 from harness.judging.checking import Checked
 from harness.judging.policies import RunFacts
 from harness.judging.verdict import decide
-from harness.runs.machine import Check
+from harness.runs.machine import MachineCheck
 from harness.runs.replay import Replay
 from harness.runs.scenario import Scenario, load, to_toml
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import SharedResources
 from nemesis.schedule import Slot
 from tests.support import cli as run_process
 
@@ -251,7 +251,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, checked: Checked) -> Asked:
         return checked
 
     monkeypatch.setattr("harness.runs.runner.run_scenario", pretend)
-    monkeypatch.setattr("harness.runs.shared.lending", lambda *_: nullcontext(Lent()))
+    monkeypatch.setattr("harness.runs.shared_resources.sharing", lambda *_: nullcontext(SharedResources()))
     return runs
 
 
@@ -427,7 +427,7 @@ def test_every_error_ends_with_its_exit_code(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: Exit, said: str
 ) -> None:
     """On standard error, while standard output stays empty for whoever parses it."""
-    monkeypatch.setattr("harness.runs.shared.lending", failing(error))
+    monkeypatch.setattr("harness.runs.shared_resources.sharing", failing(error))
     ended, out, err = run("demo", "--json")
     assert (ended, out) == (code, "")
     assert said in err
@@ -462,7 +462,7 @@ def test_heal_says_what_was_left(
 @pytest.mark.parametrize(("needed", "code"), [(True, Exit.CANNOT_HERE), (False, Exit.VALID)])
 def test_the_doctor_ends_with_a_verdict(run: Run, monkeypatch: pytest.MonkeyPatch, needed: bool, code: Exit) -> None:  # noqa: FBT001
     """6 when local clusters lack something, 0 when only other things are missing."""
-    check = Check("x", ok=False, found="y", costs="z", remedy="w", needed_for_local=needed)
+    check = MachineCheck("x", ok=False, found="y", costs="z", remedy="w", needed_for_local=needed)
     monkeypatch.setattr("harness.runs.machine.examine", lambda: [check])
     monkeypatch.setattr("harness.runs.machine.examine_faults", list)
     ended, out, _ = run("doctor", "--json")

@@ -12,7 +12,7 @@ from harness.foundation.errors import Exit, TidegaugeError
 from harness.history.store import Run
 from harness.runs.runner import Recorded
 from harness.suite import command
-from tests.support.scripted_suites import STREAM, PaperKeeper, checked, suite_file
+from tests.support.scripted_suites import STREAM, PaperPool, checked, suite_file
 
 THREE = STREAM + "matrix = { nemesis = ['none', 'leader-move', 'isolate'] }"
 
@@ -28,7 +28,7 @@ def paper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         command, "record_scenario", lambda scenario, *_: Recorded(Run(Path(f"/store/{scenario.title}")))
     )
     monkeypatch.setattr(command, "check_recorded", check)
-    monkeypatch.setattr(command, "Keeper", lambda _: PaperKeeper())
+    monkeypatch.setattr(command, "ResourcePool", lambda _: PaperPool())
     monkeypatch.setenv("TIDEGAUGE_STORE", str(tmp_path / "store"))
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.commands import main as cli
-from harness.experiments.explore import runs as ground
+from harness.experiments.explore import runs as explore_runs
 from harness.foundation.errors import ClusterError, Exit
 from harness.history.schema import Recorder
 from harness.history.sources import segment_path
@@ -24,13 +24,13 @@ from harness.report.making import REPORT_FILE, SERIES_FILE
 from harness.runs import scenario
 from harness.runs.scenario import Scenario
 from tests.support.hostile_run import facts, results, series
-from tests.support.scripted_suites import PaperKeeper, checked
+from tests.support.scripted_suites import PaperPool, checked
 
 Command = Callable[..., tuple[int, str, str]]
 FEW = ("-w", "stream", "-n", "kill", "-n", "pause", "--seed", "7", "--set", "acks=all")
 
 
-class Paper(PaperKeeper):
+class Paper(PaperPool):
     """Lends nothing, and ends as a test likes."""
 
     error: BaseException | None = None
@@ -69,22 +69,22 @@ class Runs:
 
 
 @pytest.fixture
-def keeper(monkeypatch: pytest.MonkeyPatch) -> Paper:
+def pool(monkeypatch: pytest.MonkeyPatch) -> Paper:
     """The one that the command has."""
-    keeper = Paper()
-    monkeypatch.setattr(ground, "Keeper", lambda _: keeper)
-    return keeper
+    pool = Paper()
+    monkeypatch.setattr(explore_runs, "ResourcePool", lambda _: pool)
+    return pool
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keeper: Paper) -> Runs:
+def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pool: Paper) -> Runs:
     """The runs that the command makes."""
     runs = Runs(tmp_path / "run")
     runs.directory.mkdir()
     for name, data in ((RUN_FILE, facts()), (RESULTS_FILE, results()), (SERIES_FILE, series())):
         (runs.directory / name).write_text(json.dumps(data))
     Recorder(segment_path(runs.directory, 2), 2, {"role": "producer"}).close()
-    monkeypatch.setattr(ground, "run_scenario", runs.run)
+    monkeypatch.setattr(explore_runs, "run_scenario", runs.run)
     return runs
 
 
@@ -171,10 +171,10 @@ def test_nothing_found_is_exit_code_0_and_writes_nothing(explore: Command, runs:
 
 @pytest.mark.parametrize("error", [ClusterError("not all could be removed", "mend it"), OSError(5, "no"), ValueError()])
 def test_a_finding_is_told_although_the_cluster_cannot_be_removed(
-    explore: Command, keeper: Paper, error: Exception
+    explore: Command, pool: Paper, error: Exception
 ) -> None:
     """And so is what could not be removed."""
-    keeper.error = error
+    pool.error = error
     code, out, err = explore("--out", "bug.toml")
     assert code == Exit.INVALID
     assert "FOUND" in out
@@ -183,11 +183,11 @@ def test_a_finding_is_told_although_the_cluster_cannot_be_removed(
 
 
 def test_a_cluster_that_cannot_be_removed_is_an_error_if_nothing_was_found(
-    explore: Command, runs: Runs, keeper: Paper
+    explore: Command, runs: Runs, pool: Paper
 ) -> None:
     """As everywhere."""
     runs.shows = lambda _: False
-    keeper.error = ClusterError("not all could be removed", "mend it")
+    pool.error = ClusterError("not all could be removed", "mend it")
     code, _, err = explore("--budget", "1s")
     assert code == Exit.HARNESS_ERROR
     assert "not all could be removed" in err
@@ -197,13 +197,13 @@ def test_a_cluster_that_cannot_be_removed_is_an_error_if_nothing_was_found(
 def test_ctrl_c_while_the_cluster_is_removed_loses_nothing(
     explore: Command,
     runs: Runs,
-    keeper: Paper,
+    pool: Paper,
     found: bool,  # noqa: FBT001
     code: Exit,
 ) -> None:
     """What is left of the cluster goes with the process."""
     runs.shows = lambda _: found
-    keeper.error = KeyboardInterrupt()
+    pool.error = KeyboardInterrupt()
     ended, out, _ = explore("--budget", "1s", "--out", "bug.toml")
     assert ended == code
     assert ("FOUND" if found else "nothing found") in out
@@ -278,7 +278,7 @@ def test_a_file_that_could_be_written_no_more_is_told_and_the_finding_with_it(ex
 
 
 @pytest.mark.parametrize("named", [".", "there", "there/", "file/bug.toml", "/dev/null", "/proc/none/bug.toml", ""])
-def test_where_nothing_can_be_written_nothing_is_begun(explore: Command, runs: Runs, keeper: Paper, named: str) -> None:
+def test_where_nothing_can_be_written_nothing_is_begun(explore: Command, runs: Runs, pool: Paper, named: str) -> None:
     """Instead of after the whole budget."""
     Path("there").mkdir()
     Path("file").touch()
@@ -286,7 +286,7 @@ def test_where_nothing_can_be_written_nothing_is_begun(explore: Command, runs: R
     assert (code, out) == (Exit.USAGE, "")
     assert "--out" in err
     assert not runs.made
-    assert not keeper.ended
+    assert not pool.ended
 
 
 def test_a_file_that_is_there_is_left_alone_until_something_is_found(explore: Command, runs: Runs) -> None:

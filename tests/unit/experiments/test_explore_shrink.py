@@ -7,22 +7,22 @@ from itertools import count
 
 import pytest
 
-from harness.experiments.explore.drawing import Draw, Turn
+from harness.experiments.explore.search_space import Candidate, CandidateFault
 from harness.experiments.explore.shrink import VERIFY, Shrinking, ddmin
 
-BIG = Draw(
+BIG = Candidate(
     "stream",
     (("acks", "1"), ("client", "kafka-python"), ("linger_ms", 0), ("partitions", 3), ("rate", 500)),
     (
-        Turn("pause", "follower", 2.0, 6.0),
-        Turn("kill", "controller", 4.0, 3.0),
-        Turn("latency", "leader", 6.0, 6.0),
+        CandidateFault("pause", "follower", 2.0, 6.0),
+        CandidateFault("kill", "controller", 4.0, 3.0),
+        CandidateFault("latency", "leader", 6.0, 6.0),
     ),
 )
 MANY = 1000
 
 
-def needs(draw: Draw) -> bool:
+def needs(draw: Candidate) -> bool:
     """A finding that takes two of the three faults, a second apart, and one setting."""
     by_name = {turn.fault: turn for turn in draw.turns}
     if not by_name.keys() >= {"pause", "kill"} or ("acks", "1") not in draw.settings:
@@ -30,7 +30,7 @@ def needs(draw: Draw) -> bool:
     return by_name["kill"].at_s - by_name["pause"].at_s >= 1
 
 
-def shrinking(once: Callable[[Draw], bool], room: Callable[[], int] = lambda: MANY) -> Shrinking:
+def shrinking(once: Callable[[Candidate], bool], room: Callable[[], int] = lambda: MANY) -> Shrinking:
     """What was found, to be made small by made-up runs."""
     return Shrinking(BIG, once, room, roles=lambda fault: "leader")
 
@@ -39,8 +39,10 @@ def test_the_smallest_has_only_the_faults_and_settings_that_it_takes() -> None:
     """As early and as short as can be."""
     small = shrinking(needs)
     small.run()
-    assert small.best == Draw(
-        "stream", (("acks", "1"),), (Turn("pause", "leader", 1.0, 1.0), Turn("kill", "leader", 2.0, 1.0))
+    assert small.best == Candidate(
+        "stream",
+        (("acks", "1"),),
+        (CandidateFault("pause", "leader", 1.0, 1.0), CandidateFault("kill", "leader", 2.0, 1.0)),
     )
     assert small.finished
     assert small.counts[small.best].hits == small.counts[small.best].runs >= VERIFY
@@ -50,7 +52,7 @@ def test_what_shows_without_faults_and_settings_is_left_with_none() -> None:
     """A broker that is always broken."""
     small = shrinking(lambda _: True)
     small.run()
-    assert small.best == Draw("stream")
+    assert small.best == Candidate("stream")
 
 
 def test_what_is_certain_takes_a_few_dozen_runs() -> None:
@@ -95,7 +97,7 @@ def test_what_turns_out_less_reliable_is_taken_back() -> None:
     """One lucky run is no proof."""
     turns = count()
 
-    def once(draw: Draw) -> bool:
+    def once(draw: Candidate) -> bool:
         if not draw.turns:  # shows it once, and never again
             return next(turns) < 1
         return draw == BIG or draw.turns != BIG.turns
@@ -110,7 +112,7 @@ def test_time_is_left_to_see_how_sure_the_smallest_is() -> None:
     """The smallest nobody can rely on is worth little."""
     left = [8]
 
-    def once(draw: Draw) -> bool:
+    def once(draw: Candidate) -> bool:
         left[0] -= 1
         return needs(draw)
 
@@ -125,7 +127,7 @@ def test_time_is_left_to_see_how_sure_the_smallest_is() -> None:
 def test_without_time_nothing_is_run() -> None:
     """Not even to see it again."""
 
-    def never(_: Draw) -> bool:
+    def never(_: Candidate) -> bool:
         raise AssertionError("there was no time for it")
 
     small = shrinking(never, lambda: 0)
@@ -144,7 +146,7 @@ def test_the_best_is_known_when_a_run_ends_it_all() -> None:
     """However that ends."""
     runs = count()
 
-    def once(draw: Draw) -> bool:
+    def once(draw: Candidate) -> bool:
         if next(runs) == 6:
             raise KeyboardInterrupt
         return needs(draw)
@@ -170,7 +172,7 @@ def test_delta_debugging_finds_exactly_what_it_takes(wanted: tuple[int, ...]) ->
 
 def test_short_turns_are_halved_where_they_cannot_be_shortest() -> None:
     """As far as it still shows."""
-    one = replace(BIG, settings=(), turns=(Turn("pause", "leader", 1.0, 6.0),))
+    one = replace(BIG, settings=(), turns=(CandidateFault("pause", "leader", 1.0, 6.0),))
     small = Shrinking(one, lambda draw: bool(draw.turns) and draw.turns[0].for_s >= 3, lambda: MANY)
     small.run()
     assert small.best.turns[0].for_s == 3.0

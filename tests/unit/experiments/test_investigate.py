@@ -9,12 +9,20 @@ import pytest
 from rich.console import Console
 
 from harness.experiments.investigate.conclusion import conclude, exit_code
+from harness.experiments.investigate.experiments import (
+    BASELINE,
+    EXPERIMENTS,
+    PlannedExperiment,
+    baseline_of,
+    plan,
+    repetition,
+)
 from harness.experiments.investigate.output import as_json, investigation_page, shown
 from harness.experiments.investigate.search import (
     LOSS,
     REPETITIONS_AT_MOST,
     Investigation,
-    Ran,
+    RunSample,
     TookTooLong,
     effect,
     investigate,
@@ -22,7 +30,6 @@ from harness.experiments.investigate.search import (
     ran_of,
     symptoms,
 )
-from harness.experiments.investigate.variations import BASELINE, EXPERIMENTS, Planned, baseline_of, plan, repetition
 from harness.foundation.errors import ClusterError, Exit, Interrupted
 from harness.report.comparison.inputs import AnomalySample, Sample
 from harness.report.comparison.statistics import ArrivalCount
@@ -43,20 +50,20 @@ def scenario(*settings: str) -> Scenario:
     return scenarios.load(None, {"workload": "large-batch", "seed": 7}, settings)
 
 
-def planned(name: str, *settings: str) -> Planned:
+def planned(name: str, *settings: str) -> PlannedExperiment:
     """An experiment, as it is made with these settings."""
     return next(each for each in plan(scenario(*settings)) if each.name == name)
 
 
-def ran(arrived: int = 5000, *illegal: str, **more: Any) -> Ran:
+def ran(arrived: int = 5000, *illegal: str, **more: Any) -> RunSample:
     """A run in which so many of 5,000 arrived."""
     names = ("shared-offset", "stall", *illegal)
     seen = {name: AnomalySample(looked_at=True, found=int(name in illegal), illegal=name in illegal) for name in names}
     counted = ArrivalCount(arrived, 5000)
-    return Ran(Sample("s/t", counted, {}, seen), counted, took_s=10.0, **more)
+    return RunSample(Sample("s/t", counted, {}, seen), counted, took_s=10.0, **more)
 
 
-def known(**runs: list[Ran]) -> Investigation:
+def known(**runs: list[RunSample]) -> Investigation:
     """An investigation in which every experiment has run twice: like the baseline, unless something else is given."""
     given = {name.replace("_", " "): each for name, each in runs.items()}
     steps = plan(scenario())
@@ -177,7 +184,9 @@ def test_what_becomes_of_an_anomaly(after: tuple[bool, bool], expected: str) -> 
 
 def test_what_was_not_looked_for_is_not_gone() -> None:
     """Runs that cannot say anything about it do not count."""
-    blind = Ran(Sample("x", ArrivalCount(1, 1), {}, {"stall": AnomalySample(looked_at=False, found=0, illegal=False)}))
+    blind = RunSample(
+        Sample("x", ArrivalCount(1, 1), {}, {"stall": AnomalySample(looked_at=False, found=0, illegal=False)})
+    )
     assert effect("stall", [ran(5000, "stall")] * 2, [blind, blind]) == "undecided"
 
 
@@ -199,11 +208,11 @@ def test_what_a_stream_has_not_read_when_it_is_stopped_is_no_loss() -> None:
 # what comes next
 
 
-def drive(investigation: Investigation, answer: Callable[[str], Ran]) -> list[str]:
+def drive(investigation: Investigation, answer: Callable[[str], RunSample]) -> list[str]:
     """The order of runs, given what each says; the clock stands still."""
     order: list[str] = []
 
-    def run(given: Scenario) -> Ran:
+    def run(given: Scenario) -> RunSample:
         name = next(each.name for each in investigation.planned if each.scenario and each.scenario.title == given.title)
         order.append(name)
         return answer(name)
@@ -237,7 +246,7 @@ def test_what_is_undecided_is_repeated_to_a_limit() -> None:
     """With the baseline it is compared with."""
     investigation, calls = fresh(), iter(range(1000))
 
-    def answer(name: str) -> Ran:
+    def answer(name: str) -> RunSample:
         return ran(5000 * (next(calls) % 2) if name == "client" else 1666)
 
     order = drive(investigation, answer)
@@ -258,7 +267,7 @@ def test_ctrl_c_gives_what_is_known_so_far(how: str) -> None:
     """The run that was stopped is no evidence."""
     investigation, calls = fresh(), iter(range(100))
 
-    def run(_: Scenario) -> Ran:
+    def run(_: Scenario) -> RunSample:
         if next(calls) < 4:
             return ran(1666, causes=(CAUSE,))
         if how == "raises":
@@ -277,7 +286,7 @@ def test_an_experiment_that_fails_is_left_and_named() -> None:
     """The others go on."""
     investigation = fresh()
 
-    def answer(name: str) -> Ran:
+    def answer(name: str) -> RunSample:
         if name == "acks":
             raise ClusterError("no broker answers", "look at the logs")
         return ran(1666)
@@ -292,7 +301,7 @@ def test_a_baseline_that_never_runs_says_nothing() -> None:
     """Neither fine nor not."""
     investigation = fresh()
 
-    def answer(_: str) -> Ran:
+    def answer(_: str) -> RunSample:
         raise ClusterError("no broker answers", "look at the logs")
 
     assert drive(investigation, answer) == [BASELINE, BASELINE]
@@ -427,7 +436,7 @@ PROVEN: dict[str, Any] = {
         (ran(5000, **PROVEN), "undecided"),
     ],
 )
-def test_one_run_decides_only_that_a_proven_cause_still_does_the_same(after: Ran, expected: str) -> None:
+def test_one_run_decides_only_that_a_proven_cause_still_does_the_same(after: RunSample, expected: str) -> None:
     """Nothing is gone, less or more after one run, nor the same because somebody thinks so."""
     baseline = [ran(1667, **PROVEN), ran(1666, **PROVEN)]
     assert effect("loss", baseline, [after]) == expected
@@ -451,7 +460,7 @@ def test_what_takes_too_long_is_tried_once() -> None:
     """It says so, and the others get their time."""
     asked: list[str] = []
 
-    def run(each: Scenario) -> Ran:
+    def run(each: Scenario) -> RunSample:
         asked.append(each.title)
         if each.title.endswith("idempotence"):
             raise TookTooLong("the load was not over after 60 s")

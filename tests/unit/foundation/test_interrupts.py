@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from harness.foundation.interrupts import Stop
+from harness.foundation.interrupts import StopRequest
 
 
 def send(number: int = signal.SIGINT) -> None:
@@ -15,7 +15,7 @@ def send(number: int = signal.SIGINT) -> None:
 
 def test_before_anything_was_recorded_the_first_ends_everything() -> None:
     """There is nothing yet that could be checked."""
-    stop = Stop()
+    stop = StopRequest()
     with stop.listening(), pytest.raises(KeyboardInterrupt):
         send()
     assert stop.asked == 1
@@ -24,7 +24,7 @@ def test_before_anything_was_recorded_the_first_ends_everything() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_ends_the_load_and_the_second_everything(number: int) -> None:
     """The first is only counted."""
-    stop = Stop()
+    stop = StopRequest()
     stop.may_wait = True
     with stop.listening():
         send(number)
@@ -35,7 +35,7 @@ def test_the_first_ends_the_load_and_the_second_everything(number: int) -> None:
 
 def test_on_the_way_out_nobody_is_heard() -> None:
     """A third Ctrl-C must not keep the undoing from its end."""
-    stop = Stop()
+    stop = StopRequest()
     with stop.listening():
         with pytest.raises(KeyboardInterrupt):
             send()
@@ -45,6 +45,6 @@ def test_on_the_way_out_nobody_is_heard() -> None:
 def test_signals_are_given_back() -> None:
     """After the run they mean what they meant before."""
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with Stop().listening():
+    with StopRequest().listening():
         pass
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

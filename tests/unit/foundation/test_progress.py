@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from harness.foundation import progress
-from harness.foundation.progress import Lines, Silent, Spinner, shown_on
+from harness.foundation.progress import PlainProgress, SilentProgress, Spinner, shown_on
 
 HOSTILE = "[red]x[/red] <script> [/] \\[bold]"
 
@@ -56,7 +56,7 @@ def kept(file: io.StringIO) -> list[str]:
 def test_lines_print_every_step_with_its_time(clock: Clock) -> None:
     """One line per step, with the seconds since the start."""
     console, file = plain()
-    lines = Lines(console)
+    lines = PlainProgress(console)
     lines.step("first")
     clock.now += 62.25
     lines.step("second")
@@ -66,7 +66,7 @@ def test_lines_print_every_step_with_its_time(clock: Clock) -> None:
 def test_lines_print_few_details(clock: Clock) -> None:
     """A detail is printed only when nothing was printed for ten seconds."""
     console, file = plain()
-    lines = Lines(console)
+    lines = PlainProgress(console)
     lines.step("go")
     for second in range(1, 31):
         clock.now = 100.0 + second
@@ -77,7 +77,7 @@ def test_lines_print_few_details(clock: Clock) -> None:
 def test_a_step_postpones_details(clock: Clock) -> None:
     """Ten seconds count from the last line of any kind."""
     console, file = plain()
-    lines = Lines(console)
+    lines = PlainProgress(console)
     clock.now += 9
     lines.step("go")
     clock.now += 9
@@ -88,13 +88,13 @@ def test_a_step_postpones_details(clock: Clock) -> None:
 def test_lines_print_text_as_it_is(clock: Clock) -> None:
     """No markup is read, and long lines are not broken."""
     console, file = plain(width=20)
-    Lines(console).step(f"{HOSTILE} {'long ' * 20}end")
+    PlainProgress(console).step(f"{HOSTILE} {'long ' * 20}end")
     assert file.getvalue() == f"  0.0 s  {HOSTILE} {'long ' * 20}end\n"
 
 
 def test_silence() -> None:
     """Nothing is shown."""
-    silent = Silent()
+    silent = SilentProgress()
     silent.step("x")
     silent.detail("y")
 
@@ -141,7 +141,7 @@ def test_no_terminal_no_spinner(clock: Clock) -> None:
     """In a pipe or a log there are plain lines."""
     console, file = plain()
     with shown_on(console) as shown:
-        assert isinstance(shown, Lines)
+        assert isinstance(shown, PlainProgress)
         shown.step("go")
     assert file.getvalue() == "  0.0 s  go\n"
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from harness.foundation import view as live
-from harness.foundation.view import Asides, PlainView, Rates, Standing, summary, viewed_on
+from harness.foundation.view import Asides, LoadStatus, PlainView, Rates, summary, viewed_on
 
 
 def text_of(console: Console) -> str:
@@ -37,10 +37,10 @@ def test_the_first_rate_is_none() -> None:
 def test_a_summary_names_outcomes() -> None:
     """What did not happen is left out."""
     said = summary(
-        Standing({"sent": 5, "ok": 4, "info": 1, "fail": 0, "read": 0}), {"sent": 2.0, "ok": 1.0, "read": 0.0}
+        LoadStatus({"sent": 5, "ok": 4, "info": 1, "fail": 0, "read": 0}), {"sent": 2.0, "ok": 1.0, "read": 0.0}
     )
     assert said == "5 sent (2/s) · 4 ok (1/s) · 1 info"
-    assert summary(Standing(), {}) == "nothing yet"
+    assert summary(LoadStatus(), {}) == "nothing yet"
 
 
 def test_lines_elsewhere(plain: Console, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,10 +48,10 @@ def test_lines_elsewhere(plain: Console, monkeypatch: pytest.MonkeyPatch) -> Non
     with viewed_on(plain) as view:
         assert isinstance(view, PlainView)
         view.phase("load", 30)
-        view.standing(Standing({"sent": 1}))
+        view.standing(LoadStatus({"sent": 1}))
         view.happened("[bold]leader-kill 1 bit[/]")
         monkeypatch.setattr(live, "LINE_EVERY_S", 0.0)
-        view.standing(Standing({"sent": 2}, ("leader-kill: node 1 is dead",), "p0 led by 2, in sync 2,3"))
+        view.standing(LoadStatus({"sent": 2}, ("leader-kill: node 1 is dead",), "p0 led by 2, in sync 2,3"))
     shown = text_of(plain)
     assert "at most 30 s" in shown
     assert "[bold]leader-kill 1 bit[/]" in shown
@@ -70,7 +70,7 @@ def test_a_screen_on_a_terminal() -> None:
         view.step("starting 3 nodes")
         view.detail("1/3 ready")
         view.phase("load", 30)
-        view.standing(Standing({"sent": 7, "ok": 7}, ("leader-kill: node 1 is dead",), "p0 led by 2"))
+        view.standing(LoadStatus({"sent": 7, "ok": 7}, ("leader-kill: node 1 is dead",), "p0 led by 2"))
         view.happened("leader of p0: 1 → 2")
         view.phase("heal")
     shown = text_of(console)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.foundation.errors import UsageError
-from harness.history.exchange import importing, spill
+from harness.history.exchange import external_sort, importing
 from harness.history.store import find, runs
 from tests.support.foreign_histories import edn, give, jsonl, recorded, take
 
@@ -74,7 +74,7 @@ def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for target, name in ((spill.Runs, "finish"), (importing, "_manifest"), (importing, "_place")):
+    for target, name in ((external_sort.SortedRuns, "finish"), (importing, "_manifest"), (importing, "_place")):
         with monkeypatch.context() as patch:
             patch.setattr(target, name, interrupted)
             with pytest.raises(KeyboardInterrupt):

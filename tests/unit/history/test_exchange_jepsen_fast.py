@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.foundation.errors import UsageError
-from harness.history.exchange import jepsen_lines as passage
-from harness.history.exchange import jsonl, parquet, skeleton, spill
+from harness.history.exchange import external_sort, jepsen_lines, jsonl, line_templates, parquet
 from harness.history.exchange.batch import Names, blank
 from harness.history.exchange.columns import (
     absent,
@@ -26,10 +25,10 @@ from harness.history.exchange.columns import (
     taken,
 )
 from harness.history.exchange.edn import EdnError, parse, parse_quickly
-from harness.history.exchange.jepsen_fast import PassageMaker
+from harness.history.exchange.jepsen_fast import FastChunkParser
 from harness.history.exchange.jsonl_fast import LinesReader
+from harness.history.exchange.line_templates import PLACE, Grammar, TemplateCache, filled, without_numbers
 from harness.history.exchange.lines import Chunk, Text, raw_of
-from harness.history.exchange.skeleton import PLACE, Grammar, Learner, filled, without_numbers
 from harness.history.schema import Kind
 from tests.support.foreign_histories import complete, edn, give, invoke, passages_are_equal, recorded, take
 from tests.support.foreign_histories import jsonl as jsonl_file
@@ -65,37 +64,37 @@ def lines_of_jepsen(count: int) -> list[str]:
 def test_ordinary_operations_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the nemesis, and lines before anything is learned, are read one at a time."""
     alone: list[int] = []
-    say = passage.PassageReader.say
+    say = jepsen_lines.ChunkParser.say
 
-    def counted(reader: passage.PassageReader, number: int, line: str, value: Any) -> None:
+    def counted(reader: jepsen_lines.ChunkParser, number: int, line: str, value: Any) -> None:
         alone.append(number)
         say(reader, number, line, value)
 
-    maker, lines = PassageMaker(), lines_of_jepsen(500)
+    maker, lines = FastChunkParser(), lines_of_jepsen(500)
     maker.read(Chunk(1, Text("\n".join(lines).encode())))
     chunk = Chunk(1 + len(lines), Text("\n".join(lines).encode()))
-    monkeypatch.setattr(passage.PassageReader, "say", counted)
+    monkeypatch.setattr(jepsen_lines.ChunkParser, "say", counted)
     found = maker.read(chunk)
     assert len(alone) == sum(":nemesis" in line for line in lines) == 10
     alone.clear()
-    assert passages_are_equal(found, passage.read(chunk))
+    assert passages_are_equal(found, jepsen_lines.read(chunk))
     assert len(alone) == len(lines)
 
 
 def test_operations_that_go_on_in_another_passage_are_handed_on() -> None:
     """At its beginning and at its end, beside those that are whole."""
     lines = lines_of_jepsen(100)
-    maker = PassageMaker()
+    maker = FastChunkParser()
     maker.read(Chunk(1, lines))
     part = Chunk(2, lines[1:-1])
     found = maker._quickly(part, "")
     assert (len(found.ends), len(found.opened)) == (1, 1)
-    assert passages_are_equal(found, passage.read(part))
+    assert passages_are_equal(found, jepsen_lines.read(part))
 
 
 def test_lines_of_an_export_are_packed_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever kind they are of; a text that never comes again is read on its own."""
-    monkeypatch.setattr(skeleton, "LEARNED_FROM", 2)
+    monkeypatch.setattr(line_templates, "LEARNED_FROM", 2)
     _, *lines = give(recorded(tmp_path / "run"), tmp_path / "h.jsonl").file.read_text().splitlines()
     odd = json.dumps({"kind": "phase", "time": 1, "process": 0, "name": "once"})
     chunk = Chunk(2, Text("\n".join([*lines, *lines, odd]).encode()))
@@ -133,8 +132,8 @@ def test_damage_among_many_lines_that_are_alike(tmp_path: Path, damage: dict[str
 
 def test_more_than_can_be_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """And learned anew; nothing depends on it."""
-    monkeypatch.setattr(skeleton, "LEARNED_AT_MOST", 3)
-    monkeypatch.setattr(skeleton, "LEARNED_FROM", 1)
+    monkeypatch.setattr(line_templates, "LEARNED_AT_MOST", 3)
+    monkeypatch.setattr(line_templates, "LEARNED_FROM", 1)
     reader, names = LinesReader(Names()), Names()
     for start in range(0, 60, 6):
         events = [invoke(op, op, topic=f"t{op % 7}") for op in range(start, start + 6)]
@@ -179,9 +178,9 @@ def test_what_comes_again_is_learned() -> None:
         asked.append(text)
         return None if text == b"?" else text.decode().upper()
 
-    learner = Learner(learn)
+    learner = TemplateCache(learn)
     texts = [b"a", b"?", b"b"]
-    for _ in range(skeleton.LEARNED_FROM - 1):
+    for _ in range(line_templates.LEARNED_FROM - 1):
         assert learner.which(texts).tolist() == [-1, -1, -1]
     assert learner.which(texts).tolist() == [0, -1, 1]
     assert learner.which([b"b", b"?"]).tolist() == [1, -1]
@@ -217,11 +216,11 @@ def test_columns(largest: int) -> None:
 
 def test_rows_in_any_order_come_out_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those in order are written as they come, the others in runs."""
-    monkeypatch.setattr(spill, "RUN_ROWS", 7)
-    monkeypatch.setattr(spill, "LARGEST_BLOCK", 2)
-    monkeypatch.setattr(spill, "LEAST_BLOCK", 1)
+    monkeypatch.setattr(external_sort, "RUN_ROWS", 7)
+    monkeypatch.setattr(external_sort, "LARGEST_BLOCK", 2)
+    monkeypatch.setattr(external_sort, "LEAST_BLOCK", 1)
     rng = random.Random(5)
-    runs, times = spill.Runs(tmp_path), []
+    runs, times = external_sort.SortedRuns(tmp_path), []
     for event in range(60):
         rows = blank(Kind.PHASE, 3)
         start = rng.choice([event * 10, rng.randrange(600)])
@@ -253,7 +252,7 @@ def test_a_history_read_together_is_that_read_alone(tmp_path: Path, monkeypatch:
     """From the file to the store, byte for byte."""
     file = edn(tmp_path / "h.edn", lines_of_jepsen(300))
     wanted = give(take(file, tmp_path / "store"), tmp_path / "wanted.jsonl").file.read_bytes()
-    monkeypatch.setattr(PassageMaker, "read", lambda _, chunk, wrapped="": passage.read(chunk, wrapped))
+    monkeypatch.setattr(FastChunkParser, "read", lambda _, chunk, wrapped="": jepsen_lines.read(chunk, wrapped))
     alone = take(file, tmp_path / "store", name="h")
     assert give(alone, tmp_path / "alone.jsonl").file.read_bytes() == wanted
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from harness.foundation.errors import CannotHere, UsageError
-from harness.history.exchange import batch, lines, spill
+from harness.history.exchange import batch, external_sort, lines
 from harness.history.schema import ID_BITS, F, Kind, Status, Type
 from harness.history.sealing import OPEN, open_history
 from harness.judging.checking import run_facts_of
@@ -122,9 +122,9 @@ def test_nothing_depends_on_where_the_file_is_cut(tmp_path: Path, monkeypatch: p
     exported = give(recorded(tmp_path / "run"), tmp_path / "run.jsonl").file
     whole = give(take(exported, tmp_path / "store"), tmp_path / "whole.jsonl")
     monkeypatch.setattr(lines, "BLOCK_BYTES", 50)
-    monkeypatch.setattr(spill, "RUN_ROWS", 2)
-    monkeypatch.setattr(spill, "LEAST_BLOCK", 1)
-    monkeypatch.setattr(spill, "MERGED_ROWS", 1)
+    monkeypatch.setattr(external_sort, "RUN_ROWS", 2)
+    monkeypatch.setattr(external_sort, "LEAST_BLOCK", 1)
+    monkeypatch.setattr(external_sort, "MERGED_ROWS", 1)
     pieces = give(take(exported, tmp_path / "store"), tmp_path / "pieces.jsonl")
     assert pieces.file.read_bytes() == whole.file.read_bytes()
 
@@ -294,7 +294,7 @@ def test_packed_files(tmp_path: Path) -> None:
 
 def test_the_functions_of_operations_are_all_words() -> None:
     """Whatever is added to the schema can travel."""
-    from harness.history.exchange.form import WORDS
+    from harness.history.exchange.file_format import WORDS
 
     assert set(WORDS["f"].values()) == {int(f) for f in F}
 

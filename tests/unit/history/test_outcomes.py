@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka import errors
 
 from harness.foundation.error_codes import NAMES, NUMBERS, REFUSED_LOCALLY, UNNUMBERED, code_of, name_of
-from harness.history.outcomes import ANYTHING, TABLE, Row, is_classified, outcome
+from harness.history.outcomes import ANYTHING, TABLE, OutcomeRule, is_classified, outcome
 from harness.history.schema import F, Type
 from tests.support import REPOSITORY
 
@@ -106,7 +106,7 @@ def test_an_exception_has_the_number_of_kafka_or_of_its_class() -> None:
     assert name_of(12345) == "error 12345"
 
 
-def _documented(row: Row) -> str:
+def _documented(row: OutcomeRule) -> str:
     asked = "anything" if row.asked == ANYTHING else ", ".join(f.name.lower() for f in sorted(row.asked))
     names = ", ".join(f"`{name}`" for name in row.errors.split()) or "every error that has a name"
     return f"| {asked} | {names} | {row.type.name.lower()} | {row.reason} |\n"

@@ -542,8 +542,14 @@ def test_losses_with_acks_1_are_told_with_the_leader_change_that_caused_them() -
         ([Fault(1, "leader-kill", 500, 900, 1_000, bit=True)], "certain"),  # it was being healed
         ([Fault(1, "leader-kill", 500, 900, 950, bit=True)], "possible"),  # all was over before it was written
         ([Fault(1, "leader-kill", 500, 900, 950, bit=True), Fault(2, "latency", 960, bit=True)], "possible"),
-        ([Fault(1, "leader-kill", 500, 2_000), Fault(2, "latency", 500, 2_000, bit=True)], "likely"),  # it did not bite
-        ([Fault(1, "leader-kill", 500, 900, 950, bit=True), Fault(2, "leader-kill", 5_000, bit=True)], "certain"),
+        (
+            [Fault(1, "leader-kill", 500, 2_000), Fault(2, "latency", 500, 2_000, bit=True)],
+            "likely",
+        ),  # it did not bite
+        (
+            [Fault(1, "leader-kill", 500, 900, 950, bit=True), Fault(2, "leader-kill", 5_000, bit=True)],
+            "certain",
+        ),
     ],
 )
 def test_only_a_leader_change_that_can_have_taken_it_makes_a_loss_with_acks_1_certain(

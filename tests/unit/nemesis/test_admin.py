@@ -9,7 +9,7 @@ from harness.foundation.errors import ClusterError
 from nemesis.admin import (
     GROUP,
     TRANSACTION,
-    Setting,
+    TopicSetting,
     coordinators,
     creation,
     deletion,
@@ -79,16 +79,16 @@ def test_settings_are_told_apart_from_defaults(cluster: Paper, answers: Answers)
     """A topic's own are those that were given for it."""
     until_done(cluster, "setting", setting("t", "retention.ms", "5"), {0})
     found = settings_of(cluster, "t")
-    assert found["retention.ms"] == Setting("5", own=True)
-    assert found["min.insync.replicas"] == Setting("2", own=False)
+    assert found["retention.ms"] == TopicSetting("5", own=True)
+    assert found["min.insync.replicas"] == TopicSetting("2", own=False)
     until_done(cluster, "setting", setting("t", "retention.ms", None), {0})
-    assert settings_of(cluster, "t")["retention.ms"] == Setting("604800000", own=False)
+    assert settings_of(cluster, "t")["retention.ms"] == TopicSetting("604800000", own=False)
 
 
 def test_a_setting_is_told_by_each_node_that_answers(cluster: Paper, answers: Answers) -> None:
     """Others are left out, and so is a setting that there is not."""
     answers.refusing = {"h:2"}
-    assert setting_by_node(cluster, "t", "min.insync.replicas") == dict.fromkeys((1, 3), Setting("2", own=False))
+    assert setting_by_node(cluster, "t", "min.insync.replicas") == dict.fromkeys((1, 3), TopicSetting("2", own=False))
     assert setting_by_node(cluster, "t", "no.such.thing") == {}
 
 

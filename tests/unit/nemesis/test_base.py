@@ -9,12 +9,12 @@ import pytest
 
 from harness.foundation.errors import ClusterError
 from nemesis import FAULTS
-from nemesis.base import Aim, Bite, Fault, Repeating
+from nemesis.base import Aim, Fault, FaultEvidence, RepeatingFault
 from nemesis.clocks import ClockSkew
-from tests.support.fake_cluster import Paper, field_on, stepped
+from tests.support.fake_cluster import Paper, context_on, stepped
 
 
-class Knocking(Repeating):
+class Knocking(RepeatingFault):
     """One whose steps a test lets happen."""
 
     name = "knocking"
@@ -22,8 +22,8 @@ class Knocking(Repeating):
     options = {"period": 0.001}
     period_s = 0.001
 
-    def __init__(self, field: Any) -> None:
-        super().__init__(field)
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
         self.door = threading.Event()
         self.error: Exception | None = None
         self.rested = 0
@@ -42,7 +42,7 @@ class Knocking(Repeating):
         """Noted."""
         self.rested += 1
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """None."""
         self.fail_if_a_step_failed()
         return None
@@ -51,7 +51,7 @@ class Knocking(Repeating):
 @pytest.fixture
 def fault() -> Knocking:
     """On paper."""
-    return Knocking(field_on(Paper(), Knocking))
+    return Knocking(context_on(Paper(), Knocking))
 
 
 def test_the_injection_does_not_wait_for_the_first_step(fault: Knocking) -> None:
@@ -116,4 +116,4 @@ def test_no_fault_refuses_its_own_defaults(kind: type[Fault]) -> None:
 @pytest.mark.parametrize("kind", FAULTS.values())
 def test_nobody_is_felled_before_the_aim(kind: type[Fault]) -> None:
     """Whoever asks."""
-    assert kind(field_on(Paper(), kind)).felled == frozenset()
+    assert kind(context_on(Paper(), kind)).out_of_service == frozenset()

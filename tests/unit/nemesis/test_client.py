@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.observe import ClusterView
+from harness.clusters.cluster_view import ClusterView
 from harness.foundation.errors import ClusterError
 from harness.foundation.processes import TOKEN_VARIABLE, marked
-from harness.runs.victims import Victims
+from harness.runs.client_victims import ClientVictims
 from harness.tap.rules import Rule
 from nemesis import base
-from nemesis.base import Aim, Bite, Fault, Field
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence
 from nemesis.client import (
     FAULTS,
     ClientKill,
@@ -97,7 +97,7 @@ def make(kind: type[Fault], taps: PaperTaps | None = None, target: str = "", **o
     """A fault of three nodes."""
     cluster: Any = SimpleNamespace(nodes=[SimpleNamespace(id=node) for node in (1, 2, 3)], security=None)
     whole: dict[str, Any] = {"options": kind.options, "tag": "tg7", "taps": taps, **others}
-    return kind(Field(cluster, lambda: ["t"], random.Random(1), target or kind.roles[0], **whole))
+    return kind(FaultContext(cluster, lambda: ["t"], random.Random(1), target or kind.roles[0], **whole))
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,9 @@ class PaperMove:
         """It moves."""
         self.did.append("moved")
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """Whether it has."""
-        return Bite("moved", 1) if self.seen else None
+        return FaultEvidence("moved", 1) if self.seen else None
 
     def undo(self) -> None:
         """Back."""
@@ -264,9 +264,9 @@ def start(fleet: Fleet, directory: Path, process: int, role: str) -> int:
     return process
 
 
-def victims(fleet: Fleet) -> Victims:
+def victims(fleet: Fleet) -> ClientVictims:
     """Nothing is noted."""
-    return Victims(fleet, lambda _: None)
+    return ClientVictims(fleet, lambda _: None)
 
 
 def work(fleet: Fleet, process: int, **counts: int) -> None:
@@ -274,7 +274,7 @@ def work(fleet: Fleet, process: int, **counts: int) -> None:
     fleet.workers[process].take({**STATUS, **counts})
 
 
-def aimed(kind: type[Fault], fleet: Fleet, target: str, clock: Clock | None = None) -> tuple[Any, Victims]:
+def aimed(kind: type[Fault], fleet: Fleet, target: str, clock: Clock | None = None) -> tuple[Any, ClientVictims]:
     """A fault that has found its victim."""
     clients = victims(fleet)
     fault = make(kind, None, target, clients=clients, clock=clock or Clock())
@@ -304,7 +304,7 @@ def test_random_means_any_of_them(fleet: Fleet) -> None:
     found = set()
     for seed in range(20):
         fault = make(ClientKill, None, "random", clients=victims(fleet))
-        fault.field = replace(fault.field, rng=random.Random(seed))
+        fault.context = replace(fault.context, rng=random.Random(seed))
         fault.aim()
         found.add(fault.victim.process)
     assert found == {PRODUCING, CONSUMING}
@@ -346,7 +346,7 @@ def test_a_paused_client_that_ends_is_healed(fleet: Fleet) -> None:
 def test_a_killed_client_is_gone_until_another_takes_its_place(fleet: Fleet, tmp_path: Path) -> None:
     """Its death is on purpose; the load starts the other one, once, and it counts when it has spoken."""
     noted: list[list[int]] = []
-    clients = Victims(fleet, noted.append)
+    clients = ClientVictims(fleet, noted.append)
     work(fleet, PRODUCING)
     fault = make(ClientKill, None, "producer", clients=clients, clock=Clock())
     fault.aim()
@@ -404,7 +404,7 @@ def test_nobody_is_killed_off_the_record(fleet: Fleet) -> None:
     def full(_: list[int]) -> None:
         raise OSError("no space left")
 
-    clients = Victims(fleet, full)
+    clients = ClientVictims(fleet, full)
     with pytest.raises(OSError, match="no space"):
         clients.kill(PRODUCING)
     clients.replace(PRODUCING)

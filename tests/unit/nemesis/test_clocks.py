@@ -13,13 +13,13 @@ from typing import Any, Self
 import pytest
 
 from harness.clusters import clock as clock_module
-from harness.clusters.clock import Clock, find_library, why_no_clocks
+from harness.clusters.clock import NodeClock, find_library, why_no_clocks
 from harness.clusters.wire import WireError
 from harness.foundation.errors import ClusterError
 from nemesis import admin, base, clocks
 from nemesis.clocks import ClockSkew, append
 from tests.support import unique
-from tests.support.fake_cluster import CAPABLE, WHOLE, Answers, Paper, field_on
+from tests.support.fake_cluster import CAPABLE, WHOLE, Answers, Paper, context_on
 
 NOW_S = 1_800_000_000.0
 TOPIC = "tidegauge-clock-tg"
@@ -53,7 +53,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     """Nodes that say yes."""
     made = Answers()
     made.topic_id = None
-    monkeypatch.setattr(admin, "Connection", made.connect)
+    monkeypatch.setattr(admin, "NodeConnection", made.connect)
     return made
 
 
@@ -73,7 +73,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, answers: Answers) -> PaperClocks:
 
 def test_a_clock_is_set_ahead_or_back_by_chance(cluster: PaperClocks) -> None:
     """As far as it was told."""
-    aims = [ClockSkew(field_on(cluster, ClockSkew, seed=seed, by=30.0)).aim() for seed in range(20)]
+    aims = [ClockSkew(context_on(cluster, ClockSkew, seed=seed, by=30.0)).aim() for seed in range(20)]
     assert {aim.sentence for aim in aims if aim} == {
         "the clock of node 1 (leader of t-0) is set 30 s ahead",
         "the clock of node 1 (leader of t-0) is set 30 s back",
@@ -84,7 +84,7 @@ def test_a_clock_is_set_ahead_or_back_by_chance(cluster: PaperClocks) -> None:
 def test_a_clock_bites_by_the_stamp_of_its_node(cluster: PaperClocks, answers: Answers, seed: int) -> None:
     """In a topic of which no other node has a replica, and which goes with the fault."""
     cluster.deaf.add(1)
-    fault = ClockSkew(field_on(cluster, ClockSkew, seed=seed))
+    fault = ClockSkew(context_on(cluster, ClockSkew, seed=seed))
     aim = fault.aim()
     assert aim
     fault.inject()
@@ -140,7 +140,7 @@ def test_the_topic_goes_with_the_last_try(cluster: PaperClocks, answers: Answers
 
 def test_a_clock_that_was_never_set_need_not_be_seen(cluster: PaperClocks, answers: Answers) -> None:
     """The topic could not be made; perhaps it was, all the same."""
-    fault = ClockSkew(field_on(cluster, ClockSkew))
+    fault = ClockSkew(context_on(cluster, ClockSkew))
     fault.aim()
     cluster.silent.add(1)
     fault.undo()
@@ -150,7 +150,7 @@ def test_a_clock_that_was_never_set_need_not_be_seen(cluster: PaperClocks, answe
 
 def injected(cluster: PaperClocks) -> ClockSkew:
     """One that was aimed and injected."""
-    fault = ClockSkew(field_on(cluster, ClockSkew))
+    fault = ClockSkew(context_on(cluster, ClockSkew))
     assert fault.aim()
     fault.inject()
     return fault
@@ -171,7 +171,7 @@ def test_a_node_that_is_down_proves_nothing_and_hides_nothing(cluster: PaperCloc
 def test_without_a_victim_no_clock_is_set(cluster: PaperClocks) -> None:
     """Nobody answers."""
     cluster.dead |= {1, 2, 3}
-    fault = ClockSkew(field_on(cluster, ClockSkew))
+    fault = ClockSkew(context_on(cluster, ClockSkew))
     assert fault.aim() is None
     with pytest.raises(ClusterError, match="without a victim"):
         fault.inject()
@@ -211,7 +211,7 @@ def test_a_stamp_is_what_the_node_says(
 ) -> None:
     """None where it refuses, or keeps the time of the client."""
     node = Stamping(error_code, stamp_ms)
-    monkeypatch.setattr(clocks, "Connection", node)
+    monkeypatch.setattr(clocks, "NodeConnection", node)
     assert append("h:1", "topic") == found
     (request,) = node.asked
     assert request.topic_data[0].name == "topic"
@@ -224,7 +224,7 @@ def test_a_node_that_does_not_answer_gives_no_stamp(monkeypatch: pytest.MonkeyPa
     def refuse(address: str, timeout_s: float) -> None:
         raise WireError(f"{address} refuses connections")
 
-    monkeypatch.setattr(clocks, "Connection", refuse)
+    monkeypatch.setattr(clocks, "NodeConnection", refuse)
     assert append("h:1", "topic") is None
 
 
@@ -232,7 +232,7 @@ def test_a_clock_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.Monke
     """Right at first; what was set stays when the node is started again."""
     monkeypatch.setattr(clock_module, "SHARED_MEMORY", tmp_path)
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(sem_open=semaphore(tmp_path)))
-    clock = Clock(Path("/lib/fake.so"), tmp_path / "clock", "local-1")
+    clock = NodeClock(Path("/lib/fake.so"), tmp_path / "clock", "local-1")
     clock.prepare()
     assert (tmp_path / "clock").read_text() == "+0.000\n"
     clock.set(-60)
@@ -268,7 +268,7 @@ def test_without_a_semaphore_there_is_no_clock(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(sem_open=lambda *_: 0))
     monkeypatch.setattr(ctypes, "get_errno", lambda: 13)
     with pytest.raises(ClusterError, match="Permission denied"):
-        Clock(Path("/lib/fake.so"), tmp_path / "clock", "local-1").prepare()
+        NodeClock(Path("/lib/fake.so"), tmp_path / "clock", "local-1").prepare()
 
 
 @pytest.mark.skipif(find_library() is None, reason="libfaketime is not installed")
@@ -276,7 +276,7 @@ def test_the_real_library_leaves_nothing_behind_and_goes_by_the_file(tmp_path: P
     """Although its process is killed: it uses what was made for it."""
     library = find_library()
     assert library
-    clock = Clock(library, tmp_path / "clock", unique("tidegauge-test"))
+    clock = NodeClock(library, tmp_path / "clock", unique("tidegauge-test"))
     before = set(clock_module.SHARED_MEMORY.iterdir())
     try:
         clock.prepare()

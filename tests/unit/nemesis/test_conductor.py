@@ -15,7 +15,7 @@ from checkers.core.results import CheckResults
 from checkers.core.timeline import timeline
 from checkers.summaries.coverage import Coverage, FaultCoverage, Span
 from harness.clusters.base import Capability
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from harness.foundation.reasons import FAULT_FAILED
 from harness.foundation.threads import Threads
@@ -23,12 +23,12 @@ from harness.history.schema import FaultStage, Kind, Recorder, row_type
 from harness.history.segments import read_segment
 from harness.judging.policies import PlannedFault, RunFacts
 from harness.judging.verdict import decide
-from nemesis.base import Aim, Bite, Fault, Victim
+from nemesis.base import Aim, Fault, FaultEvidence, Victim
 from nemesis.conductor import Conductor, TroublesSince
 from nemesis.schedule import Slot
 
 VICTIM = Victim(2, "t", 1, PartitionView(2, 4, (1, 2, 3), (1, 2, 3)))
-BITE = Bite("it hurt", 2, "t", 1, 3, 5)
+BITE = FaultEvidence("it hurt", 2, "t", 1, 3, 5)
 NOWHERE: Any = None  # a field that nothing looks at
 
 
@@ -67,9 +67,9 @@ class Paper(Fault):
         self.fails: dict[str, int] = {}  # how many times a method still fails
         self.others_felled: Callable[[], Collection[int]] = frozenset
 
-    def beside(self, felled: Callable[[], Collection[int]]) -> Self:
+    def beside(self, out_of_service: Callable[[], Collection[int]]) -> Self:
         """Told what others have felled."""
-        self.others_felled = felled
+        self.others_felled = out_of_service
         return self
 
     def _perhaps_fail(self, method: str) -> None:
@@ -87,7 +87,7 @@ class Paper(Fault):
         self.broken, self.injected_s = True, self.clock.s
         self._perhaps_fail("inject")
 
-    def proof(self) -> Bite | None:
+    def proof(self) -> FaultEvidence | None:
         """When it is time."""
         self._perhaps_fail("proof")
         return BITE if self.clock.s >= self.injected_s + self.bites_after_s else None
@@ -138,7 +138,7 @@ class Stage:
         make = dict(zip([slot.number for slot in slots], faults, strict=True))
         self.conductor = Conductor(
             slots,
-            lambda slot, felled: make[slot.number].beside(felled),
+            lambda slot, out_of_service: make[slot.number].beside(out_of_service),
             self.recorder,
             {"t": 7}.get,
             self._hear,
@@ -189,7 +189,7 @@ def test_a_fault_is_injected_bites_and_is_undone(play: Play, clock: Clock) -> No
     assert stage.said == [(5.0, "INJECTED", 1), (5.5, "BIT", 1), (15.0, "UNDONE", 1)]
     assert stage.texts[:2] == ["will hurt", "it hurt"]
     (outcome,) = stage.conductor.outcomes
-    assert outcome.bit is BITE
+    assert outcome.evidence is BITE
     assert outcome.sentence == "it hurt"
     assert outcome.over
     assert not outcome.failed
@@ -234,7 +234,7 @@ def test_a_fault_that_never_bites_is_undone_all_the_same(play: Play, clock: Cloc
     stage.conductor.run()
     assert stage.said == [(5.0, "INJECTED", 1), (25.0, "MISSED", 1), (25.0, "UNDONE", 1)]
     (outcome,) = stage.conductor.outcomes
-    assert outcome.bit is None
+    assert outcome.evidence is None
     assert outcome.sentence == "it had not bitten 20 s after it began"
 
 
@@ -402,7 +402,7 @@ def test_in_a_thread_of_its_own(tmp_path: Path, clock: Clock) -> None:
     fault, bitten = Paper(clock, bites_after_s=0), threading.Event()
     conductor = Conductor(
         [Slot(1, "paper", "leader", 0, 600, 0), Slot(2, "paper", "leader", 600, 700, 0)],
-        lambda slot, felled: fault,
+        lambda slot, out_of_service: fault,
         Recorder(tmp_path / "faults.segment", 1),
         {"t": 7}.get,
         lambda stage, slot, text: bitten.set() if stage is FaultStage.BIT else None,
@@ -413,7 +413,7 @@ def test_in_a_thread_of_its_own(tmp_path: Path, clock: Clock) -> None:
     conductor.stop()
     assert not fault.broken
     assert conductor.heal() == []
-    assert conductor.outcomes[0].bit is BITE
+    assert conductor.outcomes[0].evidence is BITE
     conductor._recorder.close()
 
 
@@ -569,7 +569,7 @@ def test_a_fault_that_hangs_does_not_keep_another_from_being_undone(tmp_path: Pa
     hangs, go_on, undone = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(Paper):
-        def proof(self) -> Bite | None:
+        def proof(self) -> FaultEvidence | None:
             hangs.set()
             go_on.wait(60)
             return super().proof()
@@ -577,7 +577,7 @@ def test_a_fault_that_hangs_does_not_keep_another_from_being_undone(tmp_path: Pa
     slow, quick = Slow(clock, bites_after_s=0), Paper(clock, bites_after_s=0)
     conductor = Conductor(
         [Slot(1, "slow", "leader", 0, 0.1, 0), Slot(2, "paper", "leader", 0, 0.1, 0)],
-        lambda slot, felled: slow if slot.number == 1 else quick,
+        lambda slot, out_of_service: slow if slot.number == 1 else quick,
         Recorder(tmp_path / "faults.segment", 1),
         {"t": 7}.get,
         lambda stage, slot, text: undone.set() if stage is FaultStage.UNDONE and slot.number == 2 else None,
@@ -602,7 +602,7 @@ class Felling(Paper):
     name = "felling"
 
     @property
-    def felled(self) -> frozenset[int]:
+    def out_of_service(self) -> frozenset[int]:
         """One node."""
         return frozenset({2})
 
@@ -650,7 +650,7 @@ def test_beginnings_do_not_interleave(tmp_path: Path, clock: Clock) -> None:
 
     conductor = Conductor(
         [Slot(1, "a", "leader", 0, 600, 0), Slot(2, "b", "leader", 0, 600, 0)],
-        lambda slot, felled: Slow(clock, bites_after_s=0),
+        lambda slot, out_of_service: Slow(clock, bites_after_s=0),
         Recorder(tmp_path / "faults.segment", 1),
         {"t": 7}.get,
         lambda stage, slot, text: bitten.release() if stage is FaultStage.BIT else None,
@@ -680,7 +680,7 @@ def test_an_injection_that_hangs_does_not_keep_others_from_being_undone_at_the_e
     heard = {FaultStage.BIT: bitten, FaultStage.UNDONE: undone}
     conductor = Conductor(
         [Slot(1, "paper", "leader", 0, 600, 0), Slot(2, "slow", "leader", 0, 600, 0)],
-        lambda slot, felled: quick if slot.number == 1 else slow,
+        lambda slot, out_of_service: quick if slot.number == 1 else slow,
         Recorder(tmp_path / "faults.segment", 1),
         {"t": 7}.get,
         lambda stage, slot, text: heard[stage].set() if stage in heard and slot.number == 1 else None,

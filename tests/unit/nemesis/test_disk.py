@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from harness.clusters.base import Capability, NodeState
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis import base
 from nemesis import disk as disks
 from nemesis.base import Fault
 from nemesis.disk import CutTail, DiskFail, DiskFull, DiskSlow, DiskWipe, Tail, batches, recovery_points
 from nemesis.process import Kill, start
-from tests.support.fake_cluster import CAPABLE, WHOLE, Paper, field_on, stepped
+from tests.support.fake_cluster import CAPABLE, WHOLE, Paper, context_on, stepped
 
 MOVED = PartitionView(2, 5, (1, 2, 3), (2, 3))
 
@@ -164,7 +164,7 @@ def append(log: Path, offset: int, *counts: int) -> None:
 
 def injected(cluster: PaperCluster, kind: type[Fault], target: str = "", seed: int = 0) -> Fault:
     """A fault that was aimed and injected."""
-    fault = kind(field_on(cluster, kind, target, seed=seed))
+    fault = kind(context_on(cluster, kind, target, seed=seed))
     assert fault.aim() is not None
     fault.inject()
     return fault
@@ -218,7 +218,7 @@ def test_an_undo_that_failed_is_made_up_for(cluster: PaperCluster) -> None:
 def test_what_could_not_be_injected_is_undone_all_the_same(cluster: PaperCluster) -> None:
     """Half of it may have been done."""
     cluster.disks[1].stuck = True
-    fault = DiskFull(field_on(cluster, DiskFull))
+    fault = DiskFull(context_on(cluster, DiskFull))
     fault.aim()
     with pytest.raises(ClusterError, match="cannot fill"):
         fault.inject()
@@ -233,12 +233,12 @@ def test_the_last_one_that_has_everything_is_spared(cluster: PaperCluster, kind:
     cluster.views["u", 0] = PartitionView(2, 1, (1, 2, 3), (2,))
     cluster.views["u", 1] = PartitionView(3, 1, (1, 2, 3), (3,))
     topics = ("t", "u")
-    assert kind(field_on(cluster, kind, topics=topics)).aim() is not None
+    assert kind(context_on(cluster, kind, topics=topics)).aim() is not None
     cluster.views["u", 1] = PartitionView(1, 1, (1, 2, 3), (1,))
-    assert kind(field_on(cluster, kind, topics=topics)).aim() is None
+    assert kind(context_on(cluster, kind, topics=topics)).aim() is None
     cluster.views["u", 1] = WHOLE
     cluster.dead.add(3)
-    assert kind(field_on(cluster, kind, topics=topics)).aim() is None
+    assert kind(context_on(cluster, kind, topics=topics)).aim() is None
 
 
 def test_a_broken_disk_is_mounted_anew(cluster: PaperCluster) -> None:
@@ -356,7 +356,7 @@ def test_partitions_of_others_keep_nobody_down(cluster: PaperCluster) -> None:
     topics = ["t", "u", "old"]
     cluster.views["u", 0] = PartitionView(-1, 5, (2, 3), ())
     cluster.views["old", 0] = WHOLE
-    fault = DiskWipe(replace(field_on(cluster, DiskWipe), topics=lambda: topics))
+    fault = DiskWipe(replace(context_on(cluster, DiskWipe), topics=lambda: topics))
     assert fault.aim()
     fault.inject()
     moved(cluster)
@@ -369,11 +369,11 @@ def test_partitions_of_others_keep_nobody_down(cluster: PaperCluster) -> None:
 
 def test_another_fault_leaves_alone_who_is_held_down(cluster: PaperCluster) -> None:
     """It has healed all the same: the holder starts the node."""
-    storm = Kill(field_on(cluster, Kill))
+    storm = Kill(context_on(cluster, Kill))
     assert storm.aim()
     storm.inject()
     cluster.start_node(1)
-    wipe = DiskWipe(replace(field_on(cluster, DiskWipe), tag="wipe"))
+    wipe = DiskWipe(replace(context_on(cluster, DiskWipe), tag="wipe"))
     assert wipe.aim()
     wipe.inject()
     storm.undo()
@@ -387,10 +387,10 @@ def test_another_fault_leaves_alone_who_is_held_down(cluster: PaperCluster) -> N
 
 def test_two_that_hold_a_node_down_both_have_to_let_it_up(cluster: PaperCluster) -> None:
     """The last one starts it."""
-    full = DiskFull(replace(field_on(cluster, DiskFull), tag="full"))
+    full = DiskFull(replace(context_on(cluster, DiskFull), tag="full"))
     assert full.aim()
     full.inject()
-    wipe = DiskWipe(replace(field_on(cluster, DiskWipe), tag="wipe"))
+    wipe = DiskWipe(replace(context_on(cluster, DiskWipe), tag="wipe"))
     assert wipe.aim()
     wipe.inject()
     full.undo()
@@ -408,9 +408,9 @@ def test_the_last_one_that_has_what_the_cluster_notes_is_spared(
 ) -> None:
     """Offsets and transactions are data, too."""
     cluster.views[topic, 3] = PartitionView(1, 1, (1, 2, 3), (1,))
-    assert kind(field_on(cluster, kind)).aim() is None
+    assert kind(context_on(cluster, kind)).aim() is None
     cluster.views[topic, 3] = PartitionView(1, 1, (1, 2, 3), (1, 2))
-    assert kind(field_on(cluster, kind)).aim() is not None
+    assert kind(context_on(cluster, kind)).aim() is not None
 
 
 @pytest.mark.parametrize("kind", [DiskFull, DiskFail, DiskSlow])
@@ -419,10 +419,10 @@ def test_a_disk_without_the_nodes_data_is_left_alone(cluster: PaperCluster, kind
     """As where the engine mounts something else at that path."""
     for disk in cluster.disks.values():
         disk.elsewhere = True
-    assert kind(field_on(cluster, kind, target)).aim() is None
+    assert kind(context_on(cluster, kind, target)).aim() is None
     for disk in cluster.disks.values():
         disk.elsewhere = False
-    assert kind(field_on(cluster, kind, target)).aim() is not None
+    assert kind(context_on(cluster, kind, target)).aim() is not None
 
 
 def test_a_full_disk_is_filled_again(cluster: PaperCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -492,7 +492,7 @@ def test_what_was_flushed_stays(cluster: PaperCluster) -> None:
         fault.undo()
         cluster.views["t", 0] = WHOLE
     points.write_text("0\n1\nt 0 5\n")
-    assert CutTail(field_on(cluster, CutTail)).aim() is None
+    assert CutTail(context_on(cluster, CutTail)).aim() is None
     append(log_of(cluster, 1, 5), 5, 1)
     whole = log_of(cluster, 1).read_bytes()
     injected(cluster, CutTail)
@@ -502,7 +502,7 @@ def test_what_was_flushed_stays(cluster: PaperCluster) -> None:
 
 def test_a_log_that_was_flushed_meanwhile_is_left_alone(cluster: PaperCluster) -> None:
     """Then there is no proof, either."""
-    fault = CutTail(field_on(cluster, CutTail, "follower"))
+    fault = CutTail(context_on(cluster, CutTail, "follower"))
     aim = fault.aim()
     assert aim
     assert aim.node in (2, 3)
@@ -536,14 +536,14 @@ def test_without_notes_nothing_was_flushed(tmp_path: Path) -> None:
 def test_a_partition_without_a_log_cannot_be_cut(cluster: PaperCluster) -> None:
     """Nor one that is empty."""
     log_of(cluster, 1).write_bytes(b"")
-    assert CutTail(field_on(cluster, CutTail)).aim() is None
+    assert CutTail(context_on(cluster, CutTail)).aim() is None
     log_of(cluster, 1).unlink()
-    assert CutTail(field_on(cluster, CutTail)).aim() is None
+    assert CutTail(context_on(cluster, CutTail)).aim() is None
 
 
 def slow(cluster: PaperCluster, period: float = 1000.0) -> DiskSlow:
     """One that was aimed, and whose freezing is not waited for."""
-    fault = DiskSlow(field_on(cluster, DiskSlow, period=period))
+    fault = DiskSlow(context_on(cluster, DiskSlow, period=period))
     aim = fault.aim()
     assert aim
     assert aim.sentence == f"the disk of node 1 (leader of t-0) stands still 80% of every {period:g} s"
@@ -605,7 +605,7 @@ def test_a_step_that_fails_is_told_and_the_disk_is_thawed(cluster: PaperCluster)
 def test_without_a_victim_nothing_is_slowed(cluster: PaperCluster) -> None:
     """No node answers; an injection all the same is an error, and the undo is none."""
     cluster.dead |= {1, 2, 3}
-    fault = DiskSlow(field_on(cluster, DiskSlow))
+    fault = DiskSlow(context_on(cluster, DiskSlow))
     assert fault.aim() is None
     with pytest.raises(ClusterError, match="without a victim"):
         fault.inject()

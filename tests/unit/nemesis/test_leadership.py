@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from harness.clusters.base import OURS, Capability, Cluster
+from harness.clusters.cluster_view import ClusterView, PartitionView
 from harness.clusters.external import ExternalCluster
 from harness.clusters.local import LocalCluster
-from harness.clusters.observe import ClusterView, PartitionView
 from harness.clusters.target import load_target
 from harness.foundation.config import parse
 from harness.foundation.errors import CannotHere, ClusterError, Exit, UsageError
 from harness.foundation.security import Security
 from nemesis import FAULTS, base, check_plans, fault_named, faults_on
-from nemesis.base import Fault, Field, Victim, refuse_unless_possible
+from nemesis.base import Fault, FaultContext, Victim, refuse_unless_possible
 from nemesis.leadership import ControllerKill, LeaderChurn, LeaderKill, LeaderMove, PreferredElection, UncleanElection
-from nemesis.schedule import Plan, Slot
-from tests.support.fake_cluster import WHOLE, Answers, Paper, field_on, paper_answers, paper_cluster, stepped
+from nemesis.schedule import FaultPlan, Slot
+from tests.support.fake_cluster import WHOLE, Answers, Paper, context_on, paper_answers, paper_cluster, stepped
 
 T0 = "t", 0
 
@@ -37,9 +37,9 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     return paper_answers(monkeypatch)
 
 
-def on(cluster: Cluster, *topics: str, seed: int = 0) -> Field:
+def on(cluster: Cluster, *topics: str, seed: int = 0) -> FaultContext:
     """A field with these topics in use."""
-    return field_on(cluster, LeaderMove, topics=topics or ("t",), seed=seed)
+    return context_on(cluster, LeaderMove, topics=topics or ("t",), seed=seed)
 
 
 def aimed(fault: Fault) -> Victim:
@@ -96,11 +96,11 @@ def test_a_kill_of_a_node_that_was_dead_is_nobodys(cluster: Paper) -> None:
 @pytest.mark.parametrize("kind", [LeaderKill, UncleanElection])
 def test_a_leader_that_is_killed_is_felled(cluster: Paper, kind: type[Fault]) -> None:
     """From the aim on; with another one felled, nobody could elect a successor."""
-    fault = kind(field_on(cluster, kind))
-    assert fault.felled == frozenset()
+    fault = kind(context_on(cluster, kind))
+    assert fault.out_of_service == frozenset()
     fault.aim()
-    assert fault.felled == {1}
-    assert kind(replace(field_on(cluster, kind), felled=lambda: {3})).aim() is None
+    assert fault.out_of_service == {1}
+    assert kind(replace(context_on(cluster, kind), out_of_service=lambda: {3})).aim() is None
 
 
 def test_a_kill_of_a_node_that_lives_is_no_bite(cluster: Paper) -> None:
@@ -133,13 +133,13 @@ def test_the_last_majority_is_spared(cluster: Paper) -> None:
 def test_a_leader_without_an_heir_is_no_victim(cluster: Paper, fault: type[Fault], view: PartitionView) -> None:
     """Another leader could not be proven."""
     cluster.views[("t", 0)] = view
-    assert fault(field_on(cluster, fault)).aim() is None
+    assert fault(context_on(cluster, fault)).aim() is None
 
 
 @pytest.mark.parametrize("fault", [LeaderMove, LeaderKill, LeaderChurn, PreferredElection, UncleanElection])
 def test_only_topics_in_use_are_aimed_at(cluster: Paper, fault: type[Fault]) -> None:
     """Other topics of the cluster are nobody's business."""
-    assert fault(field_on(cluster, fault, topics=("another",))).aim() is None
+    assert fault(context_on(cluster, fault, topics=("another",))).aim() is None
 
 
 def test_the_seed_decides_whom(cluster: Paper) -> None:
@@ -261,7 +261,7 @@ def test_a_move_is_healed_when_the_order_is_the_old_one(cluster: Paper, answers:
 @pytest.mark.parametrize("kind", [LeaderMove, PreferredElection, LeaderChurn])
 def test_other_replicas_are_somebody_elses_business(cluster: Paper, answers: Answers, kind: type[Fault]) -> None:
     """Only the order is put back: of those that are left, and of those that have come."""
-    fault = kind(field_on(cluster, kind))
+    fault = kind(context_on(cluster, kind))
     fault.aim()
     cluster.views[T0] = PartitionView(3, 5, (3, 2), (2, 3))
     assert fault.healed() == "the replicas of t-0 are not 2, 3"
@@ -277,7 +277,7 @@ def test_other_replicas_are_somebody_elses_business(cluster: Paper, answers: Ans
 @pytest.mark.parametrize("kind", [LeaderMove, PreferredElection, LeaderChurn])
 def test_a_topic_that_is_gone_has_no_order(cluster: Paper, answers: Answers, kind: type[Fault]) -> None:
     """Unlike one about which nobody says anything."""
-    fault = kind(field_on(cluster, kind))
+    fault = kind(context_on(cluster, kind))
     fault.aim()
     del cluster.views[T0]
     fault.undo()
@@ -309,7 +309,7 @@ def test_whoever_moves_replicas_is_waited_for(
 
 def test_churn_lets_somebody_else_move_replicas(cluster: Paper, answers: Answers) -> None:
     """Neither does it move leadership to a node that is felled."""
-    fault = LeaderChurn(replace(field_on(cluster, LeaderChurn), felled=lambda: {2}))
+    fault = LeaderChurn(replace(context_on(cluster, LeaderChurn), out_of_service=lambda: {2}))
     fault.aim()
     answers.moving = True
     fault.step()
@@ -327,7 +327,7 @@ def test_one_election_moves_all_leaders(cluster: Paper, answers: Answers) -> Non
         ("u", 0): PartitionView(3, 2, (3, 2), (3, 2)),
         ("x", 0): WHOLE,
     }
-    fault = PreferredElection(field_on(cluster, PreferredElection, topics=("t", "u")))
+    fault = PreferredElection(context_on(cluster, PreferredElection, topics=("t", "u")))
     aim = fault.aim()
     assert aim is not None
     assert aim.sentence == "the leaders of 3 partitions move to other replicas, all at once"
@@ -343,7 +343,7 @@ def test_one_election_moves_all_leaders(cluster: Paper, answers: Answers) -> Non
 def test_most_leaders_have_to_have_moved(cluster: Paper, answers: Answers) -> None:
     """One of three is no mass move; the same leader in a higher epoch is none at all."""
     cluster.views |= {("t", 1): WHOLE, ("t", 2): WHOLE}
-    fault = PreferredElection(field_on(cluster, PreferredElection))
+    fault = PreferredElection(context_on(cluster, PreferredElection))
     fault.aim()
     fault.inject()
     cluster.views[T0] = PartitionView(2, 5, (2, 1, 3), (1, 2, 3))
@@ -362,7 +362,7 @@ def test_most_leaders_have_to_have_moved(cluster: Paper, answers: Answers) -> No
 def test_all_orders_are_put_back(cluster: Paper, answers: Answers) -> None:
     """Even if not every first replica can lead."""
     cluster.views["t", 1] = PartitionView(2, 7, (2, 3, 1), (1, 2, 3))
-    fault = PreferredElection(field_on(cluster, PreferredElection))
+    fault = PreferredElection(context_on(cluster, PreferredElection))
     fault.aim()
     answers.codes = [0, 0, 80, 84]
     fault.undo()
@@ -375,7 +375,7 @@ def test_all_orders_are_put_back(cluster: Paper, answers: Answers) -> None:
 def test_one_partition_that_is_refused_is_enough_to_ask_again(cluster: Paper, answers: Answers) -> None:
     """The others have been moved by then, which does no harm; an heir that is out of sync is not waited for."""
     cluster.views["t", 1] = WHOLE
-    fault = PreferredElection(field_on(cluster, PreferredElection))
+    fault = PreferredElection(context_on(cluster, PreferredElection))
     fault.aim()
     answers.codes = [0, 0, 0, 41, 84, 80]
     fault.inject()
@@ -384,7 +384,7 @@ def test_one_partition_that_is_refused_is_enough_to_ask_again(cluster: Paper, an
 
 def test_churn_goes_round(cluster: Paper, answers: Answers) -> None:
     """From each leader to the next that is in sync and alive, by number."""
-    fault = LeaderChurn(field_on(cluster, LeaderChurn))
+    fault = LeaderChurn(context_on(cluster, LeaderChurn))
     assert aimed(fault).key == T0
     firsts = []
     for leader in (1, 2, 3):
@@ -403,7 +403,7 @@ def test_churn_waits_while_there_is_nobody_to_move_to(
     cluster: Paper, answers: Answers, view: PartitionView | None
 ) -> None:
     """Another fault may be at work."""
-    fault = LeaderChurn(field_on(cluster, LeaderChurn))
+    fault = LeaderChurn(context_on(cluster, LeaderChurn))
     fault.aim()
     if view is None:
         del cluster.views[T0]
@@ -415,7 +415,7 @@ def test_churn_waits_while_there_is_nobody_to_move_to(
 
 def test_churn_is_proven_by_the_second_move(cluster: Paper, answers: Answers) -> None:
     """One move is no churn."""
-    fault = LeaderChurn(field_on(cluster, LeaderChurn, period=1000.0))
+    fault = LeaderChurn(context_on(cluster, LeaderChurn, period=1000.0))
     fault.aim()
     fault.inject()
     stepped(fault)
@@ -433,7 +433,7 @@ def test_churn_is_proven_by_the_second_move(cluster: Paper, answers: Answers) ->
 def test_a_killed_controller_is_proven_by_another(cluster: Paper, answers: Answers) -> None:
     """In a higher epoch; the partitions it led have new leaders, too."""
     answers.quorum = {"h:1": (2, 10), "h:2": (2, 10), "h:3": (1, 9)}
-    fault = ControllerKill(field_on(cluster, ControllerKill))
+    fault = ControllerKill(context_on(cluster, ControllerKill))
     aim = fault.aim()
     assert aim is not None
     assert (aim.sentence, aim.node, aim.victim) == ("SIGKILL of node 2 (controller)", 2, None)
@@ -466,7 +466,7 @@ def test_an_unclean_election_takes_its_time(
 ) -> None:
     """The leader is killed when it is alone in sync, and the cut is mended; the proof is a leader that was not."""
     answers.eligible = eligible
-    fault = UncleanElection(field_on(cluster, UncleanElection))
+    fault = UncleanElection(context_on(cluster, UncleanElection))
     fault.aim()
     fault.inject()
     assert answers.settings == {"unclean.leader.election.enable": "true"}
@@ -496,7 +496,7 @@ def test_an_unclean_election_takes_its_time(
 def test_an_unclean_election_leaves_nothing(cluster: Paper, answers: Answers, own: dict[str, str]) -> None:
     """The node runs and the setting is what it was, however far it had come."""
     answers.settings = dict(own)
-    fault = UncleanElection(field_on(cluster, UncleanElection))
+    fault = UncleanElection(context_on(cluster, UncleanElection))
     fault.aim()
     fault.undo()
     assert not answers.asked
@@ -514,7 +514,7 @@ def test_an_unclean_election_leaves_nothing(cluster: Paper, answers: Answers, ow
 
 def test_an_undo_that_fails_in_one_thing_does_the_others(cluster: Paper, answers: Answers) -> None:
     """A node that does not start keeps no setting changed."""
-    fault = UncleanElection(field_on(cluster, UncleanElection))
+    fault = UncleanElection(context_on(cluster, UncleanElection))
     fault.aim()
     fault.inject()
     cluster.views[T0] = PartitionView(1, 6, (1, 2, 3), (1,))
@@ -559,13 +559,13 @@ def test_a_fault_is_made_from_its_slot(cluster: Paper) -> None:
     """With the slot's own seed and role."""
     fault = faults_on(cluster, lambda: ["t"])(Slot(1, "leader-move", "leader", 5, 15, 77))
     assert isinstance(fault, LeaderMove)
-    assert fault.field.rng.random() == random.Random(77).random()
-    assert fault.field.target == "leader"
+    assert fault.context.rng.random() == random.Random(77).random()
+    assert fault.context.target == "leader"
 
 
-def plan(**settings: Any) -> Plan:
+def plan(**settings: Any) -> FaultPlan:
     """A plan as a file would give it."""
-    return parse(Plan, {"fault": "leader-kill", **settings}, "a.toml")
+    return parse(FaultPlan, {"fault": "leader-kill", **settings}, "a.toml")
 
 
 def test_plans_are_checked_before_the_cluster_is_up() -> None:

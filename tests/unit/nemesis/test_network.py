@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from harness.tap.rules import Rule
 from nemesis import base
-from nemesis.base import Bite, Fault
+from nemesis.base import Fault, FaultEvidence
 from nemesis.network import FAULTS, Bandwidth, Jitter, Latency, OnTheWire, PacketLoss, Reset, SlowClose
 from nemesis.tap_rules import AtTheTap
-from tests.support.fake_network import PaperNetwork, field_on
+from tests.support.fake_network import PaperNetwork, context_on
 
 SHOWN = "qdisc tbf 8001: root refcnt 2 rate 512Kbit burst 16Kb lat 400ms\n"
 COUNTED = " Sent {} bytes 99 pkt (dropped 0, overlimits {} requeues 0)\n backlog 0b 0p requeues 0\n"
@@ -32,7 +32,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> PaperNetwork:
 
 def test_loss_hits_all_that_comes_from_outside(cluster: PaperNetwork) -> None:
     """Peers and clients, and not the loopback; by the probability that was asked for."""
-    fault = PacketLoss(field_on(cluster, PacketLoss, probability=0.25))
+    fault = PacketLoss(context_on(cluster, PacketLoss, probability=0.25))
     aim = fault.aim()
     assert aim is not None
     assert aim.sentence == "node 1 (leader of t-0) loses 25% of what comes in"
@@ -46,7 +46,7 @@ def test_loss_hits_all_that_comes_from_outside(cluster: PaperNetwork) -> None:
 
 def test_loss_is_proven_by_every_node_that_should_lose(cluster: PaperNetwork) -> None:
     """With the numbers."""
-    fault = PacketLoss(field_on(cluster, PacketLoss, "all-but-leader"))
+    fault = PacketLoss(context_on(cluster, PacketLoss, "all-but-leader"))
     aim = fault.aim()
     assert aim is not None
     assert aim.sentence == "nodes 2, 3 (followers of t-0) lose 30% of what comes in"
@@ -54,7 +54,7 @@ def test_loss_is_proven_by_every_node_that_should_lose(cluster: PaperNetwork) ->
     cluster.tables[2].taken["tg1-in"] = 1200
     assert fault.proof() is None
     cluster.tables[3].taken["tg1-in"] = 3
-    assert fault.proof() == Bite("packets lost: 1,200 to node 2, 3 to node 3")
+    assert fault.proof() == FaultEvidence("packets lost: 1,200 to node 2, 3 to node 3")
     assert "node 2 still has chains of tg1; node 3" in fault.healed()
     fault.undo()
     fault.undo()
@@ -64,7 +64,7 @@ def test_loss_is_proven_by_every_node_that_should_lose(cluster: PaperNetwork) ->
 
 def slow(cluster: PaperNetwork, target: str = "", **options: Any) -> Bandwidth:
     """A limit that is there."""
-    fault = Bandwidth(field_on(cluster, Bandwidth, target, **options))
+    fault = Bandwidth(context_on(cluster, Bandwidth, target, **options))
     assert fault.aim() is not None
     cluster.answer = ""
     fault.inject()
@@ -92,7 +92,7 @@ def test_bandwidth_is_proven_by_waiting(cluster: PaperNetwork) -> None:
         cluster.answer = SHOWN + no_proof
         assert fault.proof() is None
     cluster.answer = SHOWN + COUNTED.format(123456, 42)
-    assert fault.proof() == Bite("node 1 was held back 42 times while it sent 123,456 bytes", 1)
+    assert fault.proof() == FaultEvidence("node 1 was held back 42 times while it sent 123,456 bytes", 1)
 
 
 def test_bandwidth_is_proven_on_every_node(cluster: PaperNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,22 +136,22 @@ def test_a_node_that_died_need_not_be_held_back(
 def test_nodes_that_do_not_answer_are_left_out(cluster: PaperNetwork, kind: type[OnTheWire]) -> None:
     """They may not even have an address."""
     cluster.silent = {2}
-    fault = kind(field_on(cluster, kind, "all"))
+    fault = kind(context_on(cluster, kind, "all"))
     assert fault.aim() is not None
     assert fault.chosen.nodes == (1, 3)
     cluster.silent = {1, 2, 3}
-    assert kind(field_on(cluster, kind, "all")).aim() is None
+    assert kind(context_on(cluster, kind, "all")).aim() is None
 
 
 def test_loss_is_proven_by_those_that_live(cluster: PaperNetwork) -> None:
     """One that was killed has lost nothing that anybody could count."""
-    fault = PacketLoss(field_on(cluster, PacketLoss, "all"))
+    fault = PacketLoss(context_on(cluster, PacketLoss, "all"))
     assert fault.aim() is not None
     fault.inject()
     for table in cluster.tables.values():
         table.taken["tg1-in"] = 5
     cluster.dead = {1, 3}
-    assert fault.proof() == Bite("packets lost: 5 to node 2")
+    assert fault.proof() == FaultEvidence("packets lost: 5 to node 2")
     cluster.dead = {1, 2, 3}
     assert fault.proof() is None
 
@@ -184,7 +184,7 @@ def test_the_defaults_can_bite(kind: type[Fault]) -> None:
 @pytest.mark.parametrize("kind", [fault for fault in FAULTS if issubclass(fault, AtTheTap)])
 def test_probes_are_not_hit(kind: type[AtTheTap]) -> None:
     """Where the load is ours, only its clients are."""
-    where = field_on(PaperNetwork(), kind)
+    where = context_on(PaperNetwork(), kind)
     assert kind(where).rule((1,)).client == ""
     assert kind(replace(where, clients=cast("Any", SimpleNamespace()))).rule((1,)).client == "tidegauge-*er-*"
 
@@ -216,7 +216,7 @@ def test_one_node_that_is_gone_keeps_no_other_from_being_mended(cluster: PaperNe
 def test_a_fault_without_a_victim_is_not_injected(cluster: PaperNetwork, kind: type[OnTheWire]) -> None:
     """Aim comes first."""
     cluster.silent = {1, 2, 3}
-    fault = kind(field_on(cluster, kind))
+    fault = kind(context_on(cluster, kind))
     assert fault.aim() is None
     with pytest.raises(ClusterError, match="call aim"):
         fault.inject()
@@ -237,7 +237,7 @@ def test_a_fault_without_a_victim_is_not_injected(cluster: PaperNetwork, kind: t
 )
 def test_the_taps_are_told_by_a_rule(kind: type[AtTheTap], options: dict[str, Any], wanted: dict[str, Any]) -> None:
     """For the nodes in their role, by the name of the injection."""
-    rule = kind(field_on(PaperNetwork(), kind, **options)).rule((1, 3))
+    rule = kind(context_on(PaperNetwork(), kind, **options)).rule((1, 3))
     assert rule == Rule(name="tg1", node=(1, 3), **wanted)
 
 
@@ -252,8 +252,8 @@ def test_a_rule_comes_acts_and_goes(cluster: PaperNetwork, kind: type[AtTheTap])
         release=lambda _: None,
         acted=lambda name: acted.get(name, 0),
     )
-    fault = kind(field_on(cluster, kind, "leader"))
-    object.__setattr__(fault.field, "taps", cast("Any", taps))
+    fault = kind(context_on(cluster, kind, "leader"))
+    object.__setattr__(fault.context, "taps", cast("Any", taps))
     aim = fault.aim()
     assert aim is not None
     fault.inject()

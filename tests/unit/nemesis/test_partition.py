@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.clusters.observe import ClusterView, PartitionView
+from harness.clusters.cluster_view import ClusterView, PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis import base, partition, roles
-from nemesis.base import Bite, Fault, Repeating
+from nemesis.base import Fault, FaultEvidence, RepeatingFault
 from nemesis.iptables import taken, tear_down
 from nemesis.partition import (
     FAULTS,
@@ -28,7 +28,7 @@ from nemesis.partition import (
     Ring,
 )
 from tests.support.fake_cluster import stepped
-from tests.support.fake_network import PaperNetwork, Refused, Table, field_on
+from tests.support.fake_network import PaperNetwork, Refused, Table, context_on
 
 Make = Callable[..., PaperNetwork]
 SIZES = (3, 4, 5, 7)
@@ -64,7 +64,7 @@ def make(monkeypatch: pytest.MonkeyPatch, quorums: list[tuple[int, int] | None])
 
 def cut(kind: type[Cut], cluster: PaperNetwork, target: str = "", seed: int = 0) -> Cut:
     """One that was aimed and injected."""
-    fault = kind(field_on(cluster, kind, target, seed))
+    fault = kind(context_on(cluster, kind, target, seed))
     assert fault.aim() is not None
     fault.build()
     return fault
@@ -114,7 +114,7 @@ def test_chance_decides_about_the_company(make: Make) -> None:
     cluster = make(5)
 
     def sides() -> list[str]:
-        return [aim.sentence for seed in range(9) if (aim := Minority(field_on(cluster, Minority, seed=seed)).aim())]
+        return [aim.sentence for seed in range(9) if (aim := Minority(context_on(cluster, Minority, seed=seed)).aim())]
 
     assert sides() == sides()
     assert len(set(sides())) > 3
@@ -215,7 +215,7 @@ def test_what_fails_half_way_is_undone(make: Make, kind: type[Cut], failing: int
     """Whichever node it is that fails."""
     cluster = make()
     cluster.failing = {failing}
-    fault = kind(field_on(cluster, kind))
+    fault = kind(context_on(cluster, kind))
     assert fault.aim() is not None
     with suppress(ClusterError):
         fault.inject()
@@ -384,8 +384,8 @@ def test_a_bridge_needs_a_leader_on_one_side_and_a_follower_on_the_other(make: M
     """A single partition led by the bridge itself would feel nothing."""
     cluster = make()
     cluster.views = {("t", 0): PartitionView(1, 4, (1, 2, 3), (1, 2, 3))}
-    assert Bridge(field_on(cluster, Bridge, "leader")).aim() is None
-    assert Bridge(field_on(cluster, Bridge, "follower")).aim() is not None
+    assert Bridge(context_on(cluster, Bridge, "leader")).aim() is None
+    assert Bridge(context_on(cluster, Bridge, "follower")).aim() is not None
 
 
 def test_a_replication_cut_is_proven_while_the_leader_stays(make: Make) -> None:
@@ -423,7 +423,7 @@ def test_a_client_cut_is_proven_by_our_own_connection(make: Make) -> None:
 def test_flapping_cuts_and_mends_in_turn(make: Make) -> None:
     """Proven when that happened twice and packets were dropped; the counts outlive a turn."""
     cluster = make()
-    fault = Flapping(field_on(cluster, Flapping, period=1000))
+    fault = Flapping(context_on(cluster, Flapping, period=1000))
     aim = fault.aim()
     assert aim is not None
     assert aim.sentence.endswith("and let back every 1000 s")
@@ -438,7 +438,7 @@ def test_flapping_cuts_and_mends_in_turn(make: Make) -> None:
     drop_some(cluster, 0)
     assert fault.proof() is None
     drop_some(cluster)
-    assert fault.proof() == Bite("cut off and let back 2 times, packets dropped: 42", fault.chosen.node)
+    assert fault.proof() == FaultEvidence("cut off and let back 2 times, packets dropped: 42", fault.chosen.node)
     fault.undo()
     assert cluster.untouched()
 
@@ -449,7 +449,7 @@ def test_the_last_majority_is_spared(make: Make, kind: type[Cut]) -> None:
     cluster = make()
     cluster.silent = {3}
     for seed in SEEDS:
-        assert kind(field_on(cluster, kind, seed=seed)).aim() is None
+        assert kind(context_on(cluster, kind, seed=seed)).aim() is None
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -457,7 +457,7 @@ def test_a_fault_without_a_victim_is_not_injected(make: Make, kind: type[Fault])
     """Aim comes first."""
     cluster = make()
     cluster.silent = {1, 2, 3}
-    fault = kind(field_on(cluster, kind))
+    fault = kind(context_on(cluster, kind))
     assert fault.aim() is None
     with pytest.raises(ClusterError, match="call aim"):
         inject(fault)
@@ -470,31 +470,31 @@ def test_a_fault_without_a_victim_is_not_injected(make: Make, kind: type[Fault])
 def test_whoever_is_cut_off_is_felled(make: Make, kind: type[Cut]) -> None:
     """From the aim on, and nobody before it."""
     cluster = make(5)
-    fault = kind(field_on(cluster, kind))
-    assert fault.felled == frozenset()
+    fault = kind(context_on(cluster, kind))
+    assert fault.out_of_service == frozenset()
     assert fault.aim() is not None
     assert isinstance(fault, Isolate)
-    assert fault.felled == set(fault.side) >= set(fault.chosen.nodes)
+    assert fault.out_of_service == set(fault.side) >= set(fault.chosen.nodes)
 
 
 def test_a_ring_fells_everybody(make: Make) -> None:
     """And does not begin beside somebody who is felled."""
     cluster = make()
     fault = cut(Ring, cluster)
-    assert fault.felled == {1, 2, 3}
-    assert Ring(replace(field_on(cluster, Ring), felled=lambda: {2})).aim() is None
+    assert fault.out_of_service == {1, 2, 3}
+    assert Ring(replace(context_on(cluster, Ring), out_of_service=lambda: {2})).aim() is None
 
 
 @pytest.mark.parametrize("kind", [Isolate, Minority, OneWay, ControllerCut, Flapping])
 def test_what_others_felled_is_neither_cut_off_nor_counted(make: Make, kind: type[Cut]) -> None:
     """Of three nodes, one is the limit; of seven, three."""
     cluster = make()
-    assert kind(replace(field_on(cluster, kind), felled=lambda: {3})).aim() is None
+    assert kind(replace(context_on(cluster, kind), out_of_service=lambda: {3})).aim() is None
     cluster = make(7)
     for seed in SEEDS:
-        fault = kind(replace(field_on(cluster, kind, seed=seed), felled=lambda: {3}))
+        fault = kind(replace(context_on(cluster, kind, seed=seed), out_of_service=lambda: {3}))
         if fault.aim() is not None:
-            assert 3 not in fault.felled
+            assert 3 not in fault.out_of_service
 
 
 def test_a_dead_node_without_an_address_is_left_out(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -526,18 +526,18 @@ def test_a_node_that_dies_takes_its_counts_along(make: Make) -> None:
     drop_some(cluster)
     cluster.dead = {2}
     assert fault.chains.taken() == {1: 21, 3: 21}
-    fault.chains.lift()
+    fault.chains.suspend()
     cluster.dead = set()
     cluster.tables[2] = Table()
     assert fault.chains.taken() == {1: 21, 3: 21}
-    fault.chains.lower()
+    fault.chains.resume()
     assert cluster.tables[2].chains == Table().chains
 
 
 def test_a_node_that_dies_before_the_walls_are_built_needs_none(make: Make) -> None:
     """The others get theirs."""
     cluster = make()
-    fault = Ring(field_on(cluster, Ring))
+    fault = Ring(context_on(cluster, Ring))
     assert fault.aim() is not None
     cluster.dead = {1}
     fault.inject()
@@ -549,7 +549,7 @@ def test_the_proof_is_about_the_topics_of_the_aim(make: Make, monkeypatch: pytes
     """Even if the load goes on to another one."""
     cluster = make()
     topics, asked = ["t"], list[list[str]]()
-    fault = kind(replace(field_on(cluster, kind), topics=lambda: topics))
+    fault = kind(replace(context_on(cluster, kind), topics=lambda: topics))
     assert fault.aim() is not None
     fault.build()
     drop_some(cluster)
@@ -567,6 +567,6 @@ def test_the_proof_is_about_the_topics_of_the_aim(make: Make, monkeypatch: pytes
 def inject(fault: Fault) -> None:
     """And the first step, where there are steps."""
     fault.inject()
-    if isinstance(fault, Repeating):
+    if isinstance(fault, RepeatingFault):
         stepped(fault)
         fault.fail_if_a_step_failed()

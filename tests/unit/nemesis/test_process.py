@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis.base import Fault
 from nemesis.process import FAULTS, Kill, KillAll, OnNodes, Pause, PauseAll, RestartStorm, RollingRestart, Stop
-from tests.support.fake_cluster import Paper, field_on, paper_cluster, stepped
+from tests.support.fake_cluster import Paper, context_on, paper_cluster, stepped
 
 T0 = "t", 0
 ONE_NODE = [Kill, Stop, Pause]
@@ -38,7 +38,7 @@ def begun(fault: Fault) -> str:
 )
 def test_a_leader_that_is_gone_is_proven_by_its_heir(cluster: Paper, kind: type[OnNodes], done: str, back: str) -> None:
     """It does not answer, and another one leads in a higher epoch."""
-    fault = kind(field_on(cluster, kind))
+    fault = kind(context_on(cluster, kind))
     assert begun(fault).endswith(" of node 1 (leader of t-0)")
     assert cluster.done == [(done, 1)]
     assert fault.proof() is None
@@ -61,7 +61,7 @@ def test_a_leader_that_is_gone_is_proven_by_its_heir(cluster: Paper, kind: type[
 @pytest.mark.parametrize("kind", ONE_NODE)
 def test_a_follower_that_is_gone_does_not_answer(cluster: Paper, kind: type[OnNodes]) -> None:
     """It led nothing, so nobody takes over; the event is about the follower and not about the leader."""
-    fault = kind(field_on(cluster, kind, "follower"))
+    fault = kind(context_on(cluster, kind, "follower"))
     aim = fault.aim()
     assert aim is not None
     assert aim.victim is None
@@ -77,7 +77,7 @@ def test_all_that_a_node_led_has_to_be_taken_over(cluster: Paper) -> None:
     """But not what nobody could take over."""
     cluster.views["t", 1] = PartitionView(1, 2, (1, 2), (1, 2))
     cluster.views["t", 2] = PartitionView(1, 2, (1,), (1,))
-    fault = Kill(field_on(cluster, Kill, seed=1))
+    fault = Kill(context_on(cluster, Kill, seed=1))
     begun(fault)
     cluster.views[T0] = TAKEN_OVER
     assert fault.proof() is None
@@ -93,13 +93,13 @@ def test_all_that_a_node_led_has_to_be_taken_over(cluster: Paper) -> None:
 def test_the_last_majority_is_spared(cluster: Paper, kind: type[OnNodes]) -> None:
     """Without it nobody would elect another leader."""
     cluster.dead = {3}
-    assert kind(field_on(cluster, kind)).aim() is None
+    assert kind(context_on(cluster, kind)).aim() is None
 
 
 @pytest.mark.parametrize("kind", ONE_NODE)
 def test_a_node_that_somebody_else_killed_is_not_ours(cluster: Paper, kind: type[OnNodes]) -> None:
     """Between the aim and the injection: it is neither killed nor started."""
-    fault = kind(field_on(cluster, kind))
+    fault = kind(context_on(cluster, kind))
     fault.aim()
     cluster.dead = {1}
     fault.inject()
@@ -112,7 +112,7 @@ def test_a_node_that_somebody_else_killed_is_not_ours(cluster: Paper, kind: type
 
 def test_a_node_that_somebody_else_started_is_fine(cluster: Paper) -> None:
     """Undo has nothing to do."""
-    fault = Kill(field_on(cluster, Kill))
+    fault = Kill(context_on(cluster, Kill))
     begun(fault)
     cluster.dead.clear()
     assert fault.proof() is None
@@ -122,7 +122,7 @@ def test_a_node_that_somebody_else_started_is_fine(cluster: Paper) -> None:
 
 def test_a_paused_node_that_somebody_else_killed_is_not_resumed(cluster: Paper) -> None:
     """Nor started: that is up to them."""
-    fault = Pause(field_on(cluster, Pause))
+    fault = Pause(context_on(cluster, Pause))
     begun(fault)
     cluster.kill(1)
     fault.undo()
@@ -132,7 +132,7 @@ def test_a_paused_node_that_somebody_else_killed_is_not_resumed(cluster: Paper) 
 
 def test_a_race_with_somebody_else_is_no_error(cluster: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as the node is in the wanted state afterwards."""
-    fault = Kill(field_on(cluster, Kill))
+    fault = Kill(context_on(cluster, Kill))
     begun(fault)
 
     def start(node: int) -> None:
@@ -146,7 +146,7 @@ def test_a_race_with_somebody_else_is_no_error(cluster: Paper, monkeypatch: pyte
 
 def test_what_cannot_be_done_is_an_error(cluster: Paper) -> None:
     """Half done, it is undone."""
-    fault = KillAll(field_on(cluster, KillAll))
+    fault = KillAll(context_on(cluster, KillAll))
     fault.aim()
     cluster.stubborn = {2}
     with pytest.raises(ClusterError, match="cannot kill 2"):
@@ -158,7 +158,7 @@ def test_what_cannot_be_done_is_an_error(cluster: Paper) -> None:
 
 def test_one_node_that_does_not_start_keeps_no_other_down(cluster: Paper) -> None:
     """The error comes afterwards, and the undo can be tried again."""
-    fault = KillAll(field_on(cluster, KillAll))
+    fault = KillAll(context_on(cluster, KillAll))
     begun(fault)
     cluster.stubborn = {1}
     with pytest.raises(ClusterError, match="cannot start 1"):
@@ -173,7 +173,7 @@ def test_one_node_that_does_not_start_keeps_no_other_down(cluster: Paper) -> Non
 @pytest.mark.parametrize(("kind", "done"), [(KillAll, "kill"), (PauseAll, "pause")])
 def test_all_nodes_at_once(cluster: Paper, kind: type[OnNodes], done: str) -> None:
     """It has bitten when nobody answers."""
-    fault = kind(field_on(cluster, kind))
+    fault = kind(context_on(cluster, kind))
     assert begun(fault).endswith("nodes 1, 2, 3")
     assert cluster.done == [(done, node) for node in (1, 2, 3)]
     bite = fault.proof()
@@ -187,23 +187,23 @@ def test_all_nodes_at_once(cluster: Paper, kind: type[OnNodes], done: str) -> No
 def test_all_nodes_but_those_that_were_dead(cluster: Paper) -> None:
     """They stay dead afterwards; with all of them dead there is nothing to aim at."""
     cluster.dead = {2}
-    fault = KillAll(field_on(cluster, KillAll))
+    fault = KillAll(context_on(cluster, KillAll))
     begun(fault)
     fault.undo()
     assert cluster.dead == {2}
     cluster.dead = {1, 2, 3}
-    assert KillAll(field_on(cluster, KillAll)).aim() is None
+    assert KillAll(context_on(cluster, KillAll)).aim() is None
 
 
 def test_a_fault_without_a_victim_is_not_injected(cluster: Paper) -> None:
     """Aim comes first."""
     with pytest.raises(ClusterError, match="call aim"):
-        Kill(field_on(cluster, Kill)).inject()
+        Kill(context_on(cluster, Kill)).inject()
 
 
 def test_a_rolling_restart_goes_on_when_all_is_well(cluster: Paper) -> None:
     """Node after node, each stopped and started; no further one while a replica is out of sync."""
-    fault = RollingRestart(field_on(cluster, RollingRestart))
+    fault = RollingRestart(context_on(cluster, RollingRestart))
     aim = fault.aim()
     assert aim is not None
     assert aim.sentence == "restart of the nodes 1, 2, 3, one after the other"
@@ -227,7 +227,7 @@ def test_a_rolling_restart_goes_on_when_all_is_well(cluster: Paper) -> None:
 def test_a_rolling_restart_waits_for_others_to_be_done(cluster: Paper) -> None:
     """A node is down because of another fault."""
     cluster.dead = {2}
-    fault = RollingRestart(field_on(cluster, RollingRestart))
+    fault = RollingRestart(context_on(cluster, RollingRestart))
     begun(fault)
     stepped(fault)
     fault.undo()
@@ -237,7 +237,7 @@ def test_a_rolling_restart_waits_for_others_to_be_done(cluster: Paper) -> None:
 
 def test_a_rolling_restart_leaves_nobody_down(cluster: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if a start failed."""
-    fault = RollingRestart(field_on(cluster, RollingRestart))
+    fault = RollingRestart(context_on(cluster, RollingRestart))
     stop = cluster.stop_node
 
     def stop_and_stick(node: int) -> None:
@@ -257,7 +257,7 @@ def test_a_rolling_restart_leaves_nobody_down(cluster: Paper, monkeypatch: pytes
 
 def test_a_storm_kills_and_starts(cluster: Paper) -> None:
     """Each step one node, at random; two make a storm."""
-    fault = RestartStorm(field_on(cluster, RestartStorm))
+    fault = RestartStorm(context_on(cluster, RestartStorm))
     aim = fault.aim()
     assert aim is not None
     assert aim.sentence == "SIGKILL and start of a random node every 2 s"
@@ -278,17 +278,17 @@ def test_a_storm_kills_and_starts(cluster: Paper) -> None:
 
 def test_a_storm_spares_the_last_majority(cluster: Paper) -> None:
     """A node that is still starting does not answer and counts as down."""
-    fault = RestartStorm(field_on(cluster, RestartStorm))
+    fault = RestartStorm(context_on(cluster, RestartStorm))
     fault.aim()
     cluster.paused = {3}
     fault.step()
     assert cluster.done == []
-    assert RestartStorm(field_on(cluster, RestartStorm)).aim() is None
+    assert RestartStorm(context_on(cluster, RestartStorm)).aim() is None
 
 
 def test_a_storm_leaves_nobody_down(cluster: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if a start failed; the error is told."""
-    fault = RestartStorm(field_on(cluster, RestartStorm, period=1000.0))
+    fault = RestartStorm(context_on(cluster, RestartStorm, period=1000.0))
     fault.aim()
     kill = cluster.kill
 
@@ -310,7 +310,7 @@ def test_a_storm_leaves_nobody_down(cluster: Paper, monkeypatch: pytest.MonkeyPa
 def test_topics_that_are_no_longer_in_use_prove_it_all_the_same(cluster: Paper, kind: type[OnNodes]) -> None:
     """The load went on to another topic after the aim."""
     topics = ["t"]
-    fault = kind(replace(field_on(cluster, kind), topics=lambda: topics))
+    fault = kind(replace(context_on(cluster, kind), topics=lambda: topics))
     begun(fault)
     topics[:] = ["u"]
     cluster.views[T0] = TAKEN_OVER
@@ -322,24 +322,24 @@ def test_topics_that_are_no_longer_in_use_prove_it_all_the_same(cluster: Paper, 
 @pytest.mark.parametrize("kind", [Kill, Stop, Pause])
 def test_what_others_felled_is_neither_chosen_nor_counted(cluster: Paper, kind: type[OnNodes]) -> None:
     """A node that is cut off still answers us."""
-    assert kind(field_on(cluster, kind)).felled == frozenset()
+    assert kind(context_on(cluster, kind)).out_of_service == frozenset()
     for target in ("leader", "random"):
-        where = replace(field_on(cluster, kind, target), felled=lambda: {2})
+        where = replace(context_on(cluster, kind, target), out_of_service=lambda: {2})
         assert kind(where).aim() is None
-    fault = kind(field_on(cluster, kind))
+    fault = kind(context_on(cluster, kind))
     begun(fault)
-    assert fault.felled == {1}
+    assert fault.out_of_service == {1}
 
 
 def test_a_storm_goes_round_what_others_felled(cluster: Paper) -> None:
     """Two of three are felled, then: the storm waits."""
-    fault = RestartStorm(replace(field_on(cluster, RestartStorm), felled=lambda: {3}))
+    fault = RestartStorm(replace(context_on(cluster, RestartStorm), out_of_service=lambda: {3}))
     assert fault.aim() is None
     fault.step()
     assert cluster.done == []
-    fault = RestartStorm(field_on(cluster, RestartStorm))
+    fault = RestartStorm(context_on(cluster, RestartStorm))
     fault.step()
-    assert fault.felled == {cluster.done[-1][1]}
+    assert fault.out_of_service == {cluster.done[-1][1]}
 
 
 def test_the_family() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.clusters.wire import Metadata, WireError
 from nemesis import base, rejoin
 from nemesis.rejoin import LateRejoin
-from tests.support.fake_cluster import CAPABLE, WHOLE, Paper, field_on
+from tests.support.fake_cluster import CAPABLE, WHOLE, Paper, context_on
 
 T0 = "t", 0
 ALONE = PartitionView(1, 4, (1, 2, 3), (1,))
@@ -69,7 +69,7 @@ def stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stage:
 
 def begun(stage: Stage) -> LateRejoin:
     """Aimed and injected."""
-    fault = LateRejoin(replace(field_on(stage, LateRejoin), clock=stage.clock))
+    fault = LateRejoin(replace(context_on(stage, LateRejoin), clock=stage.clock))
     aim = fault.aim()
     assert aim is not None
     assert aim.sentence.startswith("node 2, follower of t-0, loses its disk while node 1, its leader, asks node 3,")
@@ -103,7 +103,7 @@ def thawed(stage: Stage) -> LateRejoin:
 def test_a_disk_that_alone_holds_something_is_not_wiped(stage: Stage, topic: str) -> None:
     """What would be lost with it is nothing that the broker has lost; the controller stands still and cannot help."""
     stage.views[topic, 1] = PartitionView(2, 4, (2, 3), (2, 3))
-    assert LateRejoin(field_on(stage, LateRejoin)).aim() is None
+    assert LateRejoin(context_on(stage, LateRejoin)).aim() is None
     del stage.views[topic, 1]
     fault = begun(stage)
     stage.views[T0] = ALONE
@@ -138,7 +138,7 @@ def test_a_follower_loses_its_disk_while_it_is_asked_for(stage: Stage) -> None:
 def test_the_controller_stands_still_until_the_follower_is_back(stage: Stage) -> None:
     """It answers, and it is no longer fenced."""
     fault = wiped(stage)
-    assert fault.felled == frozenset({1, 2, 3})
+    assert fault.out_of_service == frozenset({1, 2, 3})
     for unfenced in (None, False):
         stage.unfenced = unfenced
         assert (fault.proof(), stage.since()) == (None, [])
@@ -189,4 +189,4 @@ def test_an_undo_in_the_middle_leaves_nobody_frozen_or_down(stage: Stage) -> Non
 def test_the_controller_is_a_third_node(stage: Stage, monkeypatch: pytest.MonkeyPatch, controller: int | None) -> None:
     """Neither the leader nor the follower; and there is one."""
     monkeypatch.setattr(rejoin, "quorum_leader", lambda _: controller)
-    assert LateRejoin(field_on(stage, LateRejoin)).aim() is None
+    assert LateRejoin(context_on(stage, LateRejoin)).aim() is None

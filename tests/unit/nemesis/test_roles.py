@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.clusters.observe import PartitionView
-from nemesis.base import Field
+from harness.clusters.cluster_view import PartitionView
+from nemesis.base import FaultContext
 from nemesis.process import Kill
-from nemesis.roles import NODE_ROLES, ROLES, Chosen, choose, leaders, leaves_a_majority
-from tests.support.fake_cluster import WHOLE, Answers, Paper, field_on, paper_answers, paper_cluster
+from nemesis.roles import NODE_ROLES, ROLES, ChosenNodes, choose, leaders, leaves_a_majority
+from tests.support.fake_cluster import WHOLE, Answers, Paper, context_on, paper_answers, paper_cluster
 
 
 @pytest.fixture
@@ -25,14 +25,14 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     return paper_answers(monkeypatch)
 
 
-def field(cluster: Paper, target: str, seed: int = 0) -> Field:
+def context(cluster: Paper, target: str, seed: int = 0) -> FaultContext:
     """One in which this role is looked for."""
-    return field_on(cluster, Kill, target, seed=seed)
+    return context_on(cluster, Kill, target, seed=seed)
 
 
-def found(cluster: Paper, target: str, seed: int = 0) -> Chosen | None:
+def found(cluster: Paper, target: str, seed: int = 0) -> ChosenNodes | None:
     """Who plays it now."""
-    where = field(cluster, target, seed)
+    where = context(cluster, target, seed)
     return choose(where, where.look())
 
 
@@ -58,7 +58,7 @@ def test_a_dead_leader_leads_nothing(cluster: Paper) -> None:
     cluster.views["t", 1] = PartitionView(2, 4, (1, 2, 3), (1, 2, 3))
     cluster.kill(1)
     assert nodes(cluster, "leader") == {(2,)}
-    assert [victim.key for victim in leaders(field(cluster, "leader").look())] == [("t", 1)]
+    assert [victim.key for victim in leaders(context(cluster, "leader").look())] == [("t", 1)]
 
 
 def test_the_controller(cluster: Paper, answers: Answers) -> None:
@@ -109,7 +109,7 @@ def test_how_they_are_called(cluster: Paper) -> None:
 
 def test_a_majority_has_to_answer_beside_the_victims(cluster: Paper) -> None:
     """Two of three."""
-    where = field(cluster, "leader")
+    where = context(cluster, "leader")
     assert leaves_a_majority(where, where.look(), (1,))
     assert not leaves_a_majority(where, where.look(), (1, 2))
     cluster.kill(3)
@@ -122,8 +122,8 @@ def test_what_others_felled_plays_no_role(cluster: Paper, answers: Answers) -> N
     cluster.views["t", 1] = PartitionView(2, 4, (1, 2, 3), (1, 2, 3))
     answers.quorum, answers.busy = {"h:1": (1, 5)}, {"h:1", "h:3"}
 
-    def chosen(target: str, *felled: int) -> set[tuple[int, ...]]:
-        fields = [replace(field(cluster, target, seed), felled=lambda: felled) for seed in range(20)]
+    def chosen(target: str, *out_of_service: int) -> set[tuple[int, ...]]:
+        fields = [replace(context(cluster, target, seed), out_of_service=lambda: out_of_service) for seed in range(20)]
         return {one.nodes for where in fields if (one := choose(where, where.look()))}
 
     assert chosen("leader", 1) == {(2,)}
@@ -136,10 +136,10 @@ def test_what_others_felled_plays_no_role(cluster: Paper, answers: Answers) -> N
     assert chosen("group-coordinator", 1) == {(3,)}
     assert chosen("group-coordinator", 1, 3) == set()
     assert chosen("all", 1) == {(1, 2, 3)}
-    where = field(cluster, "leader")
+    where = context(cluster, "leader")
     assert leaves_a_majority(where, where.look(), (1,))
-    assert leaves_a_majority(replace(where, felled=lambda: {1}), where.look(), (1,))
-    assert not leaves_a_majority(replace(where, felled=lambda: {2}), where.look(), (1,))
+    assert leaves_a_majority(replace(where, out_of_service=lambda: {1}), where.look(), (1,))
+    assert not leaves_a_majority(replace(where, out_of_service=lambda: {2}), where.look(), (1,))
 
 
 def test_the_seed_decides(cluster: Paper) -> None:

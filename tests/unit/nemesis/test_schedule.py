@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import Capability, Missing
+from harness.clusters.base import Capability, Unavailable
 from harness.clusters.external import ExternalCluster
 from harness.foundation.config import parse
 from harness.foundation.errors import CannotHere, UsageError
 from harness.foundation.security import Security
 from nemesis import FAULTS, check_plans, check_sense, check_slots, faults_on, resolve, schedule, scheduled
 from nemesis.leadership import LeaderMove
-from nemesis.schedule import Plan, Slot, recorded, slot_seed, slots
+from nemesis.schedule import FaultPlan, Slot, recorded, slot_seed, slots
 
 SEED_OF_7 = 8304449839376387324
 DRAWN_BY_7 = [
@@ -30,9 +30,9 @@ DRAWN_BY_7 = [
 ]
 
 
-def plan(**settings: Any) -> Plan:
+def plan(**settings: Any) -> FaultPlan:
     """A plan as a file would give it."""
-    return parse(Plan, {"fault": "leader-kill", **settings}, "a.toml")
+    return parse(FaultPlan, {"fault": "leader-kill", **settings}, "a.toml")
 
 
 def times(found: list[Slot]) -> list[tuple[float, float]]:
@@ -233,8 +233,8 @@ def test_faults_are_made_with_tags_that_nobody_else_uses() -> None:
     makers = [faults_on(Shelf(*Capability), lambda: ["t"]) for _ in range(2)]
     slot = Slot(1, "leader-move", "leader", 5, 15, 1)
     made = [makers[0](slot), makers[0](replace(slot, number=2)), makers[1](slot, lambda: {3})]
-    assert len({fault.field.tag for fault in made} | {"tg1", "tg2"}) == 5
-    assert [set(fault.field.felled()) for fault in made] == [set(), set(), {3}]
+    assert len({fault.context.tag for fault in made} | {"tg1", "tg2"}) == 5
+    assert [set(fault.context.out_of_service()) for fault in made] == [set(), set(), {3}]
 
 
 def test_choices_left_out_are_the_faults_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,9 +273,9 @@ class Shelf(ExternalCluster):
         super().__init__(("h:1",), Security())
         self.able = frozenset(able)
 
-    def cannot(self, capability: Capability) -> Missing | None:
+    def cannot(self, capability: Capability) -> Unavailable | None:
         """What it was not told."""
-        return None if capability in self.able else Missing("it is on a shelf", "take it down")
+        return None if capability in self.able else Unavailable("it is on a shelf", "take it down")
 
 
 def test_random_is_everything_that_is_possible_and_tame(monkeypatch: pytest.MonkeyPatch) -> None:

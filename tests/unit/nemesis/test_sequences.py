@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.base import NodeState
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis import base
 from nemesis.base import Fault
 from nemesis.disk import batches
 from nemesis.network import Bandwidth
 from nemesis.sequences import FAULTS, CutKill, DoubleKill, LastStanding, PauseKill, StaleHeir
-from tests.support.fake_cluster import CAPABLE, WHOLE, Paper, field_on
+from tests.support.fake_cluster import CAPABLE, WHOLE, Paper, context_on
 
 T0 = "t", 0
 ALONE = PartitionView(1, 4, (1, 2, 3), (1,))
@@ -84,7 +84,7 @@ def test_a_leader_is_killed_when_its_followers_have_fallen_behind(
 ) -> None:
     """Not before the time that was asked for, and while they count as in sync; then they may go on."""
     clock = Clock()
-    fault = kind(replace(field_on(cluster, kind), clock=clock))
+    fault = kind(replace(context_on(cluster, kind), clock=clock))
     assert begun(fault).endswith(" for 3 s, then node 1, leader of t-0, dies")
     assert done(cluster) == held
     clock.now_s += 2.9
@@ -106,7 +106,7 @@ def test_a_leader_is_killed_when_its_followers_have_fallen_behind(
 def test_followers_that_were_missed_make_no_such_kill(cluster: PaperCluster) -> None:
     """Nobody could lead then, which is another fault; it is said, and undone."""
     clock = Clock()
-    fault = CutKill(replace(field_on(cluster, CutKill), clock=clock))
+    fault = CutKill(replace(context_on(cluster, CutKill), clock=clock))
     begun(fault)
     clock.now_s += 4
     cluster.views[T0] = ALONE
@@ -120,12 +120,12 @@ def test_followers_that_were_missed_make_no_such_kill(cluster: PaperCluster) -> 
 def test_a_lag_begins_with_everybody_in_sync(cluster: PaperCluster, kind: type[Fault]) -> None:
     """Otherwise the heir may be one that lags for another reason."""
     cluster.views[T0] = replace(WHOLE, isr=(1, 2))
-    assert kind(field_on(cluster, kind)).aim() is None
+    assert kind(context_on(cluster, kind)).aim() is None
 
 
 def test_an_undo_in_the_middle_lets_everybody_go_on(cluster: PaperCluster) -> None:
     """Before anybody was killed."""
-    fault = PauseKill(field_on(cluster, PauseKill))
+    fault = PauseKill(context_on(cluster, PauseKill))
     begun(fault)
     fault.undo()
     assert (cluster.paused, cluster.dead, fault.healed()) == (set(), set(), "")
@@ -133,7 +133,7 @@ def test_an_undo_in_the_middle_lets_everybody_go_on(cluster: PaperCluster) -> No
 
 def test_nobody_can_copy_from_the_heir(cluster: PaperCluster) -> None:
     """The first replica in sync behind the leader, before whose port there is a wall when the leader dies."""
-    fault = StaleHeir(field_on(cluster, StaleHeir))
+    fault = StaleHeir(context_on(cluster, StaleHeir))
     begun(fault)
     ((script, node),) = cluster.networks
     assert node == 2
@@ -150,7 +150,7 @@ def test_nobody_can_copy_from_the_heir(cluster: PaperCluster) -> None:
 def test_two_heirs_are_needed(cluster: PaperCluster, kind: type[Fault]) -> None:
     """One to lead, and one to follow it."""
     cluster.views[T0] = replace(WHOLE, isr=(1, 2))
-    assert kind(field_on(cluster, kind)).aim() is None
+    assert kind(context_on(cluster, kind)).aim() is None
 
 
 def test_the_heir_dies_as_well(cluster: PaperCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,9 +158,9 @@ def test_the_heir_dies_as_well(cluster: PaperCluster, monkeypatch: pytest.Monkey
     slow: list[int] = []
     monkeypatch.setattr(Bandwidth, "limit", lambda _, node: slow.append(node))
     clock = Clock()
-    fault = DoubleKill(replace(field_on(cluster, DoubleKill), clock=clock))
+    fault = DoubleKill(replace(context_on(cluster, DoubleKill), clock=clock))
     assert begun(fault) == "SIGKILL of node 1, leader of t-0, and then of node 2"
-    assert (slow, fault.felled) == ([2], frozenset({1, 2}))
+    assert (slow, fault.out_of_service) == ([2], frozenset({1, 2}))
     cluster.views[T0] = LED_BY_2
     assert fault.proof() is None
     assert done(cluster) == [("kill", 1)]
@@ -179,7 +179,7 @@ def test_the_heir_dies_as_well(cluster: PaperCluster, monkeypatch: pytest.Monkey
 def test_the_last_one_in_sync_loses_its_power(cluster: PaperCluster) -> None:
     """When it is alone, and with it all that was not flushed; it comes back when it was missed."""
     (cluster.data / "1/recovery-point-offset-checkpoint").write_text("0\n1\nt 0 20\n")
-    fault = LastStanding(field_on(cluster, LastStanding))
+    fault = LastStanding(context_on(cluster, LastStanding))
     begun(fault)
     assert fault.proof() is None
     assert done(cluster) == []
@@ -202,7 +202,7 @@ def test_the_last_one_in_sync_loses_its_power(cluster: PaperCluster) -> None:
 
 def test_another_one_may_have_missed_nothing(cluster: PaperCluster) -> None:
     """Eligible leader replicas: nobody waits for the one that lost its power."""
-    fault = LastStanding(field_on(cluster, LastStanding))
+    fault = LastStanding(context_on(cluster, LastStanding))
     begun(fault)
     cluster.views[T0] = ALONE
     fault.proof()

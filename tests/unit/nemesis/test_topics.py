@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.clusters.observe import PartitionView
+from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis.topics import FAULTS, AddPartitions, MinIsr, OnATopic, RecreateTopic, ShrinkReplicas
-from tests.support.fake_cluster import WHOLE, Answers, Paper, field_on, paper_answers, paper_cluster
+from tests.support.fake_cluster import WHOLE, Answers, Paper, context_on, paper_answers, paper_cluster
 
 T0 = "t", 0
 
@@ -27,11 +27,11 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 @pytest.mark.parametrize("kind", [AddPartitions, RecreateTopic, MinIsr])
 def test_a_topic_without_leaders_is_no_victim(cluster: Paper, answers: Answers, kind: type[OnATopic]) -> None:
     """Nor is one that is not in use."""
-    assert kind(field_on(cluster, kind, topics=("u",))).aim() is None
+    assert kind(context_on(cluster, kind, topics=("u",))).aim() is None
     cluster.views["t", 1] = PartitionView(-1, 4, (1, 2, 3), ())
-    assert kind(field_on(cluster, kind)).aim() is None
+    assert kind(context_on(cluster, kind)).aim() is None
     cluster.views["u", 0] = WHOLE
-    fault = kind(field_on(cluster, kind, topics=("t", "u")))
+    fault = kind(context_on(cluster, kind, topics=("t", "u")))
     assert fault.aim() is not None
     assert fault.topic == "u"
 
@@ -39,7 +39,7 @@ def test_a_topic_without_leaders_is_no_victim(cluster: Paper, answers: Answers, 
 def test_partitions_are_added(cluster: Paper, answers: Answers) -> None:
     """One more than there are; proven when every node lists it with a leader."""
     cluster.views["t", 1] = WHOLE
-    fault = AddPartitions(field_on(cluster, AddPartitions))
+    fault = AddPartitions(context_on(cluster, AddPartitions))
     aim = fault.aim()
     assert aim is not None
     assert aim.sentence == "t gets 3 partitions instead of 2"
@@ -63,8 +63,8 @@ def test_partitions_are_added(cluster: Paper, answers: Answers) -> None:
 
 def test_partitions_are_added_up_to_a_number(cluster: Paper, answers: Answers) -> None:
     """A topic that has that many is no victim; an answer that was lost does not count twice."""
-    assert AddPartitions(field_on(cluster, AddPartitions, to=1)).aim() is None
-    fault = AddPartitions(field_on(cluster, AddPartitions, to=7))
+    assert AddPartitions(context_on(cluster, AddPartitions, to=1)).aim() is None
+    fault = AddPartitions(context_on(cluster, AddPartitions, to=7))
     fault.aim()
     answers.codes = [41, 37]
     fault.inject()
@@ -73,7 +73,7 @@ def test_partitions_are_added_up_to_a_number(cluster: Paper, answers: Answers) -
 
 def test_followers_are_taken_away_and_given_back(cluster: Paper, answers: Answers) -> None:
     """Proven when neither replicas nor in-sync ones are left; healed when nothing is being copied."""
-    fault = ShrinkReplicas(field_on(cluster, ShrinkReplicas))
+    fault = ShrinkReplicas(context_on(cluster, ShrinkReplicas))
     cluster.views[T0] = PartitionView(2, 4, (1, 2, 3), (1, 2, 3))
     aim = fault.aim()
     assert aim is not None
@@ -100,7 +100,7 @@ def test_followers_are_taken_away_and_given_back(cluster: Paper, answers: Answer
 
 def test_a_replica_that_is_down_need_not_be_copied_to(cluster: Paper, answers: Answers) -> None:
     """Another fault is to blame; it goes on when the node is back."""
-    fault = ShrinkReplicas(field_on(cluster, ShrinkReplicas))
+    fault = ShrinkReplicas(context_on(cluster, ShrinkReplicas))
     fault.aim()
     answers.moving = True
     cluster.dead = {3}
@@ -110,19 +110,19 @@ def test_a_replica_that_is_down_need_not_be_copied_to(cluster: Paper, answers: A
 def test_replicas_can_be_two(cluster: Paper, answers: Answers) -> None:
     """The leader is always among them; a partition with as many is no victim."""
     cluster.views[T0] = PartitionView(3, 4, (1, 2, 3), (1, 2, 3))
-    fault = ShrinkReplicas(field_on(cluster, ShrinkReplicas, to=2))
+    fault = ShrinkReplicas(context_on(cluster, ShrinkReplicas, to=2))
     fault.aim()
     assert fault.kept == (3, 1)
-    assert ShrinkReplicas(field_on(cluster, ShrinkReplicas, to=3)).aim() is None
+    assert ShrinkReplicas(context_on(cluster, ShrinkReplicas, to=3)).aim() is None
     with pytest.raises(ClusterError, match="call aim"):
-        ShrinkReplicas(field_on(cluster, ShrinkReplicas)).inject()
+        ShrinkReplicas(context_on(cluster, ShrinkReplicas)).inject()
 
 
 def test_a_topic_is_created_as_it_was(cluster: Paper, answers: Answers) -> None:
     """The same replicas and settings of its own; proven by another id on all nodes."""
     answers.settings = {"min.insync.replicas": "2", "retention.ms": "5"}
     cluster.views["t", 1] = PartitionView(2, 4, (2, 3, 1), (1, 2, 3))
-    fault = RecreateTopic(field_on(cluster, RecreateTopic))
+    fault = RecreateTopic(context_on(cluster, RecreateTopic))
     aim = fault.aim()
     assert aim is not None
     assert aim.sentence == "t with 2 partitions is deleted and created again"
@@ -144,7 +144,7 @@ def test_a_topic_is_created_as_it_was(cluster: Paper, answers: Answers) -> None:
 
 def test_a_topic_that_was_only_deleted_is_created_by_the_undo(cluster: Paper, answers: Answers) -> None:
     """Whatever kept it from being created."""
-    fault = RecreateTopic(field_on(cluster, RecreateTopic))
+    fault = RecreateTopic(context_on(cluster, RecreateTopic))
     fault.aim()
     answers.codes = [0, *[41] * 1000]
     with pytest.raises(ClusterError, match="creating t was not done"):
@@ -160,7 +160,7 @@ def test_a_topic_that_is_not_forgotten_is_an_error(
     cluster: Paper, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is there again after the undo."""
-    fault = RecreateTopic(field_on(cluster, RecreateTopic))
+    fault = RecreateTopic(context_on(cluster, RecreateTopic))
     fault.aim()
     with monkeypatch.context() as patch:
         patch.setattr("nemesis.topics.topic_ids", lambda _, __: {1: None, 2: "id-1"})
@@ -173,7 +173,7 @@ def test_a_topic_that_is_not_forgotten_is_an_error(
 
 def test_nothing_is_created_that_was_not_deleted(cluster: Paper, answers: Answers) -> None:
     """An undo after an injection that could not begin."""
-    fault = RecreateTopic(field_on(cluster, RecreateTopic))
+    fault = RecreateTopic(context_on(cluster, RecreateTopic))
     fault.aim()
     answers.refusing = {"h:1", "h:2", "h:3"}
     with pytest.raises(ClusterError, match="asking for the settings of t"):
@@ -187,7 +187,7 @@ def test_nothing_is_created_that_was_not_deleted(cluster: Paper, answers: Answer
 def test_min_isr_is_changed_and_changed_back(cluster: Paper, answers: Answers, own: dict[str, str]) -> None:
     """To what it was: a value of its own, or none."""
     answers.settings = dict(own)
-    fault = MinIsr(field_on(cluster, MinIsr))
+    fault = MinIsr(context_on(cluster, MinIsr))
     aim = fault.aim()
     assert aim is not None
     assert aim.sentence == "min.insync.replicas of t becomes 3"
@@ -208,10 +208,10 @@ def test_min_isr_is_changed_and_changed_back(cluster: Paper, answers: Answers, o
 
 def test_min_isr_that_is_so_already_is_no_fault(cluster: Paper, answers: Answers) -> None:
     """Nothing would change; nor is it known whether, when nobody says what it is."""
-    assert MinIsr(field_on(cluster, MinIsr, to=2)).aim() is None
-    assert MinIsr(field_on(cluster, MinIsr, to=1)).aim() is not None
+    assert MinIsr(context_on(cluster, MinIsr, to=2)).aim() is None
+    assert MinIsr(context_on(cluster, MinIsr, to=1)).aim() is not None
     answers.refusing = {"h:1", "h:2", "h:3"}
-    assert MinIsr(field_on(cluster, MinIsr, to=1)).aim() is None
+    assert MinIsr(context_on(cluster, MinIsr, to=1)).aim() is None
 
 
 def test_the_family() -> None:

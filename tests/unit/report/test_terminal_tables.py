@@ -13,7 +13,7 @@ from rich.console import Console
 from harness.commands.doctor import checks
 from harness.foundation.errors import NodeDied
 from harness.report.terminal import tables as show
-from harness.runs.machine import Check
+from harness.runs.machine import MachineCheck
 
 EMOJI = ":key:"
 BACKSLASH = "a\\"
@@ -108,7 +108,7 @@ def test_logs_are_printed_verbatim(screen: Screen, text: str) -> None:
 @pytest.mark.parametrize("text", [*HOSTILE, BACKSLASH, EMOJI])
 def test_checks_are_printed_verbatim(screen: Screen, text: str) -> None:
     """What was found, what it costs and the remedy."""
-    checks(screen.console, [Check("docker", ok=False, found=text, costs=text, remedy=text)], as_json=False)
+    checks(screen.console, [MachineCheck("docker", ok=False, found=text, costs=text, remedy=text)], as_json=False)
     lines = screen.text.splitlines()
     assert lines[0] == f"✗ docker {text}"
     assert [line.strip() for line in lines[1:]] == [f"costs: {text}", f"remedy: {text}"]
@@ -116,7 +116,10 @@ def test_checks_are_printed_verbatim(screen: Screen, text: str) -> None:
 
 def test_checks_are_printed_in_columns(screen: Screen) -> None:
     """However long a name is."""
-    found = [Check("tc", ok=True, found="x"), Check("faults on docker", ok=False, found="x", costs="x", remedy="x")]
+    found = [
+        MachineCheck("tc", ok=True, found="x"),
+        MachineCheck("faults on docker", ok=False, found="x", costs="x", remedy="x"),
+    ]
     checks(screen.console, found, as_json=False)
     first, second, costs, remedy = screen.text.splitlines()
     assert first.index("x") == second.index("x") == costs.index("costs") == remedy.index("remedy")
@@ -164,7 +167,7 @@ def test_no_cluster(screen: Screen) -> None:
         (show.image, NASTY),
         (show.removed, [NASTY]),
         (show.logs, {1: [NASTY]}),
-        (checks, [Check("java", ok=True, found=NASTY)]),
+        (checks, [MachineCheck("java", ok=True, found=NASTY)]),
     ],
 )
 def test_every_json_parses(shown: Callable[..., None], data: Any) -> None:

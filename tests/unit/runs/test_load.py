@@ -11,7 +11,7 @@ import pytest
 
 from harness.foundation.security import Security
 from harness.history.store import Run
-from harness.runs.load import Front, Load
+from harness.runs.load import ClientEndpoints, Load
 from harness.runs.scenario import load
 from workloads.base import CONSUMER, PRODUCER, NodeAddress, Role, WorkerConfig
 
@@ -38,8 +38,8 @@ def loaded(directory: Path, *settings: str) -> tuple[Load, PaperFleet]:
     fleet: Any = PaperFleet()
     cluster: Any = None
     scenario = load(None, {"workload": "stream", "seed": 5}, settings)
-    front = Front((NodeAddress(id=1, address="h:1"),), Security())
-    return Load(scenario, cluster, front, fleet, directory, "run", faults=1), fleet
+    endpoints = ClientEndpoints((NodeAddress(id=1, address="h:1"),), Security())
+    return Load(scenario, cluster, endpoints, fleet, directory, "run", faults=1), fleet
 
 
 def test_another_worker_takes_the_place_of_one_that_was_killed(tmp_path: Path) -> None:

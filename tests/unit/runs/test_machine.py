@@ -14,19 +14,19 @@ from typing import Any, NoReturn
 
 import pytest
 
-from harness.clusters import abilities
-from harness.clusters.base import Capability, Missing
+from harness.clusters import network_support
+from harness.clusters.base import Capability, Unavailable
 from harness.clusters.docker import DockerCluster
 from harness.clusters.jars import locked_versions
 from harness.clusters.kinds import docker, local
 from harness.clusters.local import LocalCluster
-from harness.clusters.once import MANIFEST, is_kept, kept_dir
+from harness.clusters.prepared_files import MANIFEST, is_prepared, prepared_dir
 from harness.clusters.target import load_target
 from harness.foundation.errors import CannotHere
 from harness.foundation.java import Java
 from harness.foundation.ports import PortLeases
-from harness.runs import machine as doctor
-from harness.runs.machine import Check, examine, examine_faults
+from harness.runs import machine
+from harness.runs.machine import MachineCheck, examine, examine_faults
 from nemesis import FAULTS
 
 Patch = tuple[Any, str, Any]
@@ -45,22 +45,22 @@ def disk(free_bytes: int) -> Callable[[Path], SimpleNamespace]:
     return lambda _: SimpleNamespace(free=free_bytes)
 
 
-GONE = Missing("it is missing", "get it")
+GONE = Unavailable("it is missing", "get it")
 MISSING: dict[str, Patch] = {
-    "java": (doctor, "find_java", refuse),
-    "kafka": (doctor, "is_kept", lambda _: False),
-    "spark": (doctor, "jars", refuse),
+    "java": (machine, "find_java", refuse),
+    "kafka": (machine, "is_prepared", lambda _: False),
+    "spark": (machine, "jars", refuse),
     "ports": (PortLeases, "take", refuse),
     "disk": (shutil, "disk_usage", disk(2**20)),
     "docker": (docker, "connect", refuse),
     "compose": (docker, "compose_version", refuse),
     "image": (docker, "images_here", lambda *_: []),
     "root": (os, "geteuid", lambda: 1000),
-    "netns": (abilities, "why_no_namespaces", lambda: GONE),
-    "iptables": (abilities, "missing", lambda each: GONE if each is Capability.LOSS else None),
-    "tc": (abilities, "missing", lambda each: GONE if each is Capability.SHAPE else None),
-    "loop": (doctor, "why_no_disks", lambda: ("they are missing", "get them")),
-    "faketime": (doctor, "why_no_clocks", lambda: ("they are missing", "get them")),
+    "netns": (network_support, "why_no_namespaces", lambda: GONE),
+    "iptables": (network_support, "missing", lambda each: GONE if each is Capability.LOSS else None),
+    "tc": (network_support, "missing", lambda each: GONE if each is Capability.SHAPE else None),
+    "loop": (machine, "why_no_disks", lambda: ("they are missing", "get them")),
+    "faketime": (machine, "why_no_clocks", lambda: ("they are missing", "get them")),
 }
 
 
@@ -69,24 +69,24 @@ def healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state_home: Path) -
     """A machine that has everything."""
     engine = SimpleNamespace(version=lambda: {"Version": "27"})
     for where, name, value in (
-        (doctor, "find_java", lambda *_: Java(Path("/j"), 21, "PATH")),
-        (doctor, "is_kept", lambda target: target == load_target("kafka")),
-        (doctor, "cache_dir", lambda: tmp_path),
+        (machine, "find_java", lambda *_: Java(Path("/j"), 21, "PATH")),
+        (machine, "is_prepared", lambda target: target == load_target("kafka")),
+        (machine, "cache_dir", lambda: tmp_path),
         (shutil, "disk_usage", disk(2**40)),
         (docker, "connect", lambda timeout_s: engine),
         (docker, "compose_version", lambda: "2.30"),
         (docker, "images_here", lambda *_: ["apache/kafka:1"]),
         (os, "geteuid", lambda: 0),
-        (abilities, "why_no_namespaces", lambda: None),
-        (abilities, "missing", lambda _: None),
+        (network_support, "why_no_namespaces", lambda: None),
+        (network_support, "missing", lambda _: None),
         (local, "run_command", lambda _: "iptables v1.8\n"),
-        (doctor, "why_no_disks", lambda: None),
-        (doctor, "why_no_clocks", lambda: None),
+        (machine, "why_no_disks", lambda: None),
+        (machine, "why_no_clocks", lambda: None),
     ):
         monkeypatch.setattr(where, name, value)
 
 
-def by_name(checks: list[Check]) -> dict[str, Check]:
+def by_name(checks: list[MachineCheck]) -> dict[str, MachineCheck]:
     """Checks by their names."""
     return {check.name: check for check in checks}
 
@@ -125,13 +125,13 @@ def test_one_missing_thing_is_told(monkeypatch: pytest.MonkeyPatch, name: str) -
 def test_kafka_is_there_when_what_it_needs_once_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Undamaged, in the cache, of the version that is used unless told; others alone are not enough."""
     monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(doctor, "is_kept", is_kept)
+    monkeypatch.setattr(machine, "is_prepared", is_prepared)
     newest, older, *_ = locked_versions("kafka")
     assert load_target("kafka").version == newest
     assert not by_name(examine())["kafka"].ok
     kept = {}
     for version in (older, newest):
-        directory = kept_dir(load_target("kafka", version))
+        directory = prepared_dir(load_target("kafka", version))
         directory.mkdir(parents=True)
         kept[version] = directory / "data" / "bootstrap.checkpoint"
         kept[version].parent.mkdir()
@@ -152,7 +152,7 @@ def test_everything_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even then every check ends, with a cost and a remedy each."""
     for patch in MISSING.values():
         monkeypatch.setattr(*patch)
-    monkeypatch.setattr(abilities, "missing", lambda _: GONE)
+    monkeypatch.setattr(network_support, "missing", lambda _: GONE)
     checks = examine()
     assert [check.name for check in checks if check.costs and check.remedy and not check.ok] == NAMES
     assert {check.name for check in checks if check.needed_for_local} == NEEDED
@@ -175,8 +175,8 @@ def test_an_unexpected_error_is_a_finding(monkeypatch: pytest.MonkeyPatch, name:
 @pytest.mark.usefixtures("healthy")
 def test_impossible_faults_are_told_by_cluster_and_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """All faults with the same reason in one place, on each kind of cluster; what is possible is not mentioned."""
-    bandwidth = Missing("no bandwidth", "another kernel")
-    clocks = Missing("no clocks", "another library")
+    bandwidth = Unavailable("no bandwidth", "another kernel")
+    clocks = Unavailable("no clocks", "another library")
     monkeypatch.setattr(LocalCluster, "cannot", lambda _, each: {Capability.SHAPE: bandwidth}.get(each))
     monkeypatch.setattr(
         DockerCluster, "cannot", lambda _, each: {Capability.SHAPE: bandwidth, Capability.CLOCK: clocks}.get(each)
@@ -219,7 +219,7 @@ def test_a_machine_that_can_do_all_faults(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_check_is_plain_data() -> None:
     """For `doctor --json`."""
-    assert Check("java", ok=False, found="x", costs="y", remedy="z", needed_for_local=True).as_json() == {
+    assert MachineCheck("java", ok=False, found="x", costs="y", remedy="z", needed_for_local=True).as_json() == {
         "name": "java",
         "ok": False,
         "found": "x",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import Capability, Missing
+from harness.clusters.base import Capability, Unavailable
 from harness.clusters.external import ExternalCluster
 from harness.foundation.errors import CannotHere, Exit, UsageError
 from harness.foundation.security import Security
@@ -31,9 +31,9 @@ class Shelf(ExternalCluster):
         """What it has now."""
         return frozenset({Capability.KILL}) | self.given
 
-    def cannot(self, capability: Capability) -> Missing | None:
+    def cannot(self, capability: Capability) -> Unavailable | None:
         """What it was not told."""
-        return None if capability in self.able else Missing("it is on a shelf", "take it down")
+        return None if capability in self.able else Unavailable("it is on a shelf", "take it down")
 
     def equip(self, needs: Collection[Capability]) -> None:
         """Whatever that is."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from harness.runs import recording
-from nemesis.base import Bite
-from nemesis.conductor import Outcome
+from nemesis.base import FaultEvidence
+from nemesis.conductor import FaultOutcome
 from nemesis.schedule import Slot
 
 
 def test_the_final_read_expects_nothing_of_a_topic_that_was_deleted() -> None:
     """It may be known which one it was; a fault that never came deleted nothing."""
     slot = Slot(1, "recreate-topic", "", 0.0, 1.0, 5)
-    proven = Outcome(slot, injected_at=1, bit=Bite("gone", topic="t"))
-    assert recording._begun_again([proven, Outcome(slot)]) == {"t"}
-    assert recording._begun_again([Outcome(slot, injected_at=1)]) == {None}
-    assert recording._begun_again([Outcome(Slot(2, "leader-kill", "", 0.0, 1.0, 5), injected_at=1)]) == set()
+    proven = FaultOutcome(slot, injected_at=1, evidence=FaultEvidence("gone", topic="t"))
+    assert recording._begun_again([proven, FaultOutcome(slot)]) == {"t"}
+    assert recording._begun_again([FaultOutcome(slot, injected_at=1)]) == {None}
+    assert recording._begun_again([FaultOutcome(Slot(2, "leader-kill", "", 0.0, 1.0, 5), injected_at=1)]) == set()
 
 
 def test_the_final_read_is_of_the_runs_own_topics() -> None:

@@ -7,7 +7,7 @@ import pytest
 from harness.foundation.config import parse
 from harness.foundation.paths import PACKAGE
 from harness.judging.diagnosis.rules import NAMES
-from harness.suite.expectation import Expectation, Found
+from harness.suite.expectation import Expectation, RunFindings
 from tests.support.scripted_suites import checked
 
 
@@ -16,14 +16,16 @@ def expectation(**keys: Any) -> Expectation:
     return parse(Expectation, keys, "here")
 
 
-def found(verdict: str = "invalid", causes: tuple[str, ...] = (), allowed: tuple[str, ...] = (), **marks: str) -> Found:
+def found(
+    verdict: str = "invalid", causes: tuple[str, ...] = (), allowed: tuple[str, ...] = (), **marks: str
+) -> RunFindings:
     """What came of a run; underscores stand for dashes."""
-    return Found(verdict, {name.replace("_", "-"): mark for name, mark in marks.items()}, causes, allowed)
+    return RunFindings(verdict, {name.replace("_", "-"): mark for name, mark in marks.items()}, causes, allowed)
 
 
 def test_another_verdict_says_why() -> None:
     """The first of its reasons are enough to know where to look."""
-    told = Found("unknown", {}, reasons=("no send was acknowledged", "b", "c", "d"))
+    told = RunFindings("unknown", {}, reasons=("no send was acknowledged", "b", "c", "d"))
     assert list(expectation().unmet(told)) == [
         "the verdict is unknown instead of valid: no send was acknowledged; b; c"
     ]
@@ -69,14 +71,16 @@ def test_keys_imply_the_verdict() -> None:
         ),
     ],
 )
-def test_each_thing_that_is_not_as_it_had_to_be_is_said(keys: dict[str, Any], seen: Found, unmet: list[str]) -> None:
+def test_each_thing_that_is_not_as_it_had_to_be_is_said(
+    keys: dict[str, Any], seen: RunFindings, unmet: list[str]
+) -> None:
     """And nothing else."""
     assert list(expectation(**keys).unmet(seen)) == unmet
 
 
 def test_a_run_that_was_checked_says_what_came_of_it() -> None:
     """Verdict, marks and causes."""
-    seen = Found.of(checked("invalid"))
+    seen = RunFindings.of(checked("invalid"))
     assert (seen.verdict, seen.anomalies) == ("invalid", {"lost-write": "illegal"})
     assert seen.causes == ("acknowledged-then-lost",)
 

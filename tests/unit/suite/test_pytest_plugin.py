@@ -7,12 +7,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.suite import pytest_plugin, spec, under_pytest
+from harness.suite import pytest_plugin, pytest_session, spec
 from tests.support import REPOSITORY
 from tests.support.scripted_suites import PLUGIN, STREAM, suite_file
 
 pytest_plugins = ["pytester"]
-LOADED = under_pytest.__name__  # once, here, and not by each of the tests
+LOADED = pytest_session.__name__  # once, here, and not by each of the tests
 
 # Runs that come out by their names, on nothing.
 PAPER = """
@@ -24,7 +24,7 @@ patch = pytest.MonkeyPatch()
 
 def pytest_sessionstart():
     from harness.suite import pytest_plugin
-    under_pytest = pytest_plugin._harness()
+    pytest_session = pytest_plugin._harness()
     from harness.runs.runner import Recorded
     from harness.history.store import Run
     from tests.support.scripted_suites import PaperKeeper, checked
@@ -39,9 +39,9 @@ def pytest_sessionstart():
     def check(recorded, *_):
         return checked("invalid" if "bad" in recorded.run.path.name else "valid")
 
-    patch.setattr(under_pytest, "record_scenario", record)
-    patch.setattr(under_pytest, "check_recorded", check)
-    patch.setattr(under_pytest, "Keeper", PaperKeeper)
+    patch.setattr(pytest_session, "record_scenario", record)
+    patch.setattr(pytest_session, "check_recorded", check)
+    patch.setattr(pytest_session, "ResourcePool", PaperPool)
 
 def pytest_unconfigure():
     patch.undo()
@@ -51,7 +51,7 @@ STUCK = """
         from harness.foundation.errors import ClusterError
         raise ClusterError("node 2 does not stop", "see its log")
 
-    patch.setattr(PaperKeeper, "close", close)
+    patch.setattr(PaperPool, "close", close)
 """
 CASES = STREAM + STREAM.replace('"stream"', '"bad"', 1)
 INI = "[pytest]\naddopts = --strict-markers\nfilterwarnings = error\n"
@@ -284,13 +284,13 @@ def test_the_environment_says_where_a_cluster_is(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TIDEGAUGE_BOOTSTRAP", "a:1, b:2")
     monkeypatch.setenv("TIDEGAUGE_TARGET", "")
     monkeypatch.delenv("TIDEGAUGE_KAFKA_VERSION", raising=False)
-    assert under_pytest.flags_of(None, None, None, None) == {"kind": "external", "bootstrap": ["a:1", "b:2"]}
-    assert under_pytest.flags_of("local", None, None, "c:3") == {"kind": "local", "bootstrap": ["c:3"]}
+    assert pytest_session.flags_of(None, None, None, None) == {"kind": "external", "bootstrap": ["a:1", "b:2"]}
+    assert pytest_session.flags_of("local", None, None, "c:3") == {"kind": "local", "bootstrap": ["c:3"]}
 
 
 def test_what_cannot_be_ended_is_told_and_fails_no_test(paper: pytest.Pytester) -> None:
     """Nor does it end pytest, not even where all warnings are errors."""
-    paper.makeconftest(PAPER.replace('"Keeper", PaperKeeper)', '"Keeper", PaperKeeper)\n' + STUCK))
+    paper.makeconftest(PAPER.replace('"ResourcePool", PaperPool)', '"ResourcePool", PaperPool)\n' + STUCK))
     result = ran(paper, "mine.toml", "-k", "stream")
     result.assert_outcomes(passed=1, deselected=1)
     assert result.ret == pytest.ExitCode.OK

@@ -13,22 +13,22 @@ import pytest
 
 from harness.clusters.base import wait_until
 from harness.foundation.errors import ClusterError, Exit, Interrupted, UsageError
-from harness.foundation.interrupts import Stop
+from harness.foundation.interrupts import StopRequest
 from harness.history.store import Run
 from harness.judging.checking import Checked
 from harness.report.github import VARIABLE
 from harness.runs.runner import Recorded
 from harness.runs.scenario import Scenario
-from harness.runs.shared import Lent
+from harness.runs.shared_resources import SharedResources
 from harness.suite import state as states
-from harness.suite.ci_output import Telling, lines
-from harness.suite.outcome import Unchecked as Waiting
+from harness.suite.ci_output import CiFiles, lines
+from harness.suite.outcome import UncheckedRun as Waiting
 from harness.suite.outcome import exit_code
 from harness.suite.running import run_suite
 from harness.suite.spec import Suite
 from harness.suite.state import State
 from harness.suite.tries import left_behind
-from tests.support.scripted_suites import STREAM, Paper, PaperKeeper, Unchecked, as_planned, checked, suite
+from tests.support.scripted_suites import STREAM, Paper, PaperPool, Unchecked, as_planned, checked, suite
 
 THREE = "".join(STREAM.replace('"stream"', f'"{name}"', 1) for name in ("a", "b", "c"))
 DAMAGED = b'{"suite": "x", "title": "", "seed": 1, "flags": {}, "started_at": "", "cases": %s}'
@@ -39,7 +39,7 @@ def play(found: Suite, paper: Paper, known: State | None = None, **how: Any) -> 
     """Run a suite with these outcomes."""
     known = known or states.begin(found, found.cases, 7, {})
     planned = how.pop("planned", as_planned(found.cases))
-    return run_suite(known, planned, paper.hands(how.pop("tell", None)), how.pop("keeper", PaperKeeper()), **how)
+    return run_suite(known, planned, paper.hands(how.pop("tell", None)), how.pop("pool", PaperPool()), **how)
 
 
 def statuses(state: State) -> list[str]:
@@ -66,12 +66,12 @@ def test_a_finding_is_never_tried_again(tmp_path: Path) -> None:
 
 def test_trouble_of_ours_is_tried_again_on_a_fresh_cluster_and_told(tmp_path: Path) -> None:
     """Once, by default."""
-    paper, keeper = Paper(b=[NO_NODE, checked()]), PaperKeeper()
-    ended = play(suite(tmp_path, THREE), paper, keeper=keeper)
+    paper, pool = Paper(b=[NO_NODE, checked()]), PaperPool()
+    ended = play(suite(tmp_path, THREE), paper, pool=pool)
     assert (statuses(ended), paper.ran) == (["passed"] * 3, ["a", "b", "b", "c"])
     assert ended.outcome("b").tries[0].retried == (str(NO_NODE),)
-    assert keeper.told == ["renew: the last run ended in trouble"]
-    assert keeper.ended
+    assert pool.told == ["renew: the last run ended in trouble"]
+    assert pool.ended
 
 
 @pytest.mark.parametrize("error", [NO_NODE, OSError(28, "no space"), RuntimeError("a bug"), UsageError("gone", "x")])
@@ -134,12 +134,12 @@ def test_the_first_failure_can_be_the_last_case(tmp_path: Path) -> None:
 def test_ctrl_c_ends_the_suite_after_the_run_that_goes_on(tmp_path: Path, how: Any) -> None:
     """Of which nothing is kept, though it is checked: it is run again."""
     outcome = checked("valid", interrupted=True) if isinstance(how, str) else how
-    paper, keeper = Paper(b=[outcome]), PaperKeeper()
-    ended = play(suite(tmp_path, THREE), paper, keeper=keeper)
+    paper, pool = Paper(b=[outcome]), PaperPool()
+    ended = play(suite(tmp_path, THREE), paper, pool=pool)
     assert (statuses(ended), paper.ran) == (["passed", "pending", "pending"], ["a", "b"])
-    assert keeper.told == ["no cluster"], "it does not wait for a check"
+    assert pool.told == ["no cluster"], "it does not wait for a check"
     assert ended.interrupted
-    assert keeper.ended
+    assert pool.ended
     assert exit_code(ended.outcomes, interrupted=True) is Exit.INTERRUPTED
 
 
@@ -159,10 +159,10 @@ class Meeting(Paper):
         self.alone = False  # whether somebody waited in vain
         self._next = threading.Semaphore(0)
 
-    def record(self, scenario: Scenario, lent: Lent) -> Recorded:
+    def record(self, scenario: Scenario, shared: SharedResources) -> Recorded:
         """The one before can be checked now."""
         self._next.release()
-        return super().record(scenario, lent)
+        return super().record(scenario, shared)
 
     def check(self, recorded: Recorded, session: object) -> Checked:
         """Not before there is another one."""
@@ -183,9 +183,9 @@ def test_a_run_is_recorded_while_the_one_before_it_is_checked(tmp_path: Path) ->
 
 def test_a_cluster_that_something_may_be_left_in_is_not_used_again(tmp_path: Path) -> None:
     """That is known before the check, and the next run does not wait for that."""
-    keeper = PaperKeeper()
-    play(suite(tmp_path, THREE), Paper(a=[checked(suspicion="a rule is still there")]), keeper=keeper)
-    assert keeper.told == ["spoil: a rule is still there"]
+    pool = PaperPool()
+    play(suite(tmp_path, THREE), Paper(a=[checked(suspicion="a rule is still there")]), pool=pool)
+    assert pool.told == ["spoil: a rule is still there"]
 
 
 class Impatient(Paper):
@@ -210,7 +210,7 @@ class Impatient(Paper):
 def _heard() -> int:
     """How often it was pressed since somebody listens; -1 as long as nobody does."""
     listener = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
-    return listener.asked if isinstance(listener, Stop) else -1
+    return listener.asked if isinstance(listener, StopRequest) else -1
 
 
 TWO = "".join(STREAM.replace('"stream"', f'"{name}"', 1) for name in ("a", "b"))
@@ -235,11 +235,11 @@ def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path, times: int, before: di
 
 def test_trouble_that_only_a_check_finds_is_tried_again(tmp_path: Path) -> None:
     """After the run that went on by then, on a fresh cluster and with another session."""
-    paper, keeper = Paper(a=[Unchecked("Spark is gone"), checked()]), PaperKeeper()
-    ended = play(suite(tmp_path, THREE), paper, keeper=keeper)
+    paper, pool = Paper(a=[Unchecked("Spark is gone"), checked()]), PaperPool()
+    ended = play(suite(tmp_path, THREE), paper, pool=pool)
     assert (statuses(ended), paper.ran) == (["passed"] * 3, ["a", "b", "a", "c"])
     assert "Spark is gone" in ended.outcome("a").tries[0].retried[0]
-    assert keeper.told == ["renew: the last run ended in trouble"]
+    assert pool.told == ["renew: the last run ended in trouble"]
 
 
 def test_a_check_that_fails_again_is_trouble(tmp_path: Path) -> None:
@@ -256,10 +256,10 @@ def test_what_cannot_be_written_down_is_an_error(tmp_path: Path) -> None:
         if state.outcome("a").tries:
             raise OSError(28, "no space")
 
-    keeper = PaperKeeper()
+    pool = PaperPool()
     with pytest.raises(OSError, match="no space"):
-        play(suite(tmp_path, THREE), Paper(), tell=tell, keeper=keeper)
-    assert keeper.ended
+        play(suite(tmp_path, THREE), Paper(), tell=tell, pool=pool)
+    assert pool.ended
 
 
 def test_a_case_that_cannot_be_had_here_is_told_and_not_run(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_a_case_that_cannot_be_had_here_is_told_and_not_run(tmp_path: Path) -> N
     planned = as_planned(found.cases)
     planned[1] = replace(planned[1], skipped="this machine has no clocks")
     paper = Paper()
-    ended = run_suite(states.begin(found, found.cases, 7, {}), planned, paper.hands(), PaperKeeper())
+    ended = run_suite(states.begin(found, found.cases, 7, {}), planned, paper.hands(), PaperPool())
     assert (statuses(ended), paper.ran) == (["passed", "skipped", "passed"], ["a", "c"])
     assert exit_code(ended.outcomes) is Exit.VALID
     assert exit_code(ended.outcomes[1:2]) is Exit.CANNOT_HERE
@@ -276,10 +276,10 @@ def test_a_case_that_cannot_be_had_here_is_told_and_not_run(tmp_path: Path) -> N
 
 def test_a_run_that_spoils_its_cluster_says_so(tmp_path: Path) -> None:
     """So that the next one gets another."""
-    found, keeper = suite(tmp_path, STREAM), PaperKeeper()
+    found, pool = suite(tmp_path, STREAM), PaperPool()
     planned = [replace(each, spoils=True) for each in as_planned(found.cases)]
-    run_suite(states.begin(found, found.cases, 7, {}), planned, Paper().hands(), keeper)
-    assert [text.partition(":")[0] for text in keeper.told] == ["spoil"]
+    run_suite(states.begin(found, found.cases, 7, {}), planned, Paper().hands(), pool)
+    assert [text.partition(":")[0] for text in pool.told] == ["spoil"]
 
 
 def on_disk(directory: Path) -> list[str]:
@@ -291,7 +291,7 @@ def test_everything_is_on_disk_after_each_try(tmp_path: Path) -> None:
     """State, JUnit XML in two places, summaries; what others wrote for GitHub stays."""
     github, junit = tmp_path / "github.md", tmp_path / "deep" / "junit.xml"
     github.write_text("before us\n")
-    telling = Telling(tmp_path, junit, {VARIABLE: str(github)})
+    telling = CiFiles(tmp_path, junit, {VARIABLE: str(github)})
     seen: list[tuple[list[str], list[str]]] = []
 
     def tell(state: State) -> None:
@@ -319,7 +319,7 @@ def test_everything_is_on_disk_after_each_try(tmp_path: Path) -> None:
 def test_a_failure_tells_the_cause_and_the_report(tmp_path: Path) -> None:
     """To whoever reads the XML."""
     junit = tmp_path / "junit.xml"
-    telling = Telling(tmp_path, junit, {})
+    telling = CiFiles(tmp_path, junit, {})
     play(suite(tmp_path, STREAM), Paper(stream=[checked("invalid")]), tell=telling.tell)
     (failure,) = ET.fromstring(junit.read_bytes()).iter("failure")
     assert failure.get("message") == "the verdict is invalid instead of valid: lost-write ×1"
@@ -367,7 +367,7 @@ def test_what_was_found_stays_found_where_the_case_cannot_be_had_any_more(tmp_pa
     """Only what is still to be run is skipped: in the table, the XML and the exit code."""
     found = suite(tmp_path, THREE)
     left = play(found, Paper(b=[checked("invalid")], c=[KeyboardInterrupt()]))
-    telling = Telling(tmp_path, None, {})
+    telling = CiFiles(tmp_path, None, {})
     ended, paper = again(tmp_path, found, left, tell=telling.tell, **not_here(found))
     assert (statuses(ended), paper.ran) == (["passed", "failed", "skipped"], [])
     assert exit_code(ended.outcomes) is Exit.INVALID

@@ -10,7 +10,7 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
 from harness.tap.batches import (
-    Batch,
+    RecordBatch,
     blank,
     blank_from,
     cut,
@@ -27,7 +27,7 @@ HEADERS = [("trace", b"\x00\x01"), ("none", None)]
 
 def made(
     values: list[bytes | None], *, base: int = 0, producer: int = -1, compression: int = 0, transactional: bool = False
-) -> Batch:
+) -> RecordBatch:
     """A batch as kafka-python makes it, at an offset."""
     builder = DefaultRecordBatchBuilder(
         magic=2, compression_type=compression, is_transactional=transactional, producer_id=producer,
@@ -35,10 +35,10 @@ def made(
     )  # fmt: skip
     for number, value in enumerate(values):
         assert builder.append(number, 1_000 + number, b"key-%d" % number, value, HEADERS) is not None
-    return with_base(Batch(bytes(builder.build())), base, 5)
+    return with_base(RecordBatch(bytes(builder.build())), base, 5)
 
 
-def read(batch: Batch) -> list[Any]:
+def read(batch: RecordBatch) -> list[Any]:
     """What kafka-python reads in it, checksum and all."""
     assert DefaultRecordBatch(batch.raw).validate_crc()
     return list(DefaultRecordBatch(batch.raw))
@@ -116,10 +116,10 @@ def test_cut(compression: int) -> None:
 
 def test_torn_tails_are_cut_by_where_they_begin() -> None:
     """And what has no beginning goes."""
-    torn = Batch(made([b"t"], base=3).raw[:30])
+    torn = RecordBatch(made([b"t"], base=3).raw[:30])
     assert cut(torn, 4) is torn
     assert cut(torn, 3) is None
-    assert cut(Batch(b"\x00" * 5), 100) is None
+    assert cut(RecordBatch(b"\x00" * 5), 100) is None
 
 
 @pytest.mark.parametrize("compression", [0, 1])
@@ -174,5 +174,5 @@ def test_garbage_in_a_batch_is_no_records() -> None:
     """A body that lies about its lengths is left alone."""
     batch = made([b"abc"], base=0)
     for at in range(61, len(batch.raw)):
-        broken = Batch(batch.raw[:at] + b"\xff" + batch.raw[at + 1 :])
+        broken = RecordBatch(batch.raw[:at] + b"\xff" + batch.raw[at + 1 :])
         assert broken.records is None or len(broken.records) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.foundation.protocol import Api
-from harness.tap.batches import Batch
+from harness.tap.batches import RecordBatch
 from harness.tap.broken import make_broken
 from harness.tap.exchange import CHANGED, Drop, Swap
 from tests.support.tap_broker import VERSIONS, Broker, batch_of
@@ -13,7 +13,7 @@ from tests.support.tap_broker import VERSIONS, Broker, batch_of
 pytestmark = pytest.mark.parametrize("versions", VERSIONS, ids=["old", "middle", "newest"])
 
 
-def numbered(number: int, size: int = 2) -> Batch:
+def numbered(number: int, size: int = 2) -> RecordBatch:
     """The nth batch of a producer."""
     return batch_of(*(b"%d.%d" % (number, each) for each in range(size)), producer=7, sequence=number * size)
 

@@ -10,7 +10,7 @@ from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.broken import make_broken
 from harness.tap.codec import TopicNames
-from harness.tap.exchange import CHANGED, Delay, Exchange, Hold, World
+from harness.tap.exchange import CHANGED, Delay, Exchange, Hold, TapContext
 from tests.support.tap_broker import NEWEST, NOT_LEADER, VERSIONS, Broker, batch_of
 from tests.support.tap_frames import message, request_frame, response_frame, topics
 
@@ -51,7 +51,7 @@ def test_metadata_lists_self_only_gives_no_hints() -> None:
     exchange.response_frame = response_frame(Api.PRODUCE, 12, node_endpoints=endpoints, **told)
     assert broken.on_response(exchange) == (CHANGED,)
     assert exchange.response.node_endpoints == []
-    assert exchange.told()[0].message.current_leader.leader_id == -1
+    assert exchange.response_parts()[0].message.current_leader.leader_id == -1
 
 
 def test_metadata_lists_self_only_in_describe_cluster() -> None:
@@ -230,7 +230,7 @@ def test_splits_brain_reads_before_anything_was_written() -> None:
 
 def _exchange(frame: bytes, node: int = 1) -> Exchange:
     names = TopicNames()
-    world = World(names, {each: (f"host-{each}", 9_000 + each) for each in (1, 2, 3)})
+    world = TapContext(names, {each: (f"host-{each}", 9_000 + each) for each in (1, 2, 3)})
     return Exchange(world, 1, node, codec.read_header(frame), frame, 0)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.foundation.protocol import Api
 from harness.tap import codec
-from harness.tap.batches import Batch, with_base
+from harness.tap.batches import RecordBatch, with_base
 from harness.tap.broken import make_broken
 from harness.tap.broken.base import Broken
 from harness.tap.exchange import CHANGED, Effects, Exchange
@@ -129,7 +129,7 @@ def transaction(broker: Broker, number: int, partitions: tuple[int, ...], *, com
     return broker.bend.on_request(exchange_of(frame))
 
 
-def _transactional(value: bytes, number: int) -> Batch:
+def _transactional(value: bytes, number: int) -> RecordBatch:
     return batch_of(value, b"more", producer=5, sequence=10 * number, transactional=True)
 
 

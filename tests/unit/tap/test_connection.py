@@ -208,7 +208,7 @@ class Eager(Bend):
         """Whatever it asks for."""
         if self.whole:
             return (Answer(exchange.error_response(6)),)
-        for part in exchange.asked():
+        for part in exchange.request_parts():
             exchange.answer_part(part, base_offset=7)
         return (CHANGED,)
 

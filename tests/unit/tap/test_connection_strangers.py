@@ -10,7 +10,7 @@ import pytest
 from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.codec import MODEST_BYTES
-from harness.tap.recording import NOT_UNDERSTOOD
+from harness.tap.exchange_recorder import NOT_UNDERSTOOD
 from tests.support import tap_frames as frames
 from tests.support.tap_exchanges import batch
 from tests.support.tap_wire import BASE, INFO, OK, STRANGER, Brief, Stage, numbered, play, replied, send, unknown, until

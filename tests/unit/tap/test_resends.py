@@ -6,10 +6,10 @@ import pytest
 
 from harness.foundation.protocol import Api
 from harness.tap import resends as module
-from harness.tap.bounded import Bounded
+from harness.tap.batch_headers import Records, batch_positions
+from harness.tap.bounded_dict import BoundedDict
 from harness.tap.exchange import CHANGED, Close, Delay, Drop, Duplicate, Effect, Exchange, Hold, Swap
-from harness.tap.headers import Records, batch_positions
-from harness.tap.resends import Resends
+from harness.tap.resends import ResendCounter
 from tests.support import tap_frames as frames
 from tests.support.tap_exchanges import batch
 from tests.support.tap_frames import bend
@@ -34,7 +34,7 @@ def held() -> Hold:
 @pytest.mark.parametrize("effect", [Drop(), Drop("close"), held(), Duplicate(), Close(), Close(reset=True)])
 def test_what_makes_clients_send_again(effect: Effect) -> None:
     """A batch counts each time it comes after it was bent, and not otherwise."""
-    resends = Resends()
+    resends = ResendCounter()
     resends.saw(sending(batch()))
     resends.bent(sending(batch()), "a", [effect])
     assert resends.counts == {}
@@ -50,7 +50,7 @@ def test_what_makes_clients_send_again(effect: Effect) -> None:
 @pytest.mark.parametrize("effect", [Delay(1.0), Swap(), CHANGED])
 def test_what_does_not(effect: Effect) -> None:
     """Nothing was lost, and nothing is awaited."""
-    resends = Resends()
+    resends = ResendCounter()
     resends.bent(sending(batch()), "a", [effect])
     resends.saw(sending(batch()))
     assert resends.counts == {}
@@ -63,7 +63,7 @@ def test_what_does_not(effect: Effect) -> None:
 ])  # fmt: skip
 def test_other_batches(other: Exchange) -> None:
     """Of another place, producer, epoch or number, or with other records."""
-    resends = Resends()
+    resends = ResendCounter()
     resends.bent(sending(batch()), "a", [Drop()])
     resends.saw(other)
     assert resends.counts == {}
@@ -71,7 +71,7 @@ def test_other_batches(other: Exchange) -> None:
 
 def test_each_batch_of_a_send() -> None:
     """Wherever it comes again, in whatever version."""
-    resends = Resends()
+    resends = ResendCounter()
     one, two, three = (batch(crc=crc) for crc in (1, 2, 3))
     resends.bent(sending(one + two, three), "a", [Drop()])
     resends.saw(sending(three, first=1, version=13))
@@ -82,7 +82,7 @@ def test_each_batch_of_a_send() -> None:
 
 def test_other_requests() -> None:
     """Are none of its business."""
-    resends = Resends()
+    resends = ResendCounter()
     resends.bent(frames.exchange(frames.fetch({"orders": [0]})), "a", [Drop()])
     resends.bent(sending(batch()), "a", [Drop()])
     resends.saw(frames.exchange(frames.fetch({"orders": [0]})))
@@ -98,7 +98,7 @@ def test_nothing_is_looked_at_without_need(monkeypatch: pytest.MonkeyPatch) -> N
         return batch_positions(records)
 
     monkeypatch.setattr(module, "batch_positions", look)
-    resends = Resends()
+    resends = ResendCounter()
     resends.saw(sending(batch()))
     assert not looked
     resends.bent(sending(batch()), "a", [Drop()])
@@ -110,8 +110,8 @@ def test_nothing_is_looked_at_without_need(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_memory_has_an_end() -> None:
     """The oldest are forgotten."""
-    resends = Resends()
-    resends._awaited = Bounded(2)
+    resends = ResendCounter()
+    resends._awaited = BoundedDict(2)
     for crc in (1, 2, 3):
         resends.bent(sending(batch(crc=crc)), "a", [Drop()])
     for crc in (1, 2, 3):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.foundation.protocol import Api
-from harness.tap.codec import Part
+from harness.tap.codec import PartitionPart
 from harness.tap.exchange import CHANGED, UNNOTICED, Answer, Close, Delay, Drop, Duplicate, Effects, Hold, Swap
 from tests.support import tap_frames as frames
 from tests.support.tap_frames import Clock, acknowledged, bend, read, rule, sent
@@ -151,10 +151,10 @@ def test_answer_some_partitions(version: int) -> None:
     refusing = bend(action="answer", partition=1, **{"with": "NOT_LEADER_OR_FOLLOWER"})
     asked = sent({"orders": [0, 1], "bills": [1]}, version=version)
     assert refusing.on_request(asked) == (CHANGED,)
-    assert [(part.topic, part.partition) for part in asked.asked()] == [("orders", 0)]
+    assert [(part.topic, part.partition) for part in asked.request_parts()] == [("orders", 0)]
     asked.response_frame = frames.produced({"orders": [{"partition": 0}]}, version)
     asked.put_answers()
-    told = {(part.topic, part.partition): part.message.error_code for part in asked.told()}
+    told = {(part.topic, part.partition): part.message.error_code for part in asked.response_parts()}
     assert told == {("orders", 0): 0, ("orders", 1): 6, ("bills", 1): 6}
 
 
@@ -168,11 +168,14 @@ def test_rewrite_partitions() -> None:
     lying = bend(api="Fetch", action="rewrite", partition=1, fields={"high_watermark": "-5", "last_stable_offset": 7})
     given = read({"orders": [{"partition": 0}, {"partition": 1}]})
     assert lying.on_response(given) == (CHANGED,)
-    seen = {part.partition: (part.message.high_watermark, part.message.last_stable_offset) for part in given.told()}
+    seen = {
+        part.partition: (part.message.high_watermark, part.message.last_stable_offset)
+        for part in given.response_parts()
+    }
     assert seen == {0: (100, 100), 1: (95, 7)}
     everywhere = bend(api="Fetch", action="rewrite", fields={"high_watermark": "+1"})
     assert everywhere.on_response(given) == (CHANGED,)
-    assert [part.message.high_watermark for part in given.told()] == [101, 96]
+    assert [part.message.high_watermark for part in given.response_parts()] == [101, 96]
 
 
 def test_rewrite_where_an_error_is() -> None:
@@ -180,7 +183,7 @@ def test_rewrite_where_an_error_is() -> None:
     given = acknowledged({"orders": [{"partition": 0, "error_code": NOT_LEADER}, {"partition": 1}]})
     healing = bend(action="rewrite", error="NOT_LEADER_OR_FOLLOWER", fields={"error_code": "NONE", "base_offset": 9})
     assert healing.on_response(given) == (CHANGED,)
-    assert [(part.message.error_code, part.message.base_offset) for part in given.told()] == [(0, 9), (0, 50)]
+    assert [(part.message.error_code, part.message.base_offset) for part in given.response_parts()] == [(0, 9), (0, 50)]
 
 
 def test_rewrite_a_whole_response() -> None:
@@ -196,7 +199,7 @@ def test_rewrite_stays_within_the_field() -> None:
     growing = bend(api="Fetch", action="rewrite", fields={"high_watermark": "+9223372036854775807"})
     given = read({"orders": [{"partition": 0}]})
     assert growing.on_response(given) == (CHANGED,)
-    assert given.told()[0].message.high_watermark == 2**63 - 1
+    assert given.response_parts()[0].message.high_watermark == 2**63 - 1
 
 
 def test_a_field_that_the_version_lacks() -> None:
@@ -239,4 +242,4 @@ def test_answered_fetch_partitions_need_one_encoding() -> None:
     """No session and an answer: changed once."""
     asked = frames.exchange(frames.fetch({"orders": [0, 1]}, session=(0, 0)))
     assert bend(api="Fetch", action="answer", partition=0, **{"with": 6}).on_request(asked) == (CHANGED,)
-    assert asked.asked() == [Part("orders", 1, asked.request.topics[0].partitions[0])]
+    assert asked.request_parts() == [PartitionPart("orders", 1, asked.request.topics[0].partitions[0])]

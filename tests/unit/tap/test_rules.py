@@ -10,8 +10,8 @@ import pytest
 from harness.foundation.config import Model, parse
 from harness.foundation.errors import UsageError
 from harness.tap.codec import API_NAMES
+from harness.tap.rule_names import bytes_per_second, error_code, error_name
 from harness.tap.rules import ACTIONS, Rule, Rules, bends
-from harness.tap.vocabulary import bytes_per_second, error_code, error_name
 from tests.support import REPOSITORY
 from tests.support.tap_frames import bend, rule
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.experiments.investigate.variations import EXPERIMENTS
+from harness.experiments.investigate.experiments import EXPERIMENTS
 from harness.foundation.config import parse
 from harness.foundation.errors import UsageError
 from harness.foundation.security import Security
 from harness.history.schema import F, Kind, Type
 from harness.judging.policies.case import RunFacts
-from harness.runs import versions as facts
+from harness.runs import provenance
 from harness.runs.scenario import json_schema, load
 from tests.support.client_in_memory import InMemory
 from tests.support.worker_sessions import NOBODY, rows, worker_config
@@ -85,7 +85,7 @@ def test_everything_that_takes_a_client_takes_it(in_memory: InMemory) -> None:
     (experiment,) = (each for each in EXPERIMENTS if each.name == "client")
     assert experiment.change(LargeBatchSettings(client="in-memory")) == {"client": "kafka-python"}
     assert RunFacts(client="in-memory").quirks.assumes_acks
-    assert {"kafka-python", "confluent-kafka", "librdkafka"} <= facts.versions().keys()
+    assert {"kafka-python", "confluent-kafka", "librdkafka"} <= provenance.versions().keys()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from harness.foundation.security import Security
 from tests.support import PATIENCE_S
 from tests.support.worker_sessions import NOBODY
 from workloads.clients import kafka_python, make_producer
-from workloads.clients.base import Delivered, Producer
+from workloads.clients.base import DeliveredMessages, Producer
 from workloads.clients.confluent import ConfluentConsumer, ConfluentProducer
 from workloads.clients.settings import BLOCK_AT_MOST_S, ClientSettings
 
@@ -72,14 +72,16 @@ def test_bootstrap_chooses_addresses() -> None:
     assert settings(bootstrap=["c:3"]).servers(["a:1", "b:2"]) == ["c:3"]
 
 
-def drained(producer: Producer, count: int) -> Delivered:
+def drained(producer: Producer, count: int) -> DeliveredMessages:
     """What has an outcome, when that many have."""
     deadline = time.monotonic() + PATIENCE_S
-    found = Delivered([], [], {})
+    found = DeliveredMessages([], [], {})
     while len(found.payloads) < count and time.monotonic() < deadline:
         more = producer.delivered(0.1)
         errors = {len(found.payloads) + index: error for index, error in more.errors.items()}
-        found = Delivered(found.payloads + more.payloads, found.offsets + more.offsets, {**found.errors, **errors})
+        found = DeliveredMessages(
+            found.payloads + more.payloads, found.offsets + more.offsets, {**found.errors, **errors}
+        )
     return found
 
 

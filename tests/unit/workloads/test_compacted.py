@@ -13,8 +13,8 @@ from tests.support.worker_sessions import FakeConsumer, FakeProducer, rows, sess
 from workloads import compacted, consuming, producing
 from workloads.base import CONSUMER, PRODUCER
 from workloads.compacted import CLEANED_ALL_THE_TIME, Compacted, CompactedSettings
-from workloads.consuming import Reader
-from workloads.producing import Sender
+from workloads.consuming import RecordingConsumer
+from workloads.producing import RecordingProducer
 
 
 def test_its_topic_is_compacted_and_says_everything_else_that_topics_say() -> None:
@@ -46,7 +46,7 @@ def produced(directory: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> Any
     at = session(directory, "compacted", seed=seed, settings={"rate": 0, "keys": 20, "tombstones": 0.25})
     library = _Stopping(100)
     library.stop = at.control.stop
-    monkeypatch.setattr(producing, "open_sender", lambda *_: Sender(at, settings_of(at), library))
+    monkeypatch.setattr(producing, "open_producer", lambda *_: RecordingProducer(at, settings_of(at), library))
     Compacted().work(at, settings_of(at))
     assert library.closed
     graves = np.concatenate([keyed.tombstones for keyed in library.keyed])
@@ -73,7 +73,9 @@ def test_consumers_share_the_partitions(tmp_path: Path, monkeypatch: pytest.Monk
         at = session(tmp_path / str(number), "compacted", role=CONSUMER, number=number, of=2)
         consumer = FakeConsumer()
         consumer.when_empty = at.control.stop
-        monkeypatch.setattr(consuming, "open_reader", lambda *_, at=at, c=consumer: Reader(at, settings_of(at), c))
+        monkeypatch.setattr(
+            consuming, "open_consumer", lambda *_, at=at, c=consumer: RecordingConsumer(at, settings_of(at), c)
+        )
         compacted.consume(at, settings_of(at))
         assert consumer.closed
         shares.append(set(consumer.assigned))

@@ -18,7 +18,7 @@ from tests.support.worker_sessions import session, settings_of
 from workloads.clients import confluent_group
 from workloads.clients.base import ClientError, TopicPartition
 from workloads.clients.confluent_group import TIMED_OUT, WRONG_STATE, ConfluentMember
-from workloads.clients.grouped import Joining
+from workloads.clients.member import Joining
 
 ZERO, ONE = ("t", 0), ("t", 1)
 

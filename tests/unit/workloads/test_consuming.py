@@ -9,16 +9,16 @@ import pytest
 from harness.history.schema import F, Kind, Status, Type
 from tests.support.worker_sessions import FakeConsumer, message, polled, rows, session, settings_of
 from workloads import consuming
-from workloads.clients.base import BEGINNING, ClientError, Polled
-from workloads.consuming import Reader
+from workloads.clients.base import BEGINNING, ClientError, PolledRecords
+from workloads.consuming import RecordingConsumer
 
 TOPIC = {"run-batch": 0}
 
 
-def reader(directory: Path, *polls: Polled, **settings: object) -> Reader:
+def reader(directory: Path, *polls: PolledRecords, **settings: object) -> RecordingConsumer:
     """Over a scripted consumer."""
     at = session(directory, settings=settings)
-    made = Reader(at, settings_of(at), FakeConsumer(polls))
+    made = RecordingConsumer(at, settings_of(at), FakeConsumer(polls))
     made.follow(TOPIC, [("run-batch", 0), ("run-batch", 1)])
     return made
 
@@ -42,7 +42,7 @@ def test_a_poll_is_an_operation_with_its_records(tmp_path: Path) -> None:
 
 def test_an_empty_poll_is_recorded_as_well(tmp_path: Path) -> None:
     """That nothing came is something that was seen."""
-    reader(tmp_path, Polled()).poll()
+    reader(tmp_path, PolledRecords()).poll()
     completed = rows(tmp_path / "worker.segment")[1][Kind.COMPLETE]
     assert completed[completed["f"] == F.POLL]["count"].tolist() == [0]
 
@@ -50,8 +50,8 @@ def test_an_empty_poll_is_recorded_as_well(tmp_path: Path) -> None:
 def test_an_error_makes_an_empty_poll_unknown(tmp_path: Path) -> None:
     """With its text; one that also returned records is ok."""
     error = ClientError(6, "not the leader")
-    both = Polled(["run-batch"], [0], [0], [message(0, 1)], [error])
-    reads = reader(tmp_path, Polled(errors=[error]), both)
+    both = PolledRecords(["run-batch"], [0], [0], [message(0, 1)], [error])
+    reads = reader(tmp_path, PolledRecords(errors=[error]), both)
     reads.poll()
     reads.poll()
     segment, found = rows(tmp_path / "worker.segment")
@@ -92,7 +92,7 @@ def test_a_library_that_cannot_be_set_up_is_tried_again(
     at = session(tmp_path, settings={"consume_by": consume_by})
     consumer = FakeConsumer([polled((0, 7, message(0, 100)))])
     consumer.fails = [ClientError(-1010, "nobody there")] * 2
-    reads = Reader(at, settings_of(at), consumer)
+    reads = RecordingConsumer(at, settings_of(at), consumer)
     reads.follow(TOPIC, [("run-batch", 0)])
     assert [len(reads.poll().payloads) for _ in range(3)] == [0, 1, 0]
     found = rows(at)[1]

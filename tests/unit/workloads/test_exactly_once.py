@@ -21,7 +21,7 @@ from workloads import consuming, membership, producing, transacting
 from workloads import exactly_once as module
 from workloads.base import CONSUMER, PRODUCER, Churn, Role
 from workloads.clients.base import ClientError, TopicPartition
-from workloads.consuming import Reader
+from workloads.consuming import RecordingConsumer
 from workloads.exactly_once import (
     FEED,
     INPUT,
@@ -30,15 +30,15 @@ from workloads.exactly_once import (
     RESTARTS,
     TRANSFORM,
     Chances,
-    Drain,
+    DrainCheck,
     ExactlyOnce,
     ExactlyOnceSettings,
-    Step,
+    TransactionFate,
+    TransactionStep,
     Transformer,
-    Way,
 )
-from workloads.producing import Sender
-from workloads.session import Session
+from workloads.producing import RecordingProducer
+from workloads.session import WorkerSession
 
 TIMED_OUT, UNSTABLE = ClientError(-185, "no"), ClientError(88, "no")
 BATCH = 4  # EACH is whole batches: nobody waits for more than there is
@@ -49,11 +49,13 @@ class Stage:
     """A transformer over that broker."""
 
     broker: Broker
-    session: Session
+    session: WorkerSession
     transformer: Transformer
     libraries: list[Library]
 
-    def step(self, way: Way = Way.COMMIT, at: Step = Step.OFFSETS) -> None:
+    def step(
+        self, way: TransactionFate = TransactionFate.COMMIT, at: TransactionStep = TransactionStep.OFFSETS
+    ) -> None:
         """One transaction."""
         self.transformer._transform(way, at)
 
@@ -121,21 +123,24 @@ def test_a_transaction_has_an_output_for_each_input_and_the_positions_after_them
 @pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
 @pytest.mark.parametrize(
     ("way", "at", "leaves"),
-    [*itertools.product(Way, Step, [True]), *itertools.product([Way.LOSE_CONSUMER], Step, [False])],
+    [
+        *itertools.product(TransactionFate, TransactionStep, [True]),
+        *itertools.product([TransactionFate.LOSE_CONSUMER], TransactionStep, [False]),
+    ],
 )
 def test_whatever_is_given_up_at_whatever_step_each_input_comes_out_once(
     stage: Callable[..., Stage],
     client: str,
-    way: Way,
-    at: Step,
+    way: TransactionFate,
+    at: TransactionStep,
     leaves: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     """At the first transaction, and in the middle; what nobody asked to commit has failed."""
     on = stage(client=client)
     on.transformer._chances.leaves = lambda: leaves  # type: ignore[method-assign]
     on.step(way, at)
-    too_late = leaves and at in {Step.READ, Step.SENT, Step.DELIVERED}
-    commits = way is Way.COMMIT or (way is Way.LOSE_CONSUMER and not too_late)
+    too_late = leaves and at in {TransactionStep.READ, TransactionStep.SENT, TransactionStep.DELIVERED}
+    commits = way is TransactionFate.COMMIT or (way is TransactionFate.LOSE_CONSUMER and not too_late)
     assert on.ended(F.TXN) == [Type.OK if commits else Type.FAIL]
     on.step()
     on.step(way, at)
@@ -146,7 +151,7 @@ def test_a_consumer_that_left_cannot_commit_what_it_read(stage: Callable[..., St
     """Its generation is over: the transaction is aborted, and the next member starts where the group is."""
     on = stage()
     on.transformer._chances.leaves = lambda: True  # type: ignore[method-assign]
-    on.step(Way.LOSE_CONSUMER, Step.SENT)
+    on.step(TransactionFate.LOSE_CONSUMER, TransactionStep.SENT)
     assert on.ended(F.COMMIT) == [Type.FAIL] * PARTITIONS
     assert on.ended(F.TXN) == [Type.FAIL]
     assert on.broker.outputs == []
@@ -158,7 +163,7 @@ def test_a_consumer_that_left_cannot_commit_what_it_read(stage: Callable[..., St
 def test_work_on_partitions_that_the_group_took_away_is_aborted(stage: Callable[..., Stage], client: str) -> None:
     """Even if they come back at once: the library may hand out again what was read."""
     on = stage(client=client, batch=6)
-    on.step(Way.ABORT, Step.BEGUN)
+    on.step(TransactionFate.ABORT, TransactionStep.BEGUN)
     on.libraries[0].instead_of_polls = [None, on.libraries[0].rebalance]
     on.step()
     assert on.ended(F.TXN) == [Type.FAIL, Type.FAIL]
@@ -220,7 +225,7 @@ def test_a_member_that_gets_no_answer_asks_again_and_at_last_makes_room_for_anot
 ) -> None:
     """Nothing is read before it is known where to go on."""
     on = stage()
-    on.step(Way.ABORT, Step.SENT)
+    on.step(TransactionFate.ABORT, TransactionStep.SENT)
     on.broker.fails = {"committed": [UNSTABLE] * 3}
     read = len(rows(on.session)[1][Kind.RECORD])
     for _ in range(3):
@@ -235,7 +240,7 @@ def test_any_call_may_fail(stage: Callable[..., Stage], call: str) -> None:
     """And is made again, as a new operation."""
     on = stage()
     on.broker.fails = {call: [TIMED_OUT]}
-    on.step(Way.ABORT if call == "abort" else Way.COMMIT, Step.SENT)
+    on.step(TransactionFate.ABORT if call == "abort" else TransactionFate.COMMIT, TransactionStep.SENT)
     on.finish()
 
 
@@ -276,7 +281,7 @@ def test_a_drain_that_finds_nobody_tries_again(stage: Callable[..., Stage], monk
     side.fails = [ClientError(-1010, "nobody there")] * 2
     monkeypatch.setattr("workloads.clients.make_consumer", lambda *_: side)
     monkeypatch.setattr(module, "ASK_EVERY_S", 0)
-    drain = Drain(on.session, settings_of(on.session), IN)
+    drain = DrainCheck(on.session, settings_of(on.session), IN)
     assert len(side.fails) == 2
     assert on.transformer._member is not None
     seen = []
@@ -294,7 +299,7 @@ def test_ends_that_move_are_not_believed(stage: Callable[..., Stage], monkeypatc
     side = FakeConsumer(ends={(IN, 0): 2, (IN, 1): 2})
     monkeypatch.setattr("workloads.clients.make_consumer", lambda *_: side)
     monkeypatch.setattr(module, "ASK_EVERY_S", 0)
-    drain = Drain(on.session, settings_of(on.session), IN)
+    drain = DrainCheck(on.session, settings_of(on.session), IN)
     member = on.transformer._member
     assert member is not None
     seen = []
@@ -371,14 +376,14 @@ def test_chances_follow_from_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drawn[0] == drawn[1]
     chances = Chances(settings, 1)
     ways = [chances.next() for _ in range(2000)]
-    assert {step for _, step in ways} == set(Step)
-    assert {way for way, _ in ways} == set(Way)
-    aborts = sum(way is Way.ABORT for way, _ in ways)
+    assert {step for _, step in ways} == set(TransactionStep)
+    assert {way for way, _ in ways} == set(TransactionFate)
+    aborts = sum(way is TransactionFate.ABORT for way, _ in ways)
     restarts = sum(way in RESTARTS for way, _ in ways)
     assert 800 < aborts < 1100
     assert 80 < restarts < 240
     never = Chances(ExactlyOnceSettings(abort=0, restart_every=0), 1)
-    assert {never.next()[0] for _ in range(100)} == {Way.COMMIT}
+    assert {never.next()[0] for _ in range(100)} == {TransactionFate.COMMIT}
 
 
 def test_feeders_write_to_the_partitions_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,8 +392,8 @@ def test_feeders_write_to_the_partitions_in_turn(tmp_path: Path, monkeypatch: py
         tmp_path, "exactly-once", task=FEED, number=1, of=2, settings={"rate": 0, "partitions": 4, "producers": 2}
     )
     library = FakeProducer()
-    sender = Sender(at, settings_of(at), library)
-    monkeypatch.setattr(producing, "open_sender", lambda *_: sender)
+    sender = RecordingProducer(at, settings_of(at), library)
+    monkeypatch.setattr(producing, "open_producer", lambda *_: sender)
     monkeypatch.setattr(sender, "make_room", lambda: at.control.stop() if len(library.sent) >= 30 else None)
     ExactlyOnce().work(at, settings_of(at))
     assert {topic for topic, _, _ in library.sent} == {IN}
@@ -405,7 +410,9 @@ def test_readers_share_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         )  # fmt: skip
         consumer = FakeConsumer()
         consumer.when_empty = at.control.stop
-        monkeypatch.setattr(consuming, "open_reader", lambda *_, at=at, c=consumer: Reader(at, settings_of(at), c))
+        monkeypatch.setattr(
+            consuming, "open_consumer", lambda *_, at=at, c=consumer: RecordingConsumer(at, settings_of(at), c)
+        )
         ExactlyOnce().work(at, settings_of(at))
         assert consumer.closed
         shares.append(set(consumer.assigned))

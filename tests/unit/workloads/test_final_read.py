@@ -13,7 +13,7 @@ from harness.history.segments import Segment
 from tests.support.worker_sessions import FakeConsumer, message, polled, rows, session, settings_of, target
 from workloads import final_read
 from workloads.base import FINAL, FinalTarget
-from workloads.clients.base import Polled, TopicPartition
+from workloads.clients.base import PolledRecords, TopicPartition
 from workloads.final_read import FinalRead
 
 ZERO, ONE = ("run-batch", 0), ("run-batch", 1)
@@ -220,6 +220,6 @@ def test_who_reads_what_was_committed_has_somebody_to_ask(
 
 def _count_empty(consumer: FakeConsumer) -> Callable[[], int]:
     """How many empty polls there were."""
-    empty: list[Polled] = []
-    consumer.when_empty = lambda: empty.append(Polled())
+    empty: list[PolledRecords] = []
+    consumer.when_empty = lambda: empty.append(PolledRecords())
     return lambda: len(empty)

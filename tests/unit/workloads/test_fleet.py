@@ -20,7 +20,7 @@ from harness.history.schema import Kind
 from tests.support import eventually, unique
 from tests.support.worker_sessions import NOBODY, rows, target, worker_config
 from workloads.base import PROBE, NodeAddress
-from workloads.fleet import Fleet, Worker
+from workloads.fleet import Fleet, WorkerProcess
 
 TOKEN = unique("fleet")
 PATIENCE_S = 30
@@ -108,7 +108,7 @@ def test_of_what_a_worker_was_told_the_latest_is_kept() -> None:
     os.set_blocking(writing, False)
     with open(reading, "rb") as pipe, open(writing, "wb") as stdin:  # noqa: PTH123 - descriptors
         process: Any = SimpleNamespace(stdin=stdin)
-        worker = Worker(worker_config(Path()), process, b"x" * (1 << 20) + b"\n")
+        worker = WorkerProcess(worker_config(Path()), process, b"x" * (1 << 20) + b"\n")
         for cue in range(1000):
             worker.tell({"cue": cue})
         worker.tell({"stop": True})
@@ -151,7 +151,7 @@ def test_workers_that_are_stopped_live(fleet: Fleet, tmp_path: Path) -> None:
     """They have said something, and are there until they end."""
     start(fleet, tmp_path)
     worker = fleet.workers[5]
-    assert not Worker(worker.config, worker.popen, b"").spoke
+    assert not WorkerProcess(worker.config, worker.popen, b"").spoke
     eventually(lambda: bool(_detail(fleet)), "it tells")
     assert worker.spoke
     fleet.signal(5, signal.SIGSTOP)

@@ -16,8 +16,8 @@ from workloads import groups, membership
 from workloads.base import CONSUMER, PRODUCER, Role
 from workloads.clients import make_member
 from workloads.clients.confluent_group import ConfluentMember
-from workloads.clients.grouped import GroupListener, Joining
 from workloads.clients.kafka_python_group import KafkaPythonMember
+from workloads.clients.member import GroupListener, Joining
 from workloads.groups import Groups, GroupsSettings, Stay
 
 

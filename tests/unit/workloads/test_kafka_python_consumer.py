@@ -17,7 +17,7 @@ from harness.history.schema import F, Type
 from tests.support import eventually
 from tests.support.worker_sessions import silent_broker
 from workloads.clients import kafka_python
-from workloads.clients.base import BEGINNING, Consumer, Polled
+from workloads.clients.base import BEGINNING, Consumer, PolledRecords
 from workloads.clients.kafka_python import NOT_CONNECTED, KafkaPythonConsumer
 from workloads.clients.settings import ClientSettings
 
@@ -76,7 +76,7 @@ def test_a_cluster_that_is_not_there_is_an_answer(consumer: Consumer, monkeypatc
 
 def test_nobody_is_polled_who_was_told_nothing(consumer: Consumer) -> None:
     """An error, and not an empty answer."""
-    assert consumer.poll(10, 0) == Polled(errors=[NOT_CONNECTED])
+    assert consumer.poll(10, 0) == PolledRecords(errors=[NOT_CONNECTED])
 
 
 def test_a_poll_tries_again(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_a_poll_tries_again(consumer: Consumer, monkeypatch: pytest.MonkeyPatch)
     assert consumer.assign({ZERO: BEGINNING}) is not None
     assert [error.code for error in consumer.poll(10, 0).errors] == [LATE]
     monkeypatch.setattr(kafka_python, "KafkaConsumer", Library)
-    assert consumer.poll(10, 0) == Polled()
+    assert consumer.poll(10, 0) == PolledRecords()
     (library,) = Library.made
     assert library.took == [TopicPartition(*ZERO)]
     errors = consumer.seek({ZERO: 1, ONE: 2})

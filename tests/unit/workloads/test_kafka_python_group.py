@@ -18,10 +18,10 @@ from harness.history.outcomes import is_classified
 from harness.history.schema import F
 from tests.support.worker_sessions import session, settings_of
 from workloads.clients import kafka_python
-from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import Joining
+from workloads.clients.base import ClientError, PolledRecords, TopicPartition
 from workloads.clients.kafka_python import NOT_CONNECTED
 from workloads.clients.kafka_python_group import KafkaPythonMember, _commit_error, _Listener
+from workloads.clients.member import Joining
 
 
 class Notes:
@@ -136,7 +136,7 @@ def test_a_cluster_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
     member = member_of(tmp_path)
     assert isinstance(member.join(["t"], Notes()), ClientError)
     assert closed == [True]
-    assert member.poll(10, 0.01) == Polled(errors=[NOT_CONNECTED])
+    assert member.poll(10, 0.01) == PolledRecords(errors=[NOT_CONNECTED])
     assert is_classified(F.POLL, NOT_CONNECTED.code)
     assert member.commit({("t", 0): 5}) == member.seek({("t", 0): 5}) == {("t", 0): NOT_CONNECTED}
     assert member.committed([("t", 0)], 1) == NOT_CONNECTED

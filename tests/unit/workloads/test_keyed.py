@@ -16,15 +16,15 @@ from harness.history.schema import COLUMNS, Kind, Status, Type
 from tests.support.worker_sessions import NOBODY, RUN, FakeConsumer, FakeProducer, rows, session, settings_of
 from workloads import payload
 from workloads.clients import kafka_python, make_consumer, make_producer
-from workloads.clients.base import MARK, Keyed, Polled
+from workloads.clients.base import MARK, KeyedMessages, PolledRecords
 from workloads.clients.confluent import ConfluentConsumer, ConfluentProducer
 from workloads.clients.kafka_python import KafkaPythonProducer, polled_of
 from workloads.compacted import CompactedSettings
-from workloads.consuming import Reader
-from workloads.producing import Keys, Sender
+from workloads.consuming import RecordingConsumer
+from workloads.producing import MessageKeys, RecordingProducer
 from workloads.stream import StreamSettings
 
-KEYED = Keyed([b"k1", b"k2"], [False, True])
+KEYED = KeyedMessages([b"k1", b"k2"], [False, True])
 TO_KAFKA_PYTHON = CompactedSettings(client="kafka-python")
 TO_CONFLUENT = CompactedSettings(client="confluent-kafka")
 
@@ -135,7 +135,7 @@ def test_numbers_become_keys_and_come_back() -> None:
 
 def test_a_record_without_a_value_is_what_its_header_says_if_that_is_a_tombstone() -> None:
     """A tombstone with a value, and a header that is no tombstone's, are damaged; neither is foreign."""
-    builder = payload.Builder(RUN, 9, 100)
+    builder = payload.PayloadBuilder(RUN, 9, 100)
     flags = np.array([payload.TOMBSTONE, 0])
     grave, live = builder.build(2, topic=0, partition=0, value=np.array([7, 8]), sequence=0, invoked=1, flags=flags)
     found = payload.parse(
@@ -154,8 +154,8 @@ def test_keys_are_in_invocations_and_completions(tmp_path: Path) -> None:
     """Also when sends end in another order, and nothing of them is kept."""
     at = session(tmp_path, "compacted")
     library = FakeProducer()
-    sender = Sender(at, settings_of(at), library)
-    keys = Keys(np.array([5, 6, 5]), np.array([False, True, False]))
+    sender = RecordingProducer(at, settings_of(at), library)
+    keys = MessageKeys(np.array([5, 6, 5]), np.array([False, True, False]))
     sender.send(0, "run-compacted", np.array([2, 0, 2]), keys=keys)
     library._waiting.reverse()
     sender.drain(0)
@@ -166,7 +166,7 @@ def test_keys_are_in_invocations_and_completions(tmp_path: Path) -> None:
     assert set(found[Kind.COMPLETE]["type"].tolist()) == {Type.OK}
     assert sender._keys == {}
     (keyed,) = library.keyed
-    assert keyed == Keyed(payload.keys_of(keys.numbers), [False, True, False])
+    assert keyed == KeyedMessages(payload.keys_of(keys.numbers), [False, True, False])
     flags = payload.headers([one for _, _, one in library.sent])["flags"]
     assert flags.tolist() == [0, payload.TOMBSTONE, 0]
 
@@ -174,12 +174,12 @@ def test_keys_are_in_invocations_and_completions(tmp_path: Path) -> None:
 def test_keys_of_records_are_recorded(tmp_path: Path) -> None:
     """Null for a record whose key is none of ours."""
     at = session(tmp_path, "compacted")
-    sender = Sender(at, settings_of(at), library := FakeProducer())
-    sender.send(0, "run-compacted", np.array([1, 1]), keys=Keys(np.array([7, 8]), np.array([False, True])))
+    sender = RecordingProducer(at, settings_of(at), library := FakeProducer())
+    sender.send(0, "run-compacted", np.array([1, 1]), keys=MessageKeys(np.array([7, 8]), np.array([False, True])))
     (_, _, live), (_, _, grave) = library.sent
     keys: list[bytes | None] = [*payload.keys_of(np.array([7, 8])), b"foreign"]
-    answer = Polled(["run-compacted"] * 3, [1] * 3, [0, 1, 2], [live, None, b"?"], [], keys, [None, grave, None])
-    reader = Reader(at, settings_of(at), FakeConsumer([answer]))
+    answer = PolledRecords(["run-compacted"] * 3, [1] * 3, [0, 1, 2], [live, None, b"?"], [], keys, [None, grave, None])
+    reader = RecordingConsumer(at, settings_of(at), FakeConsumer([answer]))
     reader.follow({"run-compacted": 0}, [("run-compacted", 1)])
     reader.poll()
     read = rows(at)[1][Kind.RECORD]

@@ -14,9 +14,9 @@ from tests.support.worker_sessions import FakeConsumer, FakeProducer, message, p
 from workloads import consuming, find_workload, large_batch, producing
 from workloads.base import CONSUMER, PRODUCER
 from workloads.clients.base import TopicPartition
-from workloads.consuming import Reader
+from workloads.consuming import RecordingConsumer
 from workloads.large_batch import LargeBatch, LargeBatchSettings
-from workloads.producing import Sender
+from workloads.producing import RecordingProducer
 
 TOPIC = "run-batch"
 PLACES: list[TopicPartition] = [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)]
@@ -68,7 +68,7 @@ def produced(directory: Path, monkeypatch: pytest.MonkeyPatch, cue: int = 0, **g
     at = session(directory, **given)
     at.control.cue = cue
     library = FakeProducer()
-    monkeypatch.setattr(producing, "open_sender", lambda *_: Sender(at, settings_of(at), library))
+    monkeypatch.setattr(producing, "open_producer", lambda *_: RecordingProducer(at, settings_of(at), library))
     monkeypatch.setattr(at.control, "wait", lambda _: at.control.stop())  # whoever would have to wait is stopped
     large_batch.produce(at, settings_of(at))
     assert library.closed
@@ -109,7 +109,7 @@ def consumed(directory: Path, monkeypatch: pytest.MonkeyPatch, consumer: FakeCon
     """Run the consumer; it is stopped when its script is over and it should not go on waiting."""
     at = session(directory, role=CONSUMER, settings={"consumer_timeout_ms": 1})
     at.control.acked = acked
-    monkeypatch.setattr(consuming, "open_reader", lambda *_: Reader(at, settings_of(at), consumer))
+    monkeypatch.setattr(consuming, "open_consumer", lambda *_: RecordingConsumer(at, settings_of(at), consumer))
     if acked is None:
         consumer.when_empty = at.control.stop
     large_batch.consume(at, settings_of(at))

@@ -26,10 +26,10 @@ from tests.support.scripted_member import (
 )
 from tests.support.worker_sessions import session, settings_of
 from workloads import membership
-from workloads.clients.base import ClientError, Polled, TopicPartition
-from workloads.clients.grouped import GroupListener
+from workloads.clients.base import ClientError, PolledRecords, TopicPartition
+from workloads.clients.member import GroupListener
 from workloads.membership import Member
-from workloads.session import Session
+from workloads.session import WorkerSession
 
 
 class World:
@@ -37,10 +37,10 @@ class World:
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.library = Library()
-        self.session: Session = session(directory, "groups", settings=settings)
+        self.session: WorkerSession = session(directory, "groups", settings=settings)
         self.member = Member(self.session, settings_of(self.session), "run-g", self.library)
 
-    def poll(self, *steps: Callable[[GroupListener], object]) -> Polled:
+    def poll(self, *steps: Callable[[GroupListener], object]) -> PolledRecords:
         """One poll, in which this happens."""
         self.library.steps = list(steps)
         return self.member.poll()

@@ -18,11 +18,11 @@ RUN, TOPIC, PROCESS = 77, 3, 5
 def messages(count: int = 4, size_bytes: int = 100, run: int = RUN) -> list[bytes]:
     """Messages 100, 101 and so on, to partitions 0 and 1 in turn."""
     number = np.arange(count)
-    builder = payload.Builder(run, PROCESS, size_bytes)
+    builder = payload.PayloadBuilder(run, PROCESS, size_bytes)
     return builder.build(count, topic=TOPIC, partition=number % 2, value=number + 100, sequence=number // 2, invoked=9)
 
 
-def parsed(payloads: list[bytes | None], partition: Any = 0) -> payload.Parsed:
+def parsed(payloads: list[bytes | None], partition: Any = 0) -> payload.ParsedPayloads:
     """As read from one partition."""
     return payload.parse(payloads, TOPIC, partition, RUN)
 

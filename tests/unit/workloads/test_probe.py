@@ -12,11 +12,11 @@ import pytest
 from harness.clusters.wire import WireError
 from harness.foundation.protocol import Api
 from harness.foundation.security import Security
-from harness.history.schema import COLUMNS, Kind, View, now
+from harness.history.schema import COLUMNS, Kind, OffsetView, now
 from tests.support.worker_sessions import rows, session, settings_of
 from workloads.base import PROBE
 from workloads.probe import NodeProbe, probe
-from workloads.session import Session
+from workloads.session import WorkerSession
 
 NOT_LEADER = 6
 TOPIC = "run-batch"
@@ -88,7 +88,7 @@ class _Node:
         return SimpleNamespace(responses=[SimpleNamespace(topic=TOPIC, partitions=answers)])
 
 
-def asked(directory: Path, node: Any, lock: Any = None) -> tuple[Session, NodeProbe]:
+def asked(directory: Path, node: Any, lock: Any = None) -> tuple[WorkerSession, NodeProbe]:
     """One round of questions to this node."""
     at = session(directory, role=PROBE)
     prober = NodeProbe(at, settings_of(at), at.config.nodes[0], lock or threading.Lock())
@@ -142,7 +142,7 @@ def test_what_a_follower_refuses_is_an_error_without_values(tmp_path: Path) -> N
     probes = rows(at)[1][Kind.PROBE]
     offsets = probes[probes["api"] == Api.LIST_OFFSETS]
     null = COLUMNS["offset"].null
-    assert offsets["view"].tolist() == [view for view in View for _ in range(2)]
+    assert offsets["view"].tolist() == [view for view in OffsetView for _ in range(2)]
     assert offsets["offset"].tolist() == [2, null, 9, null, 9, null]
     assert offsets["error"].tolist() == [0, NOT_LEADER] * 3
     watermarks = probes[probes["api"] == Api.FETCH]
@@ -180,7 +180,7 @@ def test_a_node_without_a_usable_version_is_said_to_be_one(tmp_path: Path, offer
 def test_a_cluster_that_wants_tls_has_no_probes_and_says_so(tmp_path: Path) -> None:
     """Rather than looking at nothing and saying nothing."""
     at = session(tmp_path, role=PROBE)
-    secure = Session(at.config, Security(tls=True), at.recorder, at.control, at.status)
+    secure = WorkerSession(at.config, Security(tls=True), at.recorder, at.control, at.status)
     probe(secure, settings_of(at))
     assert at.status.detail.startswith("no probes: ")
     assert "SSL" in at.status.detail

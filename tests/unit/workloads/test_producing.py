@@ -11,7 +11,7 @@ from harness.foundation.error_codes import REFUSED_LOCALLY
 from harness.history.schema import COLUMNS, F, Kind, Type
 from tests.support.worker_sessions import FakeProducer, rows, session, settings_of
 from workloads.clients.base import ClientError
-from workloads.producing import Sender, Sequences
+from workloads.producing import RecordingProducer, Sequences
 
 NOT_LEADER = 6
 
@@ -33,14 +33,14 @@ def test_an_invocation_is_in_the_file_before_the_library_sees_the_message(tmp_pa
             """Look at the file in the middle of the call."""
             seen.append(len(rows(at)[1][Kind.INVOKE]))
 
-    Sender(at, settings_of(at), Watching()).send(0, "run-batch", np.arange(3))
+    RecordingProducer(at, settings_of(at), Watching()).send(0, "run-batch", np.arange(3))
     assert seen == [3]
 
 
 def test_a_completion_carries_what_its_invocation_said(tmp_path: Path) -> None:
     """Operation, value, place, sequence and the time of the invocation; and the offset."""
     at = session(tmp_path)
-    sender = Sender(at, settings_of(at), FakeProducer())
+    sender = RecordingProducer(at, settings_of(at), FakeProducer())
     sender.send(0, "run-batch", np.array([0, 1, 2, 0]))
     sender.drain(0)
     found = rows(at)[1]
@@ -60,7 +60,7 @@ def test_errors_are_sorted_into_fail_and_info(tmp_path: Path) -> None:
     """With their code and text, and without an offset."""
     errors = {1: ClientError(NOT_LEADER, "not the leader"), 2: ClientError(REFUSED_LOCALLY, "too large")}
     at = session(tmp_path)
-    sender = Sender(at, settings_of(at), FakeProducer(errors.get))
+    sender = RecordingProducer(at, settings_of(at), FakeProducer(errors.get))
     sender.send(0, "run-batch", np.arange(3))
     sender.drain(0)
     segment, found = rows(at)
@@ -81,7 +81,7 @@ def test_what_never_got_an_answer_stays_open(tmp_path: Path) -> None:
     at = session(tmp_path)
     at.control.gone = True
     producer = FakeProducer(silent=True)
-    sender = Sender(at, settings_of(at), producer)
+    sender = RecordingProducer(at, settings_of(at), producer)
     sender.send(0, "run-batch", np.arange(3))
     sender.finish()
     assert producer.closed
@@ -98,7 +98,7 @@ def test_large_messages_are_fewer_at_once(tmp_path: Path, value_bytes: int, chun
     at = session(tmp_path, settings={"value_bytes": value_bytes})
     producer = FakeProducer()
     producer.chunk = 1000
-    sender = Sender(at, settings_of(at), producer)
+    sender = RecordingProducer(at, settings_of(at), producer)
     assert (sender.chunk, sender.outstanding_at_most) == (chunk, outstanding)
 
 
@@ -106,7 +106,7 @@ def test_it_waits_while_too_many_are_outstanding(tmp_path: Path) -> None:
     """And no longer."""
     at = session(tmp_path)
     producer = FakeProducer()
-    sender = Sender(at, settings_of(at), producer)
+    sender = RecordingProducer(at, settings_of(at), producer)
     sender.outstanding_at_most = 3
     sender.send(0, "run-batch", np.arange(3))
     sender.make_room()

@@ -8,7 +8,7 @@ import pytest
 
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.errors import UsageError
-from harness.foundation.progress import Silent
+from harness.foundation.progress import SilentProgress
 from harness.runs.planning import plan_of
 from harness.runs.scenario import Scenario, load
 from workloads.base import CONSUMER, PRODUCER, Role
@@ -77,7 +77,7 @@ def scenario(**workload: Any) -> Scenario:
 
 def test_a_run_without_taps_is_refused_before_anything_starts() -> None:
     """Unless it would bend nothing anyway."""
-    cluster = make_cluster(ClusterSpec(kind="local"), Silent())
+    cluster = make_cluster(ClusterSpec(kind="local"), SilentProgress())
     with pytest.raises(UsageError, match=r"happens at the taps, and there are none.*leave --no-tap out"):
         plan_of(scenario(), cluster)
     assert plan_of(scenario(drop=0, late=0), cluster) == []

@@ -22,14 +22,14 @@ from harness.foundation.security import Security
 from harness.history.schema import F, Kind, Type
 from tests.support import eventually
 from tests.support.worker_sessions import FakeConsumer, FakeProducer, rows, session, settings_of
-from workloads import consuming, producing, shifting_topics, topic_keeper
+from workloads import consuming, producing, shifting_topics, topic_changes
 from workloads.base import CONSUMER, KEEPER, PRODUCER, TopicSpec
 from workloads.clients import confluent, kafka_python
-from workloads.consuming import Reader
-from workloads.producing import Sender
-from workloads.session import Session
-from workloads.shifting_topics import LASTING, Topics, TopicsSettings, Watch, number_of
-from workloads.topic_keeper import TopicKeeper
+from workloads.consuming import RecordingConsumer
+from workloads.producing import RecordingProducer
+from workloads.session import WorkerSession
+from workloads.shifting_topics import LASTING, Topics, TopicsSettings, TopicWatch, number_of
+from workloads.topic_changes import TopicChanger
 from workloads.topics import LiveTopic
 
 TOPICS = Topics()
@@ -113,30 +113,30 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The four topics of the beginning."""
     made = Cluster(*(f"run-topic-{number}" for number in range(4)))
     monkeypatch.setattr("workloads.topics.TopicAdmin", made.admin)
-    monkeypatch.setattr(topic_keeper, "TopicAdmin", made.admin)
-    monkeypatch.setattr(topic_keeper, "AGAIN_S", 0.001)
+    monkeypatch.setattr(topic_changes, "TopicAdmin", made.admin)
+    monkeypatch.setattr(topic_changes, "AGAIN_S", 0.001)
     monkeypatch.setattr(shifting_topics, "LOOK_EVERY_S", 0.001)
     return made
 
 
-def operations(at: Session) -> list[tuple[F, int, Type]]:
+def operations(at: WorkerSession) -> list[tuple[F, int, Type]]:
     """What was done to which topic, and how it ended."""
     ended = rows(at)[1][Kind.COMPLETE]
     return [(F(row["f"]), int(row["topic"]), Type(row["type"])) for row in ended]
 
 
-def keeper_of(directory: Path, seed: int = 1, **settings: Any) -> tuple[Session, TopicKeeper]:
+def keeper_of(directory: Path, seed: int = 1, **settings: Any) -> tuple[WorkerSession, TopicChanger]:
     """A keeper of the four."""
     at = session(directory, "topics", role=KEEPER, seed=seed, settings=settings)
-    return at, TopicKeeper(at, settings_of(at))
+    return at, TopicChanger(at, settings_of(at))
 
 
 def test_a_keeper_creates_deletes_and_grows_within_its_limits(tmp_path: Path, cluster: Cluster) -> None:
     """Everything that was deleted is there again, and one topic always was."""
-    at, keeper = keeper_of(tmp_path, topics_at_most=6, partitions_at_most=5)
+    at, pool = keeper_of(tmp_path, topics_at_most=6, partitions_at_most=5)
     for _ in range(200):
-        keeper.change()
-    keeper.bring_back()
+        pool.change()
+    pool.bring_back()
     done = operations(at)
     assert {f for f, _, _ in done} == {F.CREATE, F.DELETE, F.GROW}
     assert {type_ for _, _, type_ in done} == {Type.OK}
@@ -153,45 +153,45 @@ def test_its_changes_come_from_its_seed(tmp_path: Path, monkeypatch: pytest.Monk
     asked = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         made = Cluster(*(f"run-topic-{number}" for number in range(4)))
-        monkeypatch.setattr(topic_keeper, "TopicAdmin", made.admin)
-        _, keeper = keeper_of(tmp_path / name, seed)
+        monkeypatch.setattr(topic_changes, "TopicAdmin", made.admin)
+        _, pool = keeper_of(tmp_path / name, seed)
         for _ in range(10):
-            keeper.change()
+            pool.change()
         asked.append(made.asked)
     assert asked[0] == asked[1] != asked[2]
 
 
 def test_a_topic_that_could_not_be_made_again_goes_before_other_changes(tmp_path: Path, cluster: Cluster) -> None:
     """Nobody knows about the creation: it is tried again, as an operation of its own."""
-    at, keeper = keeper_of(tmp_path)
+    at, pool = keeper_of(tmp_path)
     cluster.refuse = [None, KafkaTimeoutError("nobody answers"), KafkaTimeoutError("still not")]
-    keeper._make_anew()
+    pool._make_anew()
     (_, number, _) = operations(at)[0]
-    assert keeper.missing.keys() == {number}
-    keeper.change()
-    keeper.change()
+    assert pool.missing.keys() == {number}
+    pool.change()
+    pool.change()
     assert operations(at)[:4] == [
         (F.DELETE, number, Type.OK),
         (F.CREATE, number, Type.INFO),
         (F.CREATE, number, Type.INFO),
         (F.CREATE, number, Type.OK),
     ]
-    assert not keeper.missing
+    assert not pool.missing
     assert f"run-topic-{number}" in cluster.topics
 
 
 def test_a_deletion_nobody_knows_of_may_come_through_late(tmp_path: Path, cluster: Cluster) -> None:
     """After the topic was found to be there still: at the end it is looked for, and made again."""
-    at, keeper = keeper_of(tmp_path)
+    at, pool = keeper_of(tmp_path)
     cluster.refuse = [KafkaTimeoutError("nobody answers")]
     at.control.stop()  # nobody waits for it to be gone
-    keeper._make_anew()
+    pool._make_anew()
     (number,) = {topic for _, topic, _ in operations(at)}
     assert [type_ for _, _, type_ in operations(at)] == [Type.INFO, Type.INFO]
     assert rows(at)[1][Kind.COMPLETE]["error"].tolist()[1] == TopicAlreadyExistsError.errno
-    assert keeper.missing.keys() == {number}
+    assert pool.missing.keys() == {number}
     del cluster.topics[f"run-topic-{number}"]
-    keeper.bring_back()
+    pool.bring_back()
     assert operations(at)[2:] == [(F.CREATE, number, Type.OK)]
     assert f"run-topic-{number}" in cluster.topics
 
@@ -203,67 +203,67 @@ def test_a_deletion_that_never_came_through_is_made_again(
     at_the_end: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     """The topic that is there still is not the one that was to take its place."""
-    at, keeper = keeper_of(tmp_path)
+    at, pool = keeper_of(tmp_path)
     before = dict(cluster.topics)
     cluster.refuse = [KafkaTimeoutError("nobody answers")]
     at.control.stop()  # nobody waits for it to be gone
-    keeper._make_anew()
+    pool._make_anew()
     (number,) = {topic for _, topic, _ in operations(at)}
     if at_the_end:
-        keeper.bring_back()
+        pool.bring_back()
     else:
-        keeper.change()
-        keeper.change()
+        pool.change()
+        pool.change()
     assert operations(at)[2:4] == [(F.DELETE, number, Type.OK), (F.CREATE, number, Type.OK)]
-    assert not keeper.missing
+    assert not pool.missing
     name = f"run-topic-{number}"
     assert cluster.topics[name].id != before[name].id
 
 
 def test_a_topic_is_back_when_another_one_has_its_name(tmp_path: Path, cluster: Cluster) -> None:
     """The creation that nobody knew of did take place: nothing more is asked for."""
-    at, keeper = keeper_of(tmp_path)
+    at, pool = keeper_of(tmp_path)
     cluster.refuse = [None, KafkaTimeoutError("nobody answers")]
-    keeper._make_anew()
-    (number,) = keeper.missing
+    pool._make_anew()
+    (number,) = pool.missing
     name = f"run-topic-{number}"
-    old = keeper.missing[number].id
+    old = pool.missing[number].id
     cluster.topics[name] = LiveTopic(str(old), 3)  # as a node says that lags behind
     asked = len(cluster.asked)
-    keeper.change()
-    assert keeper.missing.keys() == {number}
+    pool.change()
+    assert pool.missing.keys() == {number}
     cluster.topics[name] = LiveTopic("another", 3)
-    keeper.change()
-    assert not keeper.missing
+    pool.change()
+    assert not pool.missing
     assert len(cluster.asked) == asked
     assert [type_ for _, _, type_ in operations(at)] == [Type.OK, Type.INFO]
 
 
 def test_whatever_the_library_raises_is_recorded(tmp_path: Path, cluster: Cluster) -> None:
     """Nobody knows what happened, and the keeper goes on."""
-    at, keeper = keeper_of(tmp_path)
+    at, pool = keeper_of(tmp_path)
 
     def fail() -> None:
         raise ValueError("not a number")
 
     cluster.refuse = [None, ValueError("not a number")]
-    keeper._make_anew()
+    pool._make_anew()
     assert [type_ for _, _, type_ in operations(at)] == [Type.OK, Type.INFO]
     assert rows(at)[1][Kind.COMPLETE]["error"].tolist() == [0, UNNUMBERED]
     cluster.before_look = fail
-    keeper.change()
-    assert not keeper.missing
+    pool.change()
+    assert not pool.missing
 
 
 def test_what_was_refused_changed_nothing(tmp_path: Path, cluster: Cluster) -> None:
     """A topic that certainly did not grow is asked to grow from where it is."""
-    at, keeper = keeper_of(tmp_path)
+    at, pool = keeper_of(tmp_path)
     cluster.refuse = [PolicyViolationError("no")]
-    before = dict(keeper.partitions)
-    keeper._grow()
+    before = dict(pool.partitions)
+    pool._grow()
     ((f, _, type_),) = operations(at)
     assert (f, type_) == (F.GROW, Type.FAIL)
-    assert keeper.partitions == before
+    assert pool.partitions == before
     assert rows(at)[1][Kind.COMPLETE]["error"].tolist() == [PolicyViolationError.errno]
 
 
@@ -271,12 +271,12 @@ def test_the_end_is_not_waited_for_without_an_end(
     tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cluster that never has the topic again does not hold up the run."""
-    _, keeper = keeper_of(tmp_path)
+    _, pool = keeper_of(tmp_path)
     cluster.topics.clear()
     cluster.refuse = [UnknownTopicOrPartitionError("no")] * 10_000
-    monkeypatch.setattr(topic_keeper, "ALL_BACK_WITHIN_S", 0.01)
-    keeper.bring_back()
-    assert keeper.missing.keys() == {0, 1, 2, 3}
+    monkeypatch.setattr(topic_changes, "ALL_BACK_WITHIN_S", 0.01)
+    pool.bring_back()
+    assert pool.missing.keys() == {0, 1, 2, 3}
 
 
 def test_a_keeper_ends_when_it_is_told_to(tmp_path: Path, cluster: Cluster) -> None:
@@ -291,7 +291,7 @@ def test_a_keeper_ends_when_it_is_told_to(tmp_path: Path, cluster: Cluster) -> N
 def test_a_watch_goes_on_when_nobody_answers(tmp_path: Path, cluster: Cluster) -> None:
     """What was known stays known, and the next look succeeds."""
     at = session(tmp_path, "topics")
-    watch = Watch(at)
+    watch = TopicWatch(at)
     eventually(lambda: bool(watch.topics()), "the first look")
 
     def fail() -> None:
@@ -328,7 +328,7 @@ def test_a_producer_goes_over_all_that_there_is(
     at = session(tmp_path, "topics", settings={"rate": 0})
     cluster.topics["run-topic-1"] = LiveTopic("grown", 12)
     library = _Stopping(60, lambda left: None if left else at.control.stop())
-    monkeypatch.setattr(producing, "open_sender", lambda *_: Sender(at, settings_of(at), library))
+    monkeypatch.setattr(producing, "open_producer", lambda *_: RecordingProducer(at, settings_of(at), library))
     TOPICS.work(at, settings_of(at))
     assert {(topic, partition) for topic, partition, _ in library.sent} == {
         (name, partition) for name, topic in cluster.topics.items() for partition in range(topic.partitions)
@@ -347,8 +347,8 @@ def test_consumers_take_up_a_topic_that_was_made_anew_from_its_beginning(
     consumer = FakeConsumer()
     taken: list[set[Any]] = []
     monkeypatch.setattr(consumer, "assign", lambda positions: taken.append(set(positions)))
-    reader = Reader(at, settings_of(at), consumer)
-    monkeypatch.setattr(consuming, "open_reader", lambda *_: reader)
+    reader = RecordingConsumer(at, settings_of(at), consumer)
+    monkeypatch.setattr(consuming, "open_consumer", lambda *_: reader)
 
     def when_empty() -> None:
         cluster.topics["run-topic-1"] = LiveTopic("anew", 3)

@@ -16,8 +16,8 @@ from harness.history.schema import F, Kind, Type
 from tests.support.worker_sessions import FakeConsumer, FakeProducer, rows, session, settings_of
 from workloads import consuming, producing, stream, topics
 from workloads.base import CONSUMER, PRODUCER, TopicSpec
-from workloads.consuming import Reader
-from workloads.producing import Sender
+from workloads.consuming import RecordingConsumer
+from workloads.producing import RecordingProducer
 from workloads.stream import Rotation, Stream, StreamSettings
 
 SECOND = 10**9
@@ -81,7 +81,7 @@ def produced(directory: Path, monkeypatch: pytest.MonkeyPatch, ticks: int, **giv
     at = session(directory, "stream", **given)
     library = _Stopping(ticks)
     library.stop = at.control.stop
-    monkeypatch.setattr(producing, "open_sender", lambda *_: Sender(at, settings_of(at), library))
+    monkeypatch.setattr(producing, "open_producer", lambda *_: RecordingProducer(at, settings_of(at), library))
     stream.produce(at, settings_of(at))
     assert library.closed
     return library
@@ -119,7 +119,9 @@ def test_consumers_share_all_partitions(tmp_path: Path, monkeypatch: pytest.Monk
         at = session(directory, "stream", role=CONSUMER, number=number, of=2, settings={"topics": 3, "partitions": 3})
         consumer = FakeConsumer()
         consumer.when_empty = at.control.stop
-        monkeypatch.setattr(consuming, "open_reader", lambda *_, at=at, c=consumer: Reader(at, settings_of(at), c))
+        monkeypatch.setattr(
+            consuming, "open_consumer", lambda *_, at=at, c=consumer: RecordingConsumer(at, settings_of(at), c)
+        )
         stream.consume(at, settings_of(at))
         assert consumer.closed
         shares.append(set(consumer.assigned))

@@ -13,9 +13,9 @@ from harness.foundation.error_codes import REFUSED_LOCALLY
 from harness.history.schema import COLUMNS, F, Kind, Type
 from tests.support.worker_sessions import FakeProducer, rows, session
 from workloads.base import TransactingSettings
-from workloads.clients.base import ClientError, Delivered, TopicPartition
+from workloads.clients.base import ClientError, DeliveredMessages, TopicPartition
 from workloads.clients.transactional import TransactionalProducer
-from workloads.session import Session
+from workloads.session import WorkerSession
 from workloads.transacting import Transaction, Transactor
 
 TIMED_OUT, FENCED, NOT_LEADER, ILLEGAL_GENERATION, OLD_EPOCH = -185, 90, 6, 22, 47
@@ -59,7 +59,7 @@ class Stage:
     """A transactor whose instances are made as a script says, one after the other."""
 
     def __init__(self, directory: Path, *scripts: Mapping[str, ClientError], **options: Any) -> None:
-        self.session: Session = session(directory)
+        self.session: WorkerSession = session(directory)
         self.instances: list[FakeTransactional] = []
         self._scripts, self._options = list(scripts), options
         self.transactor = Transactor(self.session, TransactingSettings(), "id", self._open)
@@ -261,7 +261,7 @@ def test_what_comes_after_the_end_is_ignored(tmp_path: Path) -> None:
     early = [payload for _, _, payload in stage.instances[0].sent]
     transaction = stage.sent(1)
     late = [stage.instances[0].sent[-1][2], *early]
-    told = Delivered(late, [9, 7, 8], {2: ClientError(NOT_LEADER, "no")})
+    told = DeliveredMessages(late, [9, 7, 8], {2: ClientError(NOT_LEADER, "no")})
     stage.instances[0].delivered = lambda wait_s: told  # type: ignore[method-assign]
     assert transaction.commit() is Type.OK
     assert stage.ended(F.SEND)["offset"].tolist() == [0, 1, 9]

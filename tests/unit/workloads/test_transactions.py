@@ -13,17 +13,25 @@ from tests.support.worker_sessions import FakeConsumer, FakeProducer, message, p
 from tests.unit.workloads.test_transacting import FakeTransactional
 from workloads import producing
 from workloads.base import CONSUMER, PRODUCER, Role
-from workloads.clients.base import ClientError, Polled
-from workloads.consuming import Reader
-from workloads.producing import Sender
+from workloads.clients.base import ClientError, PolledRecords
+from workloads.consuming import RecordingConsumer
+from workloads.producing import RecordingProducer
 from workloads.transacting import Transactor
-from workloads.transactions import PLAIN, Plan, Transactions, TransactionsSettings, Worker, draw, window
+from workloads.transactions import (
+    PLAIN,
+    TransactionPlan,
+    Transactions,
+    TransactionsSettings,
+    TransactionWorker,
+    draw,
+    window,
+)
 
 SECOND = 1_000_000_000
 TOPIC = "run-transactions"
 
 
-def drawn(count: int = 400, *, fence: bool = False, **settings: object) -> list[Plan]:
+def drawn(count: int = 400, *, fence: bool = False, **settings: object) -> list[TransactionPlan]:
     """That many plans."""
     chance, model = random.Random(7), TransactionsSettings(**settings)  # type: ignore[arg-type]
     return [draw(chance, model, fence=fence) for _ in range(count)]
@@ -93,8 +101,8 @@ def test_plain_producers_send_to_all_partitions_in_no_transaction(
         settings={"plain_producers": 1, "plain_rate": 0, "partitions": 4},
     )  # fmt: skip
     library = FakeProducer()
-    sender = Sender(at, settings_of(at), library)
-    monkeypatch.setattr(producing, "open_sender", lambda *_: sender)
+    sender = RecordingProducer(at, settings_of(at), library)
+    monkeypatch.setattr(producing, "open_producer", lambda *_: sender)
     monkeypatch.setattr(sender, "make_room", lambda: at.control.stop() if len(library.sent) >= 40 else None)
     Transactions().work(at, settings_of(at))
     assert {(topic, partition) for topic, partition, _ in library.sent} == {(TOPIC, number) for number in range(4)}
@@ -118,7 +126,7 @@ class Stage:
     """A worker over libraries that do as they are told."""
 
     def __init__(
-        self, directory: Path, *polls: Polled, errors: dict[str, ClientError] | None = None, **own: object
+        self, directory: Path, *polls: PolledRecords, errors: dict[str, ClientError] | None = None, **own: object
     ) -> None:
         settings = {"delay": 0, "abort": 0, "fence_every": 0, "max_txn_length": 1, **own}
         self.session = session(directory, "transactions", settings=settings)
@@ -127,7 +135,9 @@ class Stage:
         self._errors = errors or {}
         model = settings_of(self.session)
         transactor = Transactor(self.session, model, "id", self._open)
-        self.worker = Worker(self.session, model, transactor, Reader(self.session, model, self.consumer))
+        self.worker = TransactionWorker(
+            self.session, model, transactor, RecordingConsumer(self.session, model, self.consumer)
+        )
         self.worker.follow()
 
     def _open(self) -> FakeTransactional:
@@ -141,7 +151,7 @@ class Stage:
         return [tuple(int(row[name]) for name in columns) for row in completed[completed["f"] == f]]  # type: ignore[misc]
 
 
-def records(*at: tuple[int, int]) -> Polled:
+def records(*at: tuple[int, int]) -> PolledRecords:
     """A poll's answer: partition and offset of each record."""
     return polled(*((partition, offset, message(partition, offset)) for partition, offset in at), topic=TOPIC)
 

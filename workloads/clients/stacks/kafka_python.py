@@ -10,7 +10,7 @@ from workloads.clients.stack import ClientStack, Quirks
 if TYPE_CHECKING:
     from harness.foundation.security import Security
     from workloads.clients.base import Consumer, Producer
-    from workloads.clients.grouped import GroupConsumer, Joining
+    from workloads.clients.member import GroupConsumer, Joining
     from workloads.clients.settings import ClientSettings, GroupSettings, TransactionalSettings
     from workloads.clients.transactional import TransactionalProducer
 
