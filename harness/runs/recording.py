@@ -37,7 +37,6 @@ from workloads.base import FinalTarget, TopicSpec, Workload
 from workloads.fleet import Fleet
 from workloads.topics import create_topics, delete_topics
 
-RECOVERY_TIMEOUT_S = 60.0
 FINAL_READERS = 2
 FINAL_LIMIT_S = 900.0
 FINISH_TIMEOUT_S = 10.0
@@ -181,14 +180,16 @@ class RunRecording:
 
     def _recover(self, conductor: Conductor) -> None:
         """Wait until every node answers and every partition has a leader and all its replicas in sync."""
-        with self._phase("recover", RECOVERY_TIMEOUT_S):
+        limits = self.scenario.limits
+        limit_s = limits.whole_s if self.plan else min(limits.whole_s, limits.idle_s)
+        with self._phase("recover", limit_s):
             began_s = time.monotonic()
             while not self.stop.asked:
                 troubles = observe(self.cluster.nodes, self.load.topics_in_use(), self.cluster.security).troubles()
                 waited_s = time.monotonic() - began_s
-                if not troubles or waited_s > RECOVERY_TIMEOUT_S:
+                if not troubles or waited_s > limit_s:
                     break
-                self.view.detail(troubles[0])
+                self.view.detail(f"waiting for the cluster to be whole: {troubles[0]}")
                 time.sleep(TICK_S)
             else:
                 return
@@ -224,9 +225,8 @@ class RunRecording:
 
     def _note_what_no_event_says(self, fleet: Fleet, failure: Exception | None) -> None:
         """What else the verdict has to know; from here on the run can be checked again."""
-        if self.load.was_cut_short:
-            late = f"the load was not over after {self.load.limit_s:.0f} s and was stopped"
-            self.troubles.append(Reason(LOAD_NOT_OVER, late))
+        if self.load.not_over:
+            self.troubles.append(Reason(LOAD_NOT_OVER, self.load.not_over))
         if self.taps:
             said = [
                 *self.taps.troubles,
