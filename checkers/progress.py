@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, Bools, GroupBy, Ints, ints
+from checkers.core.arrays import NEVER, NONE, Bools, Ints, RangeMaximum, ints
 from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.findings import Findings, make_findings
 from checkers.core.piece import Piece
@@ -41,7 +41,7 @@ from harness.history.schema import F, Type
 
 SEGMENTS_AT_MOST = 200
 BUCKETS = 12  # of a doubling
-CHUNK = 1 << 14  # stretches that are compared with faults at once
+CHUNK = 1 << 14  # stretches that are judged at once
 NO_PROGRESS, SLOW_RECOVERY = "no-progress-in-fault", "slow-recovery"
 WAITS: Mapping[str, str] = {
     NO_PROGRESS: "no send to a partition got through for longer than the limit",
@@ -62,27 +62,45 @@ class Faults:
         self.undone: Bools = np.array([fault.undone_ns is not None for _, fault in windows], np.bool_)
         after = np.searchsorted(self.began, self.ended, side="right")
         self.quiet: Ints = np.append(self.began, NEVER)[after]  # until the next one is injected after its end
+        self._end, self._length = RangeMaximum(self.ended), RangeMaximum(self.ended - self.began)
 
     def shared_most(self, since: Ints, until: Ints) -> tuple[Ints, Ints]:
-        """Of each stretch the fault that it shares most with, and how much; -1 and 0 if it shares nothing."""
-        first = np.searchsorted(np.maximum.accumulate(self.ended), since, side="right")
-        beyond = np.searchsorted(self.began, until)
+        """Of each stretch the fault that it shares most with, and how much; -1 and 0 if it shares nothing.
 
-        def shared(stretch: Ints, fault: Ints) -> Ints:
-            return np.minimum(until[stretch], self.ended[fault]) - np.maximum(since[stretch], self.began[fault])
+        Of the faults that began before the stretch, the one that ended last shares most. Of those that began in it,
+        the first that outlasts it shares more than any later one; what began before that one is shared whole.
+        """
+        before, beyond = np.searchsorted(self.began, since), np.searchsorted(self.began, until)
+        latest = np.maximum.accumulate(self.ended)
+        reached = np.minimum(np.append(NONE, latest)[before], until)
+        earlier = np.where(before > 0, np.searchsorted(latest, reached), -1)
+        outlasting = np.minimum(self._end.next_above(before, until), beyond)
+        whole = self._length.best(before, outlasting)
+        cut = np.where(outlasting < beyond, outlasting, -1)
 
-        return _longest(first, beyond, np.arange(len(self.names)), shared)
+        def shared(fault: Ints) -> Ints:
+            return np.minimum(until, self.ended[fault]) - np.maximum(since, self.began[fault])
+
+        return _longest((earlier, whole, cut), shared, len(self.names))
 
     def outlasted(self, since: Ints, until: Ints) -> tuple[Ints, Ints]:
-        """Of each stretch the fault after whose undoing it lasted longest, and for how long; -1 and 0 without any."""
+        """Of each stretch the fault after whose undoing it lasted longest, and for how long; -1 and 0 without any.
+
+        In the order of their ends, the first fault that was quiet beyond the stretch outlasts all later ones.
+        """
         order = np.flatnonzero(self.undone)
         order = order[np.argsort(self.ended[order], kind="stable")]
-        first, beyond = np.searchsorted(self.ended[order], since), np.searchsorted(self.ended[order], until)
+        ended, quiet = self.ended[order], self.quiet[order]
+        first, beyond = np.searchsorted(ended, since), np.searchsorted(ended, until)
+        unbroken = np.clip(np.searchsorted(quiet, until, side="right"), first, np.maximum(first, beyond))
+        whole = RangeMaximum(quiet - ended, order).best(first, unbroken)
+        cut = np.where(unbroken < beyond, unbroken, -1)
 
-        def after(stretch: Ints, fault: Ints) -> Ints:
-            return np.minimum(until[stretch], self.quiet[fault]) - self.ended[fault]
+        def after(place: Ints) -> Ints:
+            return np.minimum(until, quiet[place]) - ended[place]
 
-        return _longest(first, beyond, order, after)
+        place, lasted = _longest((whole, cut), after, len(order), order)
+        return np.where(place < 0, -1, np.append(order, -1)[place]), lasted
 
     def ends_in(self, since: Ints, until: Ints, *, undone: bool) -> Bools:
         """Whether a fault ends in a stretch: any, or one that was undone."""
@@ -91,17 +109,18 @@ class Faults:
         return inside
 
 
-def _longest(first: Ints, beyond: Ints, order: Ints, span_of: Callable[[Ints, Ints], Ints]) -> tuple[Ints, Ints]:
-    """Of each stretch the fault with the longest span, then the first, among some that are neighbours in an order."""
-    count = np.maximum(beyond - first, 0)
-    stretch = np.repeat(np.arange(len(count)), count)
-    fault = order[np.arange(len(stretch)) - np.repeat(np.cumsum(count) - count - first, count)]
-    span = np.maximum(span_of(stretch, fault), 0)
-    groups = GroupBy(stretch, np.arange(len(stretch)))
-    longest = groups.max(span)
-    chosen = groups.min(fault, where=span == longest[groups.number()])
-    best, lasted = np.full(len(count), -1), np.zeros(len(count), np.int64)
-    best[groups.keys], lasted[groups.keys] = np.where(longest > 0, chosen, -1), longest
+def _longest(
+    candidates: Sequence[Ints], span_of: Callable[[Ints], Ints], count: int, order: Ints | None = None
+) -> tuple[Ints, Ints]:
+    """Of each stretch, of its few candidates (-1: none), the one with the longest span, then the first injected."""
+    best, lasted = np.full(len(candidates[0]), -1), np.zeros(len(candidates[0]), np.int64)
+    if not count:
+        return best, lasted
+    injected = np.append(np.arange(count) if order is None else order, NEVER)
+    for candidate in candidates:
+        span = np.where(candidate < 0, 0, span_of(np.maximum(candidate, 0)))
+        better = (span > lasted) | ((span == lasted) & (span > 0) & (injected[candidate] < injected[best]))
+        best, lasted = np.where(better, candidate, best), np.where(better, span, lasted)
     return best, lasted
 
 

@@ -133,3 +133,43 @@ class Lanes:
         moved = np.concatenate([[NONE], values[:-1]]) if len(values) else values.copy()
         moved[self.starts] = NONE
         return moved
+
+
+class RangeMaximum:
+    """Where the highest number of any range of places is; of equals, the one with the lowest rank, else the first.
+
+    A sparse table: level n has the best of each 2^n neighbours, so that two of them cover any range.
+    """
+
+    def __init__(self, numbers: Ints, rank: Ints | None = None) -> None:
+        self._numbers = numbers
+        standing = np.empty(len(numbers), np.int64)
+        standing[np.lexsort((-np.arange(len(numbers)) if rank is None else -rank, numbers))] = np.arange(len(numbers))
+        self._standing = standing
+        self._levels = [np.arange(len(numbers))]
+        while (1 << len(self._levels)) <= len(numbers):
+            half = 1 << (len(self._levels) - 1)
+            below = self._levels[-1]
+            self._levels.append(self._better(below[:-half], below[half:]))
+
+    def best(self, first: Ints, beyond: Ints) -> Ints:
+        """The place in each range from `first` to before `beyond`; -1 of an empty one."""
+        found = np.full(len(first), -1)
+        size = beyond - first
+        for level, table in enumerate(self._levels):
+            here = np.flatnonzero((size >> level) == 1)
+            found[here] = self._better(table[first[here]], table[beyond[here] - (1 << level)])
+        return found
+
+    def next_above(self, first: Ints, least: Ints) -> Ints:
+        """The first place from `first` on with a number above `least`; how many places there are if there is none."""
+        place = first.copy()
+        for level in range(len(self._levels) - 1, -1, -1):
+            table = self._levels[level]
+            inside = np.flatnonzero(place < len(table))
+            lower = inside[self._numbers[table[place[inside]]] <= least[inside]]
+            place[lower] += 1 << level
+        return np.minimum(place, len(self._numbers))
+
+    def _better(self, one: Ints, other: Ints) -> Ints:
+        return np.where(self._standing[one] >= self._standing[other], one, other)

@@ -74,24 +74,37 @@ def make_findings(  # noqa: PLR0913 - a finding has that many parts
     tag_names = [tags] if isinstance(tags, str) else list(tags)
     lists = {"values": values, "processes": processes, "nodes": nodes, "events": events}
     place = [name for name in ("topic", "partition") if name in frame.columns]
-    order = [name for name in (time, *place, offset) if name]
+    ids = [name for names in (values, events) for name in ([names] if isinstance(names, str) else names)]
+    order = [name for name in (time, *place, offset, *ids) if name]
     result = Findings()
     split = frame.partition_by(tag_names, as_dict=True, maintain_order=True) if tag_names else {(): frame}
     for key, part in split.items():
         of_tags = tuple(tag for tag in _flat(key) if tag)
         for damaged, mine in _by_damage(part, run, processes, events):
             group = (anomaly, of_tags, damaged)
-            first = (
-                mine.sort(order, nulls_last=False, maintain_order=True).head(run.limit)
-                if order
-                else mine.head(run.limit)
-            )
-            worst = mine.drop_nulls(severity).top_k(WORST, by=severity) if severity else mine.head(0)
+            first, worst = _first(mine, order, run.limit), _worst(mine, severity, order)
             kept = [_row(each, anomaly, of_tags, lists, (offset, time, until, severity), facts)
                     for each in pl.concat([first, worst]).to_dicts()]  # fmt: skip
             part_of = Findings({group: len(mine)}, {group: _kept(kept, run.limit)})
             result.add(part_of, run.limit)
     return result
+
+
+def _first(mine: pl.DataFrame, order: Sequence[str], limit: int) -> pl.DataFrame:
+    """The first rows; ids come last in the order, so that nothing hangs on how the rows came to lie."""
+    if not order or len(mine) <= limit:
+        return mine.head(limit)
+    if not mine[order[0]].null_count() and mine.schema[order[0]].is_integer():
+        mine = mine.filter(pl.col(order[0]) <= mine[order[0]].bottom_k(limit).max())
+    return mine.sort(order, nulls_last=False, maintain_order=True).head(limit)
+
+
+def _worst(mine: pl.DataFrame, severity: str | None, order: Sequence[str]) -> pl.DataFrame:
+    """The most severe rows, the first of them if there are many; none without a severity."""
+    if not severity or mine[severity].null_count() == len(mine):
+        return mine.head(0)
+    severe = mine.filter(pl.col(severity) >= mine[severity].top_k(WORST).min())
+    return severe.sort([severity, *order], descending=[True, *([False] * len(order))], nulls_last=False).head(WORST)
 
 
 def _flat(key: Any) -> Sequence[Any]:

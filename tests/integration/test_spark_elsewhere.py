@@ -15,7 +15,7 @@ import pytest
 
 from harness.foundation import class_archive
 from harness.foundation.class_archive import Archive
-from harness.history.remote_runs import RunElsewhere
+from harness.history.remote_runs import RemoteRun
 from harness.history.sealing import Sealed
 from harness.history.store import RESULTS_FILE, Run
 from harness.judging.checking import Checked, CheckOptions, check_again
