@@ -97,6 +97,8 @@ class TopicAdmin:
 def create_topics(nodes: Sequence[Addressed], security: Security, topics: Sequence[TopicSpec], prefix: str) -> None:
     """Create the topics a run begins with, and wait until every node lists them with leaders."""
     names = [topic.full_name(prefix) for topic in topics]
+    if security.protocol == "PLAINTEXT":
+        _refuse_too_much(nodes, topics, prefix)
     try:
         admin = TopicAdmin([node.address for node in nodes], security, "tidegauge-topics")
         try:
@@ -133,6 +135,12 @@ def delete_topics(nodes: Sequence[Addressed], security: Security, prefix: str) -
         ) from error
 
 
+def _refuse_too_much(nodes: Sequence[Addressed], topics: Sequence[TopicSpec], prefix: str) -> None:
+    """Before client libraries read answers that would take all memory, and never come to an end."""
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        list(pool.map(lambda node: _missing(node.address, topics, prefix), nodes))
+
+
 def _wait(nodes: Sequence[Addressed], topics: Sequence[TopicSpec], prefix: str) -> None:
     deadline = time.monotonic() + CREATE_TIMEOUT_S
     waiting = {node.id: node for node in nodes}
@@ -164,6 +172,8 @@ def _missing(address: str, topics: Sequence[TopicSpec], prefix: str) -> str:
                 allow_auto_topic_creation=False,
             )
             answer = connection.ask(request, MetadataResponse, wire.METADATA_VERSION)
+    except wire.TooMuch as error:
+        raise ClusterError(str(error), "see what that broker answers to Metadata") from error
     except wire.WireError as error:
         return f"does not answer ({error})"
     led = {

@@ -258,6 +258,11 @@ class Cluster(ABC):
         return ",".join(node.address for node in self.nodes)
 
     @property
+    def addresses(self) -> frozenset[str]:
+        """Where it is; what its nodes say lies elsewhere is not a part of it."""
+        return frozenset(node.address for node in self.nodes)
+
+    @property
     def directory(self) -> Path:
         """Everything on disk that belongs to this cluster."""
         return clusters_dir() / self.name

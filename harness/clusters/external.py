@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from kafka.errors import KafkaError
@@ -10,7 +11,9 @@ from kafka.errors import KafkaError
 from harness.clusters.admin import Admin
 from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Cluster, Node, NodeState, Unavailable
 from harness.clusters.target import ReadyCheck
+from harness.clusters.wire import TooMuch, WireError, ask_metadata
 from harness.foundation.errors import CannotHere, ClusterError, UsageError
+from harness.foundation.metadata_answer import BROKERS_AT_MOST
 from harness.foundation.progress import Progress
 from harness.foundation.security import Security
 
@@ -57,7 +60,13 @@ class ExternalCluster(Cluster):
             "use --cluster local or --cluster docker, or a fault of the client or the taps",
         )
 
+    @property
+    def addresses(self) -> frozenset[str]:
+        """Also those that were given: what is asked there need not name all of them."""
+        return super().addresses | set(self._addresses)
+
     def _bring_up(self) -> None:
+        self._refuse_too_much()
         self.progress.step(f"connecting to {','.join(self._addresses)} ({self.security.protocol})")
         try:
             admin = Admin(
@@ -76,8 +85,22 @@ class ExternalCluster(Cluster):
         finally:
             admin.close()
         self.cluster_id = described["cluster_id"]
+        if len(described["brokers"]) > BROKERS_AT_MOST:
+            count = len(described["brokers"])
+            raise ClusterError(
+                f"the cluster says it has {count:,} brokers, more than {BROKERS_AT_MOST}", "name a smaller cluster"
+            )
         brokers = sorted(described["brokers"], key=lambda broker: broker["broker_id"])
         self.nodes = tuple(Node(b["broker_id"], _address(b["host"], b["port"])) for b in brokers)
+
+    def _refuse_too_much(self) -> None:
+        """Before a client library reads an answer that would take all memory."""
+        for address in self._addresses if self.security.protocol == "PLAINTEXT" else ():
+            with suppress(WireError):
+                try:
+                    ask_metadata(address, CONNECT_TIMEOUT_MS / 1000)
+                except TooMuch as error:
+                    raise ClusterError(str(error), "see what that broker answers to Metadata") from error
 
     def wait_until_ready(self) -> None:
         """It answered, and whether it is well is for the run to find out."""

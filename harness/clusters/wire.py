@@ -13,12 +13,18 @@ from typing import Any, Self
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
+from harness.foundation import metadata_answer
+
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 METADATA_VERSION = 5
 
 
 class WireError(Exception):
     """The node did not answer, or not in the Kafka protocol."""
+
+
+class TooMuch(WireError):
+    """The node answered with more than is read, and will do so again."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,10 @@ class NodeConnection:
             (size,) = struct.unpack(">i", self._read(4))
             if not 4 <= size <= MAX_RESPONSE_BYTES:
                 raise WireError(f"{self.address} does not speak the Kafka protocol (a frame of {size} bytes)")
-            return response_class.decode(self._read(size), version=version, header=True)
+            frame = self._read(size)
+            if response_class is MetadataResponse and (why := metadata_answer.refusal(frame, version)):
+                raise TooMuch(f"{self.address} gives {why}")
+            return response_class.decode(frame, version=version, header=True)
         except OSError as error:
             raise WireError(f"{self.address} does not answer ({error})") from error
         except (ValueError, struct.error, IndexError) as error:

@@ -47,11 +47,11 @@ class Idleness:
         """Whether more waiting would change nothing."""
         return self.lasted_s >= self.limit_s
 
-    def sentence(self, waits_for: str) -> str:
-        """What is waited for, once nothing has moved for a while; empty before."""
+    def sentence(self, waits_for: str, patience_s: float | None = None) -> str:
+        """What is waited for, once nothing has moved for a while; whoever waits may have a patience of its own."""
         if self.lasted_s < SHOWN_FROM_S:
             return ""
-        return f"waiting for {waits_for}: nothing has moved for {self.lasted_s:.0f} of {self.limit_s:.0f} s"
+        return f"waiting for {waits_for}: nothing has moved for {self.lasted_s:.0f} of {patience_s or self.limit_s:.0f} s"
 
 
 def waited_for(producers: Mapping[str, int], consumers: Mapping[str, int], *, sending: bool) -> str:

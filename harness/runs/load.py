@@ -57,6 +57,7 @@ GRACE_S = 240.0  # for a load that ends by itself, beyond its time and its consu
 FINISH_TIMEOUT_S = 150.0  # for workers to flush: longer than clients try to deliver, unless they were told how long
 FINISH_GRACE_S = 30.0  # beyond what they were told
 LEAVE_S = 15.0  # for workers to leave what is outstanding
+AGAIN_S = 15.0  # for a final read after a load in which nothing moved any more
 READERS_END_S = 60.0  # for final readers, beyond their own patience
 LEADERS_SHOWN = 6
 WORKING = (KEEPER, PRODUCER, CONSUMER)
@@ -99,6 +100,7 @@ class Load:
         self._churning = ConsumerChurn(churn, self.clients, chances)
         self._leaders = ""
         self._last_look: tuple[int, list[str]] | None = None
+        self._waited_in_vain = False  # for a stage that then was given up
         self.not_over = ""  # why the load ended before all of it was done
         protocol = self.endpoints.security.protocol
         self.no_probes = "" if protocol == "PLAINTEXT" else f"nodes cannot be asked one by one over {protocol}"
@@ -213,6 +215,7 @@ class Load:
         said = f"nothing moved for {self._idle.lasted_s:.0f} s: {self._waits_for()}"
         view.happened(f"{said}; more waiting would change nothing")
         again, self._gave_up = self._gave_up, True
+        self._waited_in_vain = True
         sending = any(not worker.over for role in (KEEPER, PRODUCER) for worker in self.fleet.of(role))
         if sending or again:
             self.not_over = f"the load ended early, because {said}"
@@ -242,7 +245,7 @@ class Load:
             roles = (*roles, REPLICA)
             for number in range(len(self.endpoints.nodes)):
                 self._start(Role(REPLICA, number, len(self.endpoints.nodes)), [at for share in targets for at in share])
-        asked, idle = stop.asked, Idleness(self.scenario.settings.final_read_timeout_s + READERS_END_S)
+        asked, idle = stop.asked, Idleness(self._final_patience_s + READERS_END_S)
         while time.monotonic() < deadline_s and stop.asked == asked and not self._nobody_gets_through:
             if all(self.fleet.over(role) for role in roles):
                 break
@@ -253,9 +256,16 @@ class Load:
                 view.happened(f"the final read is ended: nothing of it has moved for {idle.lasted_s:.0f} s")
                 break
             waits = next((worker.detail for worker in readers if worker.detail and not worker.over), "")
-            parts = [f"{self.fleet.totals(FINAL)['read']:,} read", idle.sentence(waits or "readers to end")]
+            parts = [f"{self.fleet.totals(FINAL)['read']:,} read", idle.sentence(waits or "readers to end", self._final_patience_s)]
             view.detail(" · ".join(part for part in parts if part))
             time.sleep(TICK_S)
+
+    @property
+    def _final_patience_s(self) -> float:
+        """How long final readers wait in vain; where the load did so already, they need not do it all over."""
+        settings = self.scenario.settings
+        waited = self._waited_in_vain and "transaction_timeout_ms" not in type(settings).model_fields
+        return min(settings.final_read_timeout_s, AGAIN_S) if waited else settings.final_read_timeout_s
 
     @property
     def _reads_replicas(self) -> bool:
@@ -294,6 +304,7 @@ class Load:
                 settings={
                     **self.scenario.settings.model_dump(mode="json", by_alias=True),
                     "bootstrap": self.endpoints.bootstrap,
+                    "final_read_timeout_s": self._final_patience_s,
                 },
                 segment=segment_path(self.run_dir, process),
                 run=self._nonce,
