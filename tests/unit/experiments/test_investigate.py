@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.experiments.investigate.conclusion import conclude, exit_code
 from harness.experiments.investigate.experiments import (
@@ -30,6 +29,7 @@ from harness.experiments.investigate.search import (
     ran_of,
     symptoms,
 )
+from harness.foundation.console import SafeConsole
 from harness.foundation.errors import ClusterError, Exit, Interrupted
 from harness.report.comparison.inputs import AnomalySample, Sample
 from harness.report.comparison.statistics import ArrivalCount
@@ -405,7 +405,7 @@ def test_a_report_says_it_all_in_every_form() -> None:
     evil = {**CAUSE, "sentence": "<script>alert(1)</script>\x1b[2J"}
     investigation = known(baseline=[ran(1666, causes=(evil,))] * 2, bootstrap=[ran()] * 2)
     end = conclude(investigation)
-    console = Console(file=io.StringIO(), width=160)
+    console = SafeConsole(file=io.StringIO(), width=160)
     shown(console, investigation, end)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
