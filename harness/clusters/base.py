@@ -23,6 +23,7 @@ from harness.clusters import wire
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.disk import NodeDisk
 from harness.clusters.target import ReadyCheck
+from harness.foundation import optional_work
 from harness.foundation.errors import CannotHere, ClusterError, NodeDied, TidegaugeError, UsageError
 from harness.foundation.paths import cache_dir, clusters_dir, nearest, state_dir
 from harness.foundation.progress import Progress, SilentProgress
@@ -285,6 +286,7 @@ class Cluster(ABC):
             self.ready_after_s = round(time.monotonic() - began_at, 1)
             self._write_description()
         except BaseException as error:
+            optional_work.give_up()
             try:
                 self.stop()
             except TidegaugeError as second:

@@ -37,7 +37,7 @@ from harness.clusters.jars import ensure_jars
 from harness.clusters.netns import Network
 from harness.clusters.networked import NetworkedCluster
 from harness.clusters.target import NodePlan, Target, inside, placeholders, render, write_inside
-from harness.foundation import class_archive
+from harness.foundation import class_archive, optional_work
 from harness.foundation.class_archive import Archive
 from harness.foundation.errors import ClusterError, UsageError
 from harness.foundation.java import Java, ensure_java
@@ -384,8 +384,10 @@ class LocalCluster(NetworkedCluster):
         if self._archive.written is None:
             return
         try:
-            if len(self._children) == self.target.nodes and all(
-                self.state(node.id) is NodeState.RUNNING for node in self.nodes
+            if (
+                optional_work.is_wanted()
+                and len(self._children) == self.target.nodes
+                and all(self.state(node.id) is NodeState.RUNNING for node in self.nodes)
             ):
                 self.progress.step("keeping the classes of a node, so that others start faster (once)")
                 self._child(RECORDER).terminate()

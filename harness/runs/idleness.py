@@ -51,7 +51,9 @@ class Idleness:
         """What is waited for, once nothing has moved for a while; whoever waits may have a patience of its own."""
         if self.lasted_s < SHOWN_FROM_S:
             return ""
-        return f"waiting for {waits_for}: nothing has moved for {self.lasted_s:.0f} of {patience_s or self.limit_s:.0f} s"
+        return (
+            f"waiting for {waits_for}: nothing has moved for {self.lasted_s:.0f} of {patience_s or self.limit_s:.0f} s"
+        )
 
 
 def waited_for(producers: Mapping[str, int], consumers: Mapping[str, int], *, sending: bool) -> str:

@@ -256,7 +256,10 @@ class Load:
                 view.happened(f"the final read is ended: nothing of it has moved for {idle.lasted_s:.0f} s")
                 break
             waits = next((worker.detail for worker in readers if worker.detail and not worker.over), "")
-            parts = [f"{self.fleet.totals(FINAL)['read']:,} read", idle.sentence(waits or "readers to end", self._final_patience_s)]
+            parts = [
+                f"{self.fleet.totals(FINAL)['read']:,} read",
+                idle.sentence(waits or "readers to end", self._final_patience_s),
+            ]
             view.detail(" · ".join(part for part in parts if part))
             time.sleep(TICK_S)
 

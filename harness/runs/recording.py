@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.clusters.base import Cluster
 from harness.clusters.cluster_view import observe
+from harness.foundation import optional_work
 from harness.foundation.errors import TidegaugeError
 from harness.foundation.interrupts import StopRequest
 from harness.foundation.processes import TOKEN_VARIABLE
@@ -78,6 +79,7 @@ class RunRecording:
         with self._phase("set up"):
             if not self.cluster_is_shared:
                 undo.callback(self.cluster.stop)
+                undo.push(optional_work.give_up_on_error)
                 self.cluster.start()
             undo.callback(self._remove_topics)
             about.join(MACHINE_TIMEOUT_S)
@@ -122,6 +124,7 @@ class RunRecording:
         try:
             self._drive(conductor)
         except Exception as error:  # noqa: BLE001 - told, kept, and raised again after the verdict
+            optional_work.give_up()
             self.view.happened(f"the run failed, and what was recorded is checked: {error}")
             self._heal(conductor)
             return error

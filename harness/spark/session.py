@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from harness.foundation import class_archive
+from harness.foundation import class_archive, optional_work
 from harness.foundation.class_archive import Archive
 from harness.foundation.errors import TidegaugeError, from_os_error
 from harness.foundation.java import Java, find_java
@@ -125,7 +125,7 @@ class Session:
     @property
     def writes_archive(self) -> bool:
         """Whether closing it takes some seconds more, because the JVM writes the archive of its classes (once)."""
-        return self._archive.written is not None
+        return self._archive.written is not None and optional_work.is_wanted()
 
     def close(self) -> None:
         """End it, with its processes and files; only the log stays."""
@@ -231,11 +231,12 @@ class Session:
                 return
             self._closed.set()
         try:
-            if not (in_order and self._up.is_set()):
+            in_a_hurry = self._archive.written is not None and not optional_work.is_wanted()
+            if not (in_order and self._up.is_set()) or in_a_hurry:
                 self._kill()
             self._thread.join(WARM_UP_TIMEOUT_S)
             timeout_s = ARCHIVE_TIMEOUT_S if self.writes_archive else END_TIMEOUT_S
-            if self._jvm is not None and self._jvm.end(timeout_s):
+            if self._jvm is not None and self._jvm.end(timeout_s) and not in_a_hurry:
                 self._archive.keep()
         finally:
             self._kill()
