@@ -127,6 +127,18 @@ def write_history(
     """
     unfinished = run / f"{HISTORY}.new"
     shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        _write_all(unfinished, streams, texts, about)
+        shutil.rmtree(run / HISTORY, ignore_errors=True)
+        unfinished.rename(run / HISTORY)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)  # what it was made from is still there
+        raise
+
+
+def _write_all(
+    unfinished: Path, streams: Mapping[Kind, list[Iterator[Rows]]], texts: Collection[str], about: Mapping[str, Any]
+) -> None:
     unfinished.mkdir(parents=True)
     strings = pa.array(list(texts), pa.string())
     files = [file for kind in Kind for file in _write(unfinished, kind, _merged(streams[kind]), strings)]
@@ -139,8 +151,6 @@ def write_history(
         "last_time_ns": max(times, default=0),
     }
     (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=1))
-    shutil.rmtree(run / HISTORY, ignore_errors=True)
-    unfinished.rename(run / HISTORY)
 
 
 def _owner(segment: Segment) -> int | None:

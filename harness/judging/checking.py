@@ -18,7 +18,7 @@ from checkers.core.budget import BUDGET_S
 from checkers.core.check import CheckSettings, check
 from checkers.core.results import CheckResults
 from harness.clusters.cleanup.guard import Guard
-from harness.foundation.errors import Exit, UsageError
+from harness.foundation.errors import Exit, TidegaugeError, UsageError
 from harness.foundation.limits import limits_of
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
@@ -152,10 +152,22 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
     results = check(session.get(), without_the_missing(sealed, facts), setting_of(run, facts, asked))
     add_sentences(results, foreign=known.imported)
     checked = Checked(run, facts, results, decide(results, known))
-    if isinstance(run, Run) and not asked.only:
-        run.write_results(checked.as_json())
+    unkept = _keep(checked) if isinstance(run, Run) and not asked.only else None
     after(checked, sealed)
+    if unkept is not None:  # the verdict was told all the same
+        raise unkept
     return checked
+
+
+def _keep(checked: Checked) -> TidegaugeError | None:
+    """Write results.json; what is to be said if that is not possible."""
+    assert isinstance(checked.run, Run), "results are kept beside runs on this machine"
+    try:
+        checked.run.write_results(checked.as_json())
+    except TidegaugeError as error:
+        said = f"the run was checked ({checked.verdict.outcome}), but its results could not be kept: {error.message}"
+        return type(error)(said, error.remedy)
+    return None
 
 
 def setting_of(run: Run | RemoteRun, facts: dict[str, Any], asked: CheckOptions) -> CheckSettings:
