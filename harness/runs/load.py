@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.clusters.base import Cluster
+from harness.clusters.cleanup.guard import keep_all_supervised
 from harness.clusters.cluster_view import ClusterView, observe
 from harness.foundation.interrupts import StopRequest
 from harness.foundation.limits import patience_s
@@ -100,6 +101,7 @@ class Load:
         self._churning = ConsumerChurn(churn, self.clients, chances)
         self._leaders = ""
         self._last_look: tuple[int, list[str]] | None = None
+        self._supervised_until_s = 0.0  # as far as is known
         self._waited_in_vain = False  # for a stage that then was given up
         self.not_over = ""  # why the load ended before all of it was done
         protocol = self.endpoints.security.protocol
@@ -370,6 +372,9 @@ class Load:
 
     def _look_after(self, view: View) -> None:
         self.fleet.poll()
+        if time.monotonic() >= self._supervised_until_s:
+            self._supervised_until_s = time.monotonic() + LOOK_EVERY_S
+            keep_all_supervised()
         for sentence in self.endpoints.taps.watch() if self.endpoints.taps else ():
             view.happened(sentence)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.clusters.base import Cluster
+from harness.clusters.cleanup.guard import keep_all_supervised
 from harness.clusters.cluster_view import observe
 from harness.foundation import optional_work
 from harness.foundation.errors import TidegaugeError
@@ -192,6 +193,7 @@ class RunRecording:
                 waited_s = time.monotonic() - began_s
                 if not troubles or waited_s > limit_s:
                     break
+                keep_all_supervised()
                 self.view.detail(f"waiting for the cluster to be whole: {troubles[0]}")
                 time.sleep(TICK_S)
             else:
