@@ -207,6 +207,7 @@ def run_facts_of(facts: dict[str, Any]) -> RunFacts:
         interrupted=bool(facts.get("interrupted")),
         garbled=int(tap.get("not_understood", 0)) - int(tap.get("unknown_apis", 0)),
         refused=int(tap.get("refused", 0)),
+        exchanges=int(tap.get("exchanges", 0)),
         dead_workers=tuple(facts.get("dead_workers") or ()),
         dead_roles=tuple(facts.get("dead_roles") or ()),
         elections={int(number): bool(unclean) for number, unclean in table_of(facts, "elections").items()},
