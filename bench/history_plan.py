@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from harness.history import sealing as seal
+from harness.history import parquet
 from harness.history.schema import COLUMNS, ID_BITS, KINDS, Kind, row_type
 from harness.history.sources import Rows
 
@@ -207,7 +207,7 @@ class Plan:
                     free[around] = False
             return np.array(sorted(kept), np.int64)
 
-        step = -(-seal.FILE_ROWS // block_rows()) * block_rows()
+        step = -(-parquet.FILE_ROWS // block_rows()) * block_rows()
         cuts = np.arange(step, self.messages, step)
         places = np.searchsorted(self.starts, cuts, "right") - 1
         in_final = (cuts - self.starts[places]) // RUN * self.partitions + places
@@ -225,7 +225,7 @@ class Plan:
 
     def _flawed_probes(self, rng: np.random.Generator, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Answers to Fetch; where files are cut if such an answer is near."""
-        cuts = np.arange(seal.FILE_ROWS, self.probes, seal.FILE_ROWS)[:, None] + np.arange(-2, 3) * 4
+        cuts = np.arange(parquet.FILE_ROWS, self.probes, parquet.FILE_ROWS)[:, None] + np.arange(-2, 3) * 4
         anywhere = rng.permutation(self.probes)[: 200 * count]
         found = np.unique(np.concatenate([cuts.ravel(), anywhere]) // 4 * 4)
         found = found[(found > self.back + 4 * self.partitions) & (found < self.probes)]
@@ -279,7 +279,7 @@ def make_rows(kind: Kind, count: int, /, **columns: Any) -> Rows:
 
 def block_rows() -> int:
     """Files are cut between blocks, so that none may be larger than a file; whole polls."""
-    return min(BLOCK, seal.FILE_ROWS) // (RUN * RUNS_OF_A_POLL) * RUN * RUNS_OF_A_POLL
+    return min(BLOCK, parquet.FILE_ROWS) // (RUN * RUNS_OF_A_POLL) * RUN * RUNS_OF_A_POLL
 
 
 def blocks(count: int) -> Iterator[Numbers]:

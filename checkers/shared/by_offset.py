@@ -42,8 +42,6 @@ from checkers.core.partition_log import PartitionLog
 from checkers.core.piece import Piece
 from harness.history.schema import Status, Type
 
-PLACE = ("topic", "partition", "era")
-
 
 @dataclass(frozen=True)
 class OffsetTimes:

@@ -302,11 +302,6 @@ class Cluster(ABC):
                 undo.callback(guard.release)
                 self._take_leave()
 
-    def restart(self, node_id: int) -> None:
-        """Stop a node in good order and start it again."""
-        self.stop_node(node_id)
-        self.start_node(node_id)
-
     def describe(self) -> Description:
         """The cluster as other programs see it."""
         return Description(

@@ -41,7 +41,7 @@ class Limits(Model):
     idle_s: Duration = Field(
         default=25.0,
         gt=0,
-        description="Nothing at all moves, outside of faults: then the phase ends early. Never before the limits above.",
+        description="Nothing at all moves, outside of faults: the phase ends early, never before the limits above.",
     )
     whole_s: Duration = Field(
         default=60.0,

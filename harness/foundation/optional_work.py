@@ -1,7 +1,7 @@
 """Work that nobody waits for: done when all is well, and never once somebody or something wants an end.
 
-After Ctrl-C, SIGTERM or a failure a process undoes what it made and ends. Whatever only makes later runs faster, such as
-writing archives of classes, is then left to a run that comes to its end in good order.
+After Ctrl-C, SIGTERM or a failure a process undoes what it made and ends. Whatever only makes later runs faster, such
+as archives of classes, is then left to a run that comes to its end in good order.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,17 +27,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.foundation.errors import TidegaugeError
-from harness.history.schema import COLUMNS, ID_BITS, KINDS, SCHEMA_VERSION, TEXT, Kind, Type, row_type
-from harness.history.segments import Segment
-from harness.history.sources import BLOCK_ROWS, SEGMENTS, Rows, Source, in_time_order, segments_of, topic_numbers
+from harness.history.parquet import COUNTED, KindFiles, merged, parquet_schema
+from harness.history.schema import COLUMNS, ID_BITS, KINDS, SCHEMA_VERSION, Kind, Type, row_type
+from harness.history.segments import Damage, Segment
+from harness.history.sources import SEGMENTS, Rows, Source, segments_of, topic_numbers
 
 HISTORY = "history"
 MANIFEST = "manifest.json"
-ROW_GROUP_ROWS = 8 * BLOCK_ROWS
-FILE_ROWS = 1_000_000
 OPEN = "still open when its process ended"
+_COUNTER = (1 << ID_BITS) - 1  # the part of an operation's number that its process counts
 _GLOB = re.compile(r"([\[\]{}*?\\])")  # Hadoop takes these in a path for a pattern
-COUNTED = {Kind.COMPLETE: "f", Kind.PROBE: "api", Kind.EXCHANGE: "api"}  # so that nobody looks for what is not there
 
 
 @dataclass(frozen=True)
@@ -87,32 +87,32 @@ def open_history(run: Path, killed: Collection[int] = ()) -> Sealed:
 
 def seal(run: Path, killed: Collection[int] = ()) -> None:
     """Turn the segments into Parquet; the ends of processes that were killed on purpose are not missed."""
-    segments, damage = segments_of(run / SEGMENTS)
-    for segment in segments:
-        if segment.ends_early and int(segment.path.stem) in killed:
-            segment.forgive()
-    holes = any(segment.has_holes for segment in segments)
+    segments, strays = segments_of(run / SEGMENTS)
     texts = {OPEN: 0}
     numbers = topic_numbers(segments)
-    sources = [Source(segment, texts, numbers) for segment in segments if segment.process is not None]
-    open_ops = _open_operations(sources)
-    streams = {kind: [source.blocks(kind) for source in sources] for kind in Kind}
-    if len(open_ops):
-        streams[Kind.COMPLETE].append(iter([open_ops]))
-    write_history(
-        run,
-        streams,
-        texts,
-        {
-            "processes": {str(s.segment.process): s.segment.about for s in sources},
-            "topics": {str(number): name for name, number in numbers.items()},
-            "damage": [*damage, *(sentence for segment in segments for sentence in segment.damage)],
-            "damaged_processes": sorted({process for segment in segments if (process := _owner(segment)) is not None}),
-            "has_holes": holes,
-        },
-    )
-    for segment in segments:
-        if not segment.damage:
+    processes = [_Process(Source(segment, texts, numbers)) for segment in segments if segment.process is not None]
+    with _Unfinished(run, texts) as history:
+        completions = history.files(Kind.COMPLETE)  # first, and open to the end: they say which operations have none
+        completions.write(merged([process.blocks(Kind.COMPLETE) for process in processes]))
+        for kind in Kind:
+            if kind is not Kind.COMPLETE:
+                history.write(kind, [process.blocks(kind) for process in processes])
+        completions.write(_open_operations(processes))
+        history.keep(completions)
+        damage = [(segment, _damage(segment, killed)) for segment in segments]  # of what has been read, which is all
+        history.finish(
+            {
+                "processes": {
+                    str(process.source.segment.process): process.source.segment.about for process in processes
+                },
+                "topics": {str(number): name for name, number in numbers.items()},
+                "damage": [*strays, *(sentence for _, found in damage for sentence in found.sentences)],
+                "damaged_processes": sorted({int(segment.path.stem) for segment, found in damage if found.sentences}),
+                "has_holes": any(found.has_holes for _, found in damage),
+            }
+        )
+    for segment, found in damage:
+        if not found.sentences:
             segment.path.unlink()
     if not any((run / SEGMENTS).iterdir()):
         (run / SEGMENTS).rmdir()
@@ -125,74 +125,105 @@ def write_history(
 
     Rows name texts by their number among `texts`; `about` is what the manifest says beside the files.
     """
-    unfinished = run / f"{HISTORY}.new"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    try:
-        _write_all(unfinished, streams, texts, about)
-        shutil.rmtree(run / HISTORY, ignore_errors=True)
-        unfinished.rename(run / HISTORY)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)  # what it was made from is still there
-        raise
-
-
-def _write_all(
-    unfinished: Path, streams: Mapping[Kind, list[Iterator[Rows]]], texts: Collection[str], about: Mapping[str, Any]
-) -> None:
-    unfinished.mkdir(parents=True)
-    strings = pa.array(list(texts), pa.string())
-    files = [file for kind in Kind for file in _write(unfinished, kind, _merged(streams[kind]), strings)]
-    times = [time for file in files for time in (file["first_time_ns"], file["last_time_ns"]) if time is not None]
-    manifest = {
-        "schema_version": SCHEMA_VERSION,
-        "files": files,
-        **about,
-        "first_time_ns": min(times, default=0),
-        "last_time_ns": max(times, default=0),
-    }
-    (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=1))
-
-
-def _owner(segment: Segment) -> int | None:
-    """Whose damaged segment it is, by its name when its content does not say."""
-    return int(segment.path.stem) if segment.damage else None
-
-
-def _open_operations(sources: list[Source]) -> Rows:
-    """A completion as `info` for each operation that was invoked and has none."""
-    opened: list[Rows] = []
-    last_time = 0
-    for source in sources:
-        completed = _counters(source, Kind.COMPLETE)
-        last_event = 0
-        mine: list[Rows] = []
+    with _Unfinished(run, texts) as history:
         for kind in Kind:
-            for rows in source.blocks(kind):
-                last_event = max(last_event, int(rows["event"].max()))
-                last_time = max(last_time, int(rows["time"].max()))
-                if kind is Kind.INVOKE:
-                    counters = rows["op"] & ((1 << ID_BITS) - 1)
-                    known = counters < len(completed)
-                    is_open = ~known
-                    is_open[known] = ~completed[counters[known]]
-                    mine.append(rows[is_open])
-        invocations = np.concatenate(mine) if mine else np.empty(0, row_type(Kind.INVOKE))
-        opened.append(_as_info(invocations, last_event + 1))
-    rows = np.concatenate(opened) if opened else np.empty(0, row_type(Kind.COMPLETE))
-    rows["time"] = last_time
-    return rows
+            history.write(kind, streams[kind])
+        history.finish(about)
 
 
-def _counters(source: Source, kind: Kind) -> npt.NDArray[np.bool_]:
-    """Which of the process's operations, by their counter, have a row of this kind."""
-    seen = np.zeros(0, np.bool_)
-    for rows in source.blocks(kind):
-        counters = rows["op"] & ((1 << ID_BITS) - 1)
-        highest = int(counters.max())
-        if highest >= len(seen):
-            seen = np.concatenate([seen, np.zeros(max(highest + 1, 2 * len(seen)) - len(seen), np.bool_)])
-        seen[counters] = True
-    return seen
+class _Unfinished:
+    """A history in the making."""
+
+    def __init__(self, run: Path, texts: Collection[str]) -> None:
+        self._run, self._directory = run, run / f"{HISTORY}.new"
+        self._texts = pa.array(list(texts), pa.string())
+        self._entries: list[dict[str, Any]] = []
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.mkdir(parents=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if kind is not None:  # what it was to be made from is still there
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def files(self, kind: Kind) -> KindFiles:
+        """Begin the files of a kind."""
+        return KindFiles(self._directory, kind, self._texts)
+
+    def write(self, kind: Kind, streams: list[Iterator[Rows]]) -> None:
+        """All of a kind."""
+        files = self.files(kind)
+        files.write(merged(streams))
+        self.keep(files)
+
+    def keep(self, files: KindFiles) -> None:
+        """Finish the files of a kind."""
+        self._entries += files.close()
+
+    def finish(self, about: Mapping[str, Any]) -> None:
+        """Write the manifest, and put everything in place."""
+        entries = sorted(self._entries, key=lambda entry: Kind[entry["kind"].upper()])
+        times = [entry[end] for entry in entries if entry["rows"] for end in ("first_time_ns", "last_time_ns")]
+        manifest = {
+            "schema_version": SCHEMA_VERSION,
+            "files": entries,
+            **about,
+            "first_time_ns": min(times, default=0),
+            "last_time_ns": max(times, default=0),
+        }
+        (self._directory / MANIFEST).write_text(json.dumps(manifest, indent=1))
+        shutil.rmtree(self._run / HISTORY, ignore_errors=True)
+        self._directory.rename(self._run / HISTORY)
+
+
+def _damage(segment: Segment, killed: Collection[int]) -> Damage:
+    """What counts as damage: not the end that a process lacks which was killed on purpose."""
+    forgiven = segment.damage.ends_early and int(segment.path.stem) in killed
+    return Damage() if forgiven else segment.damage
+
+
+@dataclass
+class _Process:
+    """The rows of a process on their way, and what they say of operations that were never completed."""
+
+    source: Source
+    last_event: int = 0
+    last_time_ns: int = 0
+    completed: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))  # by their counters
+    open: list[Rows] = field(default_factory=list)  # invocations; known when completions have passed
+
+    def blocks(self, kind: Kind) -> Iterator[Rows]:
+        """Rows in the order of time."""
+        for rows in self.source.blocks(kind):
+            self.last_event = max(self.last_event, int(rows["event"].max()))
+            self.last_time_ns = max(self.last_time_ns, int(rows["time"].max()))
+            if kind is Kind.COMPLETE:
+                self._complete(rows["op"] & _COUNTER)
+            elif kind is Kind.INVOKE:
+                counters = rows["op"] & _COUNTER
+                is_open = counters >= len(self.completed)
+                is_open[~is_open] = ~self.completed[counters[~is_open]]
+                self.open.append(rows[is_open])
+            yield rows
+
+    def _complete(self, counters: npt.NDArray[np.int64]) -> None:
+        missing = int(counters.max()) + 1 - len(self.completed)
+        if missing > 0:
+            more = np.zeros(max(missing, len(self.completed)), np.bool_)
+            self.completed = np.concatenate([self.completed, more])
+        self.completed[counters] = True
+
+
+def _open_operations(processes: list[_Process]) -> Iterator[Rows]:
+    """A completion as `info` for each operation that was invoked and has none, at the end of everything."""
+    last_time_ns = max((process.last_time_ns for process in processes), default=0)
+    for process in processes:
+        if any(map(len, process.open)):
+            rows = _as_info(np.concatenate(process.open), process.last_event + 1)
+            rows["time"] = last_time_ns
+            yield rows
 
 
 def _as_info(invocations: Rows, first_event: int) -> Rows:
@@ -204,106 +235,6 @@ def _as_info(invocations: Rows, first_event: int) -> Rows:
     rows["type"] = Type.INFO
     rows["detail"] = 0
     return rows
-
-
-def _merged(streams: list[Iterator[Rows]]) -> Iterator[Rows]:
-    """Blocks of all streams as one, in the order of time; holds a block of each stream, however long they are.
-
-    What is at or before the earliest of the streams' last times in hand can be passed on: no stream has more of it.
-    """
-    alive = dict(enumerate(streams))
-    buffers: dict[int, Rows] = {}
-    while True:
-        for number in [number for number in alive if not len(buffers.get(number, ()))]:
-            block = next(alive[number], None)
-            if block is None:
-                del alive[number]
-                buffers.pop(number, None)
-            else:
-                buffers[number] = block
-        if not buffers:
-            return
-        horizon = min(int(rows["time"][-1]) for rows in buffers.values())
-        cuts = {number: int(np.searchsorted(rows["time"], horizon, "right")) for number, rows in buffers.items()}
-        yield in_time_order(np.concatenate([rows[: cuts[number]] for number, rows in buffers.items()]))
-        buffers = {number: rows[cuts[number] :] for number, rows in buffers.items()}
-
-
-def _write(directory: Path, kind: Kind, blocks: Iterator[Rows], texts: pa.Array) -> list[dict[str, Any]]:
-    """Parquet files of about FILE_ROWS rows; at least one, so that a kind without events can be told from a loss."""
-    (directory / kind.directory).mkdir()
-    files = [_File(directory, kind, texts, 0)]
-    for rows in blocks:
-        if files[-1].rows >= FILE_ROWS:
-            files.append(_File(directory, kind, texts, len(files)))
-        files[-1].append(rows)
-    return [file.close() for file in files]
-
-
-def parquet_schema(kind: Kind) -> pa.Schema:
-    """The columns of this kind's files."""
-    types = {"<i8": pa.int64(), "<i4": pa.int32(), "<i2": pa.int16(), "i1": pa.int8(), TEXT: pa.string()}
-    return pa.schema([(name, types[COLUMNS[name].type]) for name in KINDS[kind]])
-
-
-@dataclass
-class _File:
-    """One Parquet file in the making; small blocks are gathered, so that row groups are large."""
-
-    directory: Path
-    kind: Kind
-    texts: pa.Array
-    number: int
-    rows: int = 0
-    first_time_ns: int | None = None
-    last_time_ns: int | None = None
-    pending: list[pa.RecordBatch] = field(default_factory=list)
-    contents: dict[int, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.name = f"{self.kind.directory}/part-{self.number:05}.parquet"
-        self.schema = parquet_schema(self.kind)
-        self.writer = pq.ParquetWriter(self.directory / self.name, self.schema, compression="zstd", compression_level=1)
-
-    def append(self, rows: Rows) -> None:
-        """Add rows in the order of time."""
-        self.pending.append(
-            pa.RecordBatch.from_arrays([self._column(name, rows) for name in KINDS[self.kind]], schema=self.schema)
-        )
-        self.rows += len(rows)
-        if self.kind in COUNTED:
-            for number, count in zip(*np.unique(rows[COUNTED[self.kind]], return_counts=True), strict=True):
-                self.contents[int(number)] = self.contents.get(int(number), 0) + int(count)
-        self.first_time_ns = int(rows["time"][0]) if self.first_time_ns is None else self.first_time_ns
-        self.last_time_ns = int(rows["time"][-1])
-        if sum(batch.num_rows for batch in self.pending) >= ROW_GROUP_ROWS:
-            self._flush()
-
-    def _column(self, name: str, rows: Rows) -> pa.Array:
-        column = np.ascontiguousarray(rows[name])
-        numbers = pa.array(column, mask=column == COLUMNS[name].null)
-        return self.texts.take(numbers) if COLUMNS[name].type == TEXT else numbers
-
-    def close(self) -> dict[str, Any]:
-        """Finish it and say what it holds."""
-        self._flush()
-        self.writer.close()
-        path = self.directory / self.name
-        return {
-            "path": self.name,
-            "kind": self.kind.name.lower(),
-            "rows": self.rows,
-            "bytes": path.stat().st_size,
-            "crc32": _crc32(path),
-            "first_time_ns": self.first_time_ns,
-            "last_time_ns": self.last_time_ns,
-            **({"contents": self.contents} if self.kind in COUNTED else {}),
-        }
-
-    def _flush(self) -> None:
-        if self.pending:
-            self.writer.write_table(pa.Table.from_batches(self.pending), row_group_size=ROW_GROUP_ROWS)
-            self.pending = []
 
 
 def _crc32(path: Path) -> int:

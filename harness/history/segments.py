@@ -6,7 +6,8 @@ that nothing came after it; in between are rows of a kind, texts and topic names
 killed process managed to write is in the file, and at most its last frame is torn.
 
 The reader trusts nothing: a frame whose checksum does not hold is left out and reported, and reading goes on at the
-next frame that is whole. Numbers that are missing between two frames are reported too.
+next frame that is whole. Numbers that are missing between two frames are reported too. It reads a body once: opening a
+segment walks its headers, and the rows of a frame are checked when they are taken.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 MAGIC = b"TGS1"
 SUFFIX = ".segment"
 _HEADER = struct.Struct("<4sBxxxIIQI")
 _CHECKSUM = struct.Struct("<I")
-HEADER_BYTES = _HEADER.size + _CHECKSUM.size
+_BOTH = struct.Struct(f"{_HEADER.format}{_CHECKSUM.format[1:]}")
+HEADER_BYTES = _BOTH.size
 MAX_BODY_BYTES = 64 * 1024 * 1024
 # kinds of frames that hold no rows; those of rows are `history.Kind`
 FIRST, TEXT, TOPIC, LAST = 100, 101, 102, 103
@@ -70,118 +75,178 @@ class SegmentWriter:
         self.append(kind, 0, json.dumps(data).encode())
 
 
-@dataclass(frozen=True)
-class SegmentFrame:
-    """A whole frame of rows: where its body lies."""
+class SegmentFrame(NamedTuple):
+    """A frame: what its header says, and where its body lies."""
 
     kind: int
     rows: int
-    start: int
     size: int
+    number: int
+    checksum: int
+    start: int
+
+    @property
+    def begin(self) -> int:
+        """Where its header lies."""
+        return self.start - HEADER_BYTES
+
+    @property
+    def end(self) -> int:
+        """What comes after it."""
+        return self.start + self.size
 
 
-@dataclass
-class Segment:
-    """A segment as far as it could be read."""
+# Frames are many where operations come one by one: they are kept packed.
+_ENTRY = struct.Struct("<BIIQIq")
+_ENTRIES = np.dtype(
+    [("kind", "u1"), ("rows", "<u4"), ("size", "<u4"), ("number", "<u8"), ("checksum", "<u4"), ("start", "<i8")]
+)
 
-    path: Path
-    about: dict[str, Any] = field(default_factory=dict)
-    frames: list[SegmentFrame] = field(default_factory=list)
-    texts: dict[int, str] = field(default_factory=dict)
-    topics: dict[int, str] = field(default_factory=dict)
-    damage: list[str] = field(default_factory=list)
-    whole_frames: int = 0  # of any kind
+
+@dataclass(frozen=True)
+class Damage:
+    """What is wrong with a segment, as far as it was read."""
+
+    sentences: tuple[str, ...] = ()
     has_holes: bool = False  # frames before the last whole one are missing; a torn tail alone loses nothing of worth
+    ends_early: bool = False  # nothing but its end is missing, as a killed process leaves it, or everything is
+
+
+class Segment:
+    """A segment as far as it can be read; what is not whole is found when it is wanted, and is in `damage` then."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.about: dict[str, Any] = {}
+        self.texts: dict[int, str] = {}
+        self.topics: dict[int, str] = {}
+        self._size = path.stat().st_size
+        self._lost: list[int] = []  # frames, by where their bodies begin
+        self._index = bytearray()
+        self._walk()
+        if self.process is None:
+            self.check()
 
     @property
     def process(self) -> int | None:
-        """Who wrote it; None when even that is lost."""
+        """Who wrote it; None when even that is lost, and nothing of it can be used."""
         process = self.about.get("process")
         return process if isinstance(process, int) else None
 
+    def frames(self, kind: int | None = None) -> Iterator[SegmentFrame]:
+        """The frames of rows, of one kind or of all, that are whole as far as anybody has looked."""
+        if self.process is not None:
+            entries = self._whole()
+            wanted = entries["kind"] < FIRST if kind is None else entries["kind"] == kind
+            yield from map(SegmentFrame._make, _ENTRY.iter_unpack(entries[wanted].tobytes()))
+
+    def blocks(self, kind: int, rows: int) -> Iterator[bytearray]:
+        """The rows of a kind, packed, in blocks of at least that many but for the last."""
+        block, count = bytearray(), 0
+        for frame in self.frames(kind):
+            if not self._is_whole(frame):
+                self._lost.append(frame.start)
+                continue
+            block += self._view[frame.start : frame.end]
+            count += frame.rows
+            if count >= rows:
+                yield block
+                block, count = bytearray(), 0
+        if block:
+            yield block
+
+    def check(self) -> None:
+        """Look at all rows now, whether anybody takes them or not."""
+        entries = self._whole()
+        frames = map(SegmentFrame._make, _ENTRY.iter_unpack(entries[entries["kind"] < FIRST].tobytes()))
+        self._lost += [frame.start for frame in frames if not self._is_whole(frame)]
+
     @property
-    def ends_early(self) -> bool:
-        """Whether nothing but its end is missing, as a process leaves it that is killed; it may hold nothing at all."""
-        return bool(self.damage) and (not self.has_holes or not self.whole_frames)
+    def damage(self) -> Damage:
+        """A sentence for whatever is damaged, torn or missing, as far as it was read."""
+        name = self.path.name
+        if not self._size:
+            sentence = f"{name} is empty: its process ended before it wrote anything"
+            return Damage((sentence,), has_holes=True, ends_early=True)
+        entries = self._whole()
+        ends = np.concatenate([[0], entries["start"] + entries["size"]])
+        begins, numbers = entries["start"] - HEADER_BYTES, entries["number"]
+        expected = np.concatenate([np.zeros(1, np.uint64), numbers + np.uint64(1)])[:-1]
+        sentences = []
+        for place in np.flatnonzero((begins != ends[:-1]) | (numbers != expected)).tolist():
+            if lost := int(begins[place] - ends[place]):
+                sentences.append(f"{name}: {lost:,} bytes from byte {ends[place]:,} are damaged and left out")
+            if numbers[place] != expected[place]:
+                sentences.append(f"{name}: frame {numbers[place]} stands where frame {expected[place]} should")
+        has_holes = bool(sentences)
+        if torn := self._size - int(ends[-1]):
+            sentences.append(f"{name} is torn: its last {torn:,} bytes are no whole frame")
+        elif not sentences and entries["kind"][-1] != LAST:
+            sentences.append(f"{name} ends without its last frame: its process was killed")
+        if self.process is None:
+            sentences.append(f"{name} does not say whose it is: nothing of it can be used")
+            has_holes = True
+        return Damage(tuple(sentences), has_holes, bool(sentences) and not (has_holes and len(entries)))
 
-    def forgive(self) -> None:
-        """Call that no damage: its process was killed on purpose."""
-        assert self.ends_early, "what was lost before the end stays lost"
-        self.damage.clear()
-        self.has_holes = False
+    @cached_property
+    def _data(self) -> mmap.mmap | bytes:
+        if not self._size:
+            return b""
+        with self.path.open("rb") as file:
+            return mmap.mmap(file.fileno(), self._size, access=mmap.ACCESS_READ)
 
+    @cached_property
+    def _view(self) -> memoryview:
+        return memoryview(self._data)
 
-def read_segment(path: Path) -> Segment:
-    """Find every whole frame; what is damaged, torn or missing is in `damage`, one sentence each."""
-    segment = Segment(path)
-    size = path.stat().st_size
-    if not size:
-        segment.damage.append(f"{path.name} is empty: its process ended before it wrote anything")
-        segment.has_holes = True
-        return segment
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        expected = 0
-        closed = False
-        for kind, rows, start, length, number in _frames(data, size, segment):
-            if number != expected:
-                segment.damage.append(f"{path.name}: frame {number} stands where frame {expected} should")
-                segment.has_holes = True
-            expected = number + 1
-            segment.whole_frames += 1
-            closed = kind == LAST
-            if kind < FIRST:
-                segment.frames.append(SegmentFrame(kind, rows, start, length))
-            else:
-                _read_table(kind, bytes(data[start : start + length]), segment)
-        if not closed and not segment.damage:
-            segment.damage.append(f"{path.name} ends without its last frame: its process was killed")
-    if segment.process is None:
-        segment.damage.append(f"{path.name} does not say whose it is: nothing of it can be used")
-        segment.has_holes = True
-        segment.frames.clear()
-    return segment
+    def _whole(self) -> Any:
+        """The frames of any kind that are whole as far as anybody has looked, packed."""
+        entries = np.frombuffer(self._index, _ENTRIES)
+        return entries[~np.isin(entries["start"], self._lost)] if self._lost else entries
 
+    def _walk(self) -> None:
+        """Find every frame by its header; a body of rows is looked at where the next header is not behind it."""
+        at, before = 0, None
+        while at < self._size:
+            frame = self._frame_at(at)
+            if frame is None or (frame.kind >= FIRST and not self._is_whole(frame)):
+                if before is not None and not self._is_whole(before):
+                    del self._index[-_ENTRY.size :]
+                    at = before.begin
+                frame = self._next_whole(at)
+                if frame is None:
+                    return
+            if frame.kind >= FIRST:
+                self._read_table(frame)
+            self._index += _ENTRY.pack(*frame)
+            at, before = frame.end, frame
 
-def _frames(data: mmap.mmap, size: int, segment: Segment) -> Iterator[tuple[int, int, int, int, int]]:
-    """Whole frames in order: kind, rows, start and size of the body, number."""
-    at = 0
-    while at < size:
-        found = _frame_at(data, at, size)
-        if found is not None:
-            yield found
-            at = found[2] + found[3]
-            continue
-        again = at
-        while found is None and again >= 0:
-            again = data.find(MAGIC, again + 1)
-            found = _frame_at(data, again, size) if again >= 0 else None
-        if found is None:
-            torn = size - at
-            segment.damage.append(f"{segment.path.name} is torn: its last {torn:,} bytes are no whole frame")
-            return
-        segment.damage.append(f"{segment.path.name}: {again - at:,} bytes from byte {at:,} are damaged and left out")
-        segment.has_holes = True
-        at = again
-
-
-def _frame_at(data: mmap.mmap, at: int, size: int) -> tuple[int, int, int, int, int] | None:
-    body = at + HEADER_BYTES
-    if body > size:
+    def _next_whole(self, at: int) -> SegmentFrame | None:
+        """The first frame behind what is none, or is not whole."""
+        while (at := self._data.find(MAGIC, at + 1)) >= 0:
+            frame = self._frame_at(at)
+            if frame is not None and self._is_whole(frame):
+                return frame
         return None
-    header = data[at : at + _HEADER.size]
-    magic, kind, rows, length, number, checksum = _HEADER.unpack(header)
-    (header_checksum,) = _CHECKSUM.unpack(data[at + _HEADER.size : body])
-    if magic != MAGIC or zlib.crc32(header) != header_checksum or length > MAX_BODY_BYTES or body + length > size:
-        return None
-    with memoryview(data) as view, view[body : body + length] as part:
-        return (kind, rows, body, length, number) if zlib.crc32(part) == checksum else None
 
+    def _frame_at(self, at: int) -> SegmentFrame | None:
+        start = at + HEADER_BYTES
+        if start > self._size:
+            return None
+        magic, kind, rows, size, number, checksum, header_checksum = _BOTH.unpack_from(self._view, at)
+        if magic != MAGIC or zlib.crc32(self._view[at : at + _HEADER.size]) != header_checksum:
+            return None
+        fits = size <= MAX_BODY_BYTES and start + size <= self._size
+        return SegmentFrame(kind, rows, size, number, checksum, start) if fits else None
 
-def _read_table(kind: int, body: bytes, segment: Segment) -> None:
-    content = json.loads(body)
-    if kind == FIRST:
-        segment.about = content
-    elif kind == TEXT:
-        segment.texts[content["number"]] = content["text"]
-    elif kind == TOPIC:
-        segment.topics[content["number"]] = content["name"]
+    def _is_whole(self, frame: SegmentFrame) -> bool:
+        return zlib.crc32(self._view[frame.start : frame.end]) == frame.checksum
+
+    def _read_table(self, frame: SegmentFrame) -> None:
+        content = json.loads(bytes(self._view[frame.start : frame.end]))
+        if frame.kind == FIRST:
+            self.about = content
+        elif frame.kind == TEXT:
+            self.texts[content["number"]] = content["text"]
+        elif frame.kind == TOPIC:
+            self.topics[content["number"]] = content["name"]

@@ -7,6 +7,7 @@ history, so that rows of different processes can be put side by side.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.schema import COLUMNS, KINDS, TEXT, F, Kind, Type, row_type
-from harness.history.segments import SUFFIX, Segment, read_segment
+from harness.history.segments import SUFFIX, Segment
 
 SEGMENTS = "segments"
 BLOCK_ROWS = 65_536
@@ -27,45 +28,43 @@ def segment_path(run: Path, process: int) -> Path:
     return run / SEGMENTS / f"{process:04}{SUFFIX}"
 
 
-def last_acknowledged(run: Path) -> dict[tuple[int, int], int]:
-    """The highest acknowledged offset of each topic and partition, while the history is still in segments."""
-    highest: dict[tuple[int, int], int] = {}
-    segments, _ = segments_of(run / SEGMENTS)
-    numbers = topic_numbers(segments)
-    for segment in segments:
-        for rows in Source(segment, {}, numbers).blocks(Kind.COMPLETE):
-            sends = rows[(rows["type"] == Type.OK) & (rows["f"] == F.SEND)]
-            if not len(sends):
-                continue
-            places = sends["topic"].astype(np.int64) << 32 | sends["partition"]
-            order = np.argsort(places, kind="stable")
-            found, starts = np.unique(places[order], return_index=True)
-            for place, offset in zip(found, np.maximum.reduceat(sends["offset"][order], starts), strict=True):
-                key = (int(place) >> 32, int(place) & 0xFFFFFFFF)
-                highest[key] = max(highest.get(key, -1), int(offset))
-    return highest
+@dataclass
+class Unsealed:
+    """What the final read has to know of a history that is still in segments."""
+
+    topics: dict[int, str]  # by their numbers, all that were used
+    acknowledged: dict[tuple[int, int], int] = field(default_factory=dict)  # topic, partition: the highest offset
+    deleted: set[str] = field(default_factory=set)  # topics that workers deleted, or may have
 
 
-def deleted_topics(run: Path) -> set[str]:
-    """The names of the topics that workers deleted, or may have; while the history is still in segments."""
-    asked: dict[int, int] = {}
-    refused: set[int] = set()
+def read_unsealed(run: Path) -> Unsealed:
+    """Look through the invocations and completions of all processes, once."""
     segments, _ = segments_of(run / SEGMENTS)
     numbers = topic_numbers(segments)
+    found = Unsealed({number: name for name, number in numbers.items()})
     for segment in segments:
         source = Source(segment, {}, numbers)
+        deletions: dict[int, int] = {}
         for rows in source.blocks(Kind.INVOKE):
-            deletions = rows[rows["f"] == F.DELETE]
-            asked |= dict(zip(deletions["op"].tolist(), deletions["topic"].tolist(), strict=True))
+            asked = rows[rows["f"] == F.DELETE]
+            deletions |= dict(zip(asked["op"].tolist(), asked["topic"].tolist(), strict=True))
         for rows in source.blocks(Kind.COMPLETE):
-            refused |= set(rows["op"][(rows["f"] == F.DELETE) & (rows["type"] == Type.FAIL)].tolist())
-    names = {number: name for name, number in numbers.items()}
-    return {names[topic] for op, topic in asked.items() if op not in refused}
+            _raise(found.acknowledged, rows[(rows["type"] == Type.OK) & (rows["f"] == F.SEND)])
+            for op in rows["op"][(rows["f"] == F.DELETE) & (rows["type"] == Type.FAIL)].tolist():
+                deletions.pop(op, None)
+        found.deleted |= {found.topics[topic] for topic in deletions.values()}
+    return found
 
 
-def topics_of(run: Path) -> dict[int, str]:
-    """The names of the topics that were used, while the history is still in segments."""
-    return {number: name for name, number in topic_numbers(segments_of(run / SEGMENTS)[0]).items()}
+def _raise(highest: dict[tuple[int, int], int], sends: Rows) -> None:
+    """Take the offsets of more acknowledged sends into account."""
+    places = sends["topic"].astype(np.int64) << 32 | sends["partition"]
+    order = np.argsort(places, kind="stable")
+    found, starts = np.unique(places[order], return_index=True)
+    offsets = np.maximum.reduceat(sends["offset"][order], starts) if len(starts) else ()
+    for place, offset in zip(found, offsets, strict=True):
+        key = (int(place) >> 32, int(place) & 0xFFFFFFFF)
+        highest[key] = max(highest.get(key, -1), int(offset))
 
 
 def topic_numbers(segments: list[Segment]) -> dict[str, int]:
@@ -95,7 +94,7 @@ def segments_of(directory: Path) -> tuple[list[Segment], list[str]]:
         if not path.is_file() or path.suffix != SUFFIX or not number.isdecimal():
             damage.append(f"{SEGMENTS}/{path.name} is no segment of this run and was left out")
             continue
-        segment = read_segment(path)
+        segment = Segment(path)
         if segment.process is not None and segment.process != int(number):
             damage.append(f"{SEGMENTS}/{path.name} is a copy of the segment of process {segment.process}, left out")
             continue
@@ -117,23 +116,10 @@ class Source:
 
     def blocks(self, kind: Kind) -> Iterator[Rows]:
         """Rows in the order of time."""
-        frames = [frame for frame in self.segment.frames if frame.kind == kind]
-        if not frames:
-            return
-        data = np.memmap(self.segment.path, np.uint8, "r")
-        pending: list[Rows] = []
-        count = 0
-        for frame in frames:
-            pending.append(data[frame.start : frame.start + frame.size].view(row_type(kind)))
-            count += frame.rows
-            if count >= BLOCK_ROWS:
-                yield self._block(kind, pending)
-                pending, count = [], 0
-        if pending:
-            yield self._block(kind, pending)
+        for block in self.segment.blocks(kind, BLOCK_ROWS):
+            yield self._renumber(kind, np.frombuffer(block, row_type(kind)))
 
-    def _block(self, kind: Kind, parts: list[Rows]) -> Rows:
-        rows = np.concatenate(parts)
+    def _renumber(self, kind: Kind, rows: Rows) -> Rows:
         for name in KINDS[kind]:
             if COLUMNS[name].type == TEXT:
                 numbers = rows[name]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -55,6 +55,7 @@ class Checked:
     facts: dict[str, Any]
     results: CheckResults
     verdict: Verdict
+    unkept: TidegaugeError | None = None  # why results.json could not be written; raised once the verdict was told
 
     @property
     def exit_code(self) -> Exit:
@@ -90,12 +91,12 @@ class Checked:
 After = Callable[["Checked", Sealed], object]  # what is done with a verdict, as long as the session is there
 
 
-def check_run(run: Run, session: Session, view: View, after: After) -> Checked:
-    """Check it with a session that is there."""
+def check_run(run: Run, session: Session, view: View) -> tuple[Checked, Sealed]:
+    """Check it with a session that is there; the history is for whoever reports on it."""
     sealed = open_files(run)
     for sentence in sealed.damage:
         view.happened(sentence)
-    return _checked(run, sealed, read_facts(run), session, view, CheckOptions(session.place), after)
+    return _checked(run, sealed, read_facts(run), session, view, CheckOptions(session.place)), sealed
 
 
 def check_again(
@@ -107,19 +108,24 @@ def check_again(
     try:
         with ExitStack() as held:
             here = list(dict.fromkeys(run for run in runs if isinstance(run, Run)))
-            for run in here:
-                held.enter_context(run.held())
+            for one in here:
+                held.enter_context(one.held())
             view.phase("open")
-            opened = {run: open_files(run) for run in here}
+            opened = {one: open_files(one) for one in here}
             scratch, token = guard.directory / "spark", guard.directory.name
             with Session.start(scratch, place=asked.place, token=token) as session:
                 view.phase("check")
-                return [
-                    _checked(run, opened[run], read_facts(run), session, view, asked, after)
-                    if isinstance(run, Run)
-                    else _checked(run, run.open(session.get()), run.facts(session.get()), session, view, asked, after)
-                    for run in runs
-                ]
+                found = []
+                for run in runs:
+                    if isinstance(run, Run):
+                        history, facts = opened[run], read_facts(run)
+                    else:
+                        history, facts = run.open(session.get()), run.facts(session.get())
+                    found.append(_checked(run, history, facts, session, view, asked))
+                    after(found[-1], history)
+                    if found[-1].unkept is not None:
+                        raise found[-1].unkept
+                return found
     finally:
         guard.release()
 
@@ -145,7 +151,6 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
     session: Session,
     view: View,
     asked: CheckOptions,
-    after: After,
 ) -> Checked:
     view.step(f"{sealed.events:,} events of {'/'.join(str(run.path).split('/')[-2:])}")
     known = run_facts_of(facts)
@@ -153,10 +158,7 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
     add_sentences(results, foreign=known.imported)
     checked = Checked(run, facts, results, decide(results, known))
     unkept = _keep(checked) if isinstance(run, Run) and not asked.only else None
-    after(checked, sealed)
-    if unkept is not None:  # the verdict was told all the same
-        raise unkept
-    return checked
+    return replace(checked, unkept=unkept)
 
 
 def _keep(checked: Checked) -> TidegaugeError | None:

@@ -170,13 +170,7 @@ class Load:
             if not begun and (self._clients_work() or elapsed_s > CLIENTS_START_S):
                 begun = True
                 conductor.start()
-            if self._nobody_gets_through:
-                break
-            if elapsed_s > self.limit_s:
-                self.not_over = f"the load was not over after {self.limit_s:.0f} s and was stopped"
-                view.happened(self.not_over)
-                break
-            if self._idle.in_vain and self._waits_in_vain(view):
+            if self._nobody_gets_through or self._is_given_up(elapsed_s, view):
                 break
             if self.ends_by_itself:
                 if self._over(finite):
@@ -211,6 +205,14 @@ class Load:
                 view.happened(f"nothing has moved for {self._idle.limit_s:.0f} s: clients leave what is outstanding")
                 self._have_all_leave()
                 deadline_s, leaving = time.monotonic() + LEAVE_S, True
+
+    def _is_given_up(self, elapsed_s: float, view: View) -> bool:
+        """Whether the load is to end before all of it is done."""
+        if elapsed_s > self.limit_s:
+            self.not_over = f"the load was not over after {self.limit_s:.0f} s and was stopped"
+            view.happened(self.not_over)
+            return True
+        return self._idle.in_vain and self._waits_in_vain(view)
 
     def _waits_in_vain(self, view: View) -> bool:
         """End a stage in which nothing moves any more; whether the load is over with that."""

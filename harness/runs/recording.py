@@ -1,7 +1,7 @@
-"""What a run records, phase by phase: set up, load with faults, heal, recover, final read, seal, tear down.
+"""What a run records, a method for each phase: set up, load with faults, heal, recover, final read, seal, tear down.
 
-It owns the cluster, the workers, the faults and the run's directory; it makes no load itself and decides nothing about
-correctness (`harness.runs.runner` has it checked). Workers may die at any time.
+`harness.runs.runner` calls them in this order. A recording owns the cluster, the workers, the faults and the run's
+directory; it makes no load itself and decides nothing about correctness. Workers may die at any time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.foundation.reasons import LOAD_NOT_OVER, NOT_WHOLE, NOTED, Reason
 from harness.foundation.view import View
 from harness.history.schema import NEMESIS_PROCESS, RUNNER_PROCESS, FaultStage, Kind, Recorder
 from harness.history.sealing import seal
-from harness.history.sources import deleted_topics, last_acknowledged, segment_path, topics_of
+from harness.history.sources import read_unsealed, segment_path
 from harness.history.store import Run
 from harness.runs import provenance
 from harness.runs.client_endpoints import client_endpoints, start_taps
@@ -35,7 +35,7 @@ from nemesis import FAULTS, faults_on
 from nemesis.conductor import Conductor, FaultOutcome
 from nemesis.schedule import Slot
 from workloads import find_workload
-from workloads.base import FinalTarget, TopicSpec, Workload
+from workloads.base import FinalTarget
 from workloads.fleet import Fleet
 from workloads.topics import create_topics, delete_topics
 
@@ -60,19 +60,17 @@ class RunRecording:
     view: View
     phases: list[dict[str, Any]] = field(default_factory=list)
     troubles: list[Reason] = field(default_factory=list)
+    failure: Exception | None = None  # of ours, in its middle; all that was recorded until then can be checked
     topics_removed: bool = False
     prefix: str = field(default_factory=lambda: f"tg-{secrets.token_hex(4)}")
 
-    def make(self, undo: ExitStack, token: str) -> Exception | None:
-        """All phases; a failure of ours in the middle, after which all that was recorded until then can be checked."""
-        path = self.store.path
+    def set_up(self, undo: ExitStack, token: str) -> None:
+        """A cluster that is up and has the topics; and whoever will load it, and break it, ready to begin."""
         about = _in_background(self._describe_machine)
         undo.callback(about.join, MACHINE_TIMEOUT_S)
         self._logged = self._log_lengths() if self.cluster_is_shared else {}
-        self.recorder = undo.enter_context(
-            Recorder(segment_path(path, RUNNER_PROCESS), RUNNER_PROCESS, {"role": "runner"})
-        )
-        self.taps = (
+        self._recorder = self._recorder_of(RUNNER_PROCESS, "runner", undo)
+        self._taps = (
             start_taps(self.cluster, self.scenario, self.store, self.prefix, {TOKEN_VARIABLE: token}, undo)
             if self.scenario.tap.on
             else None
@@ -85,30 +83,82 @@ class RunRecording:
             undo.callback(self._remove_topics)
             about.join(MACHINE_TIMEOUT_S)
             self._create_topics()
-            endpoints = client_endpoints(self.cluster, self.scenario, self.taps, self.view)
-        fleet = Fleet({TOKEN_VARIABLE: token}, path / "logs")
-        undo.callback(fleet.stop, 0)
-        self.load = Load(self.scenario, self.cluster, endpoints, fleet, path, self.prefix, len(self.plan))
-        nemesis = undo.enter_context(
-            Recorder(segment_path(path, NEMESIS_PROCESS), NEMESIS_PROCESS, {"role": "nemesis"})
+            endpoints = client_endpoints(self.cluster, self.scenario, self._taps, self.view)
+        self._fleet = Fleet({TOKEN_VARIABLE: token}, self.store.path / "logs")
+        undo.callback(self._fleet.stop, 0)
+        self._load = Load(
+            self.scenario, self.cluster, endpoints, self._fleet, self.store.path, self.prefix, len(self.plan)
         )
-        faults = faults_on(self.cluster, self.load.topics_in_use, self.taps, self.load.clients)
-        conductor = Conductor(
-            self.plan, faults, nemesis, self.load.topic_number, self._fault, troubles_since=self.load.troubles_since
-        )
-        undo.callback(conductor.stop)
+        self._nemesis = self._recorder_of(NEMESIS_PROCESS, "nemesis", undo)
+        self._conductor = self._make_conductor()
+        undo.callback(self._conductor.stop)
         self.stop.may_wait = True
-        failure = self._driven(conductor)
+
+    def load(self) -> None:
+        """Clients work, and faults come and go."""
+        if self._load.no_probes and self.scenario.settings.probes:
+            self.view.happened(f"no probes: {self._load.no_probes}")
+        with self._phase("load", self._load.limit_s):
+            self._load.run(self._conductor, self.stop, self.view)
+        self.stop.load_is_over = True
+
+    def heal(self) -> None:
+        """Undo what is still broken; what resists is told, and the run goes on to see what that means."""
+        with self._phase("heal"):
+            for sentence in self._conductor.heal():
+                self.view.happened(sentence)
+        self._keep_faults()
+
+    def recover(self) -> None:
+        """Wait until every node answers and every partition has a leader and all its replicas in sync."""
+        limits = self.scenario.limits
+        limit_s = limits.whole_s if self.plan else min(limits.whole_s, limits.idle_s)
+        with self._phase("recover", limit_s):
+            began_s = time.monotonic()
+            while not self.stop.asked:
+                troubles = observe(self.cluster.nodes, self._load.topics_in_use(), self.cluster.security).troubles()
+                waited_s = time.monotonic() - began_s
+                if not troubles or waited_s > limit_s:
+                    break
+                keep_all_supervised()
+                self.view.detail(f"waiting for the cluster to be whole: {troubles[0]}")
+                time.sleep(TICK_S)
+            else:
+                return
+            said = f"not whole after {waited_s:.0f} s: {troubles[0]}" if troubles else f"whole after {waited_s:.1f} s"
+            self.view.happened(said)
+            self.troubles += [Reason(NOT_WHOLE, f"the cluster was {said}")] if troubles else []
+            self._recorder.write(Kind.PHASE, name="recovered" if not troubles else "not recovered", detail=said)
+            if not troubles:
+                self._conductor.whole()
+                self._keep_faults()
+
+    def final_read(self) -> None:
+        """Fresh consumers read every partition from its start to its end, wherever that is in a topic begun again."""
+        with self._phase("final", FINAL_LIMIT_S):
+            written = read_unsealed(self.store.path)
+            names = _of_the_run(written.topics, self.prefix)
+            places = sorted(set(written.acknowledged) | self._partitions_at_the_end(names))
+            anew = _begun_again(self._conductor.outcomes) | written.deleted
+            known = {place: end for place, end in written.acknowledged.items() if not {None, names[place[0]]} & anew}
+            targets = [
+                FinalTarget(topic=topic, name=names[topic], partition=p, last_acked=known.get((topic, p), -1))
+                for topic, p in places
+            ]
+            shares = [targets[number::FINAL_READERS] for number in range(FINAL_READERS)]
+            self._load.read_to_the_end(shares, FINAL_LIMIT_S, self.stop, self.view)
+
+    def seal(self) -> None:
+        """Everybody ends, what all wrote becomes one history, and the logs are kept; then the run can be checked."""
         with self._phase("seal"):
-            fleet.stop(FINISH_TIMEOUT_S)
-            if self.taps:
-                self.taps.stop()
-            nemesis.close()
-            self.recorder.close()
-            seal(path, fleet.killed)
+            self._fleet.stop(FINISH_TIMEOUT_S)
+            if self._taps:
+                self._taps.stop()
+            self._nemesis.close()
+            self._recorder.close()
+            seal(self.store.path, self._fleet.killed)
             self._keep_logs()
-        self._note_what_no_event_says(fleet, failure)
-        return failure
+        self._note_what_no_event_says()
 
     def tear_down(self) -> None:
         """Remove the cluster, or from one that stays our topics; an error is told, and changes no verdict."""
@@ -120,39 +170,31 @@ class RunRecording:
             self.view.happened(str(error))
             self.store.update(tear_down_error=str(error))
 
-    def _driven(self, conductor: Conductor) -> Exception | None:
-        """Drive it; a failure of ours ends the load, and what was recorded until then is still healed and judged."""
+    @contextmanager
+    def failure_kept(self) -> Iterator[None]:
+        """A failure of ours ends what is under way; what was recorded until then is still healed, sealed and judged."""
         try:
-            self._drive(conductor)
+            yield
         except Exception as error:  # noqa: BLE001 - told, kept, and raised again after the verdict
             optional_work.give_up()
             self.view.happened(f"the run failed, and what was recorded is checked: {error}")
-            self._heal(conductor)
-            return error
-        return None
+            self.heal()
+            self.failure = error
 
-    def _drive(self, conductor: Conductor) -> None:
-        """The load with its faults, and what makes its end: a healed cluster, and a read of everything."""
-        if self.load.no_probes and self.scenario.settings.probes:
-            self.view.happened(f"no probes: {self.load.no_probes}")
-        with self._phase("load", self.load.limit_s):
-            self.load.run(conductor, self.stop, self.view)
-        self.stop.load_is_over = True
-        self._heal(conductor)
-        self._recover(conductor)
-        self._final_read(conductor)
+    def _recorder_of(self, process: int, role: str, undo: ExitStack) -> Recorder:
+        return undo.enter_context(Recorder(segment_path(self.store.path, process), process, {"role": role}))
 
-    @property
-    def _workload(self) -> Workload[Any]:
-        return find_workload(self.scenario.workload)
-
-    def _first_topics(self) -> list[TopicSpec]:
-        return self._workload.topics(self.scenario.settings)
+    def _make_conductor(self) -> Conductor:
+        load = self._load
+        faults = faults_on(self.cluster, load.topics_in_use, self._taps, load.clients)
+        return Conductor(
+            self.plan, faults, self._nemesis, load.topic_number, self._fault, troubles_since=load.troubles_since
+        )
 
     def _create_topics(self) -> None:
-        topics = self._first_topics()
+        topics = find_workload(self.scenario.workload).topics(self.scenario.settings)
         for topic in topics:
-            self.recorder.topic(topic.number, topic.full_name(self.prefix))
+            self._recorder.topic(topic.number, topic.full_name(self.prefix))
         self.view.step(f"creating {len(topics)} topic{'s' if len(topics) != 1 else ''}")
         create_topics(self.cluster.nodes, self.cluster.security, topics, self.prefix)
         compacted = [topic for topic in topics if topic.config.get("cleanup.policy") == "compact"]
@@ -168,90 +210,45 @@ class RunRecording:
     def _fault(self, stage: FaultStage, slot: Slot, text: str) -> None:
         self.view.happened(f"{slot.fault} {slot.number} {stage.name.lower()}: {text}")
 
-    def _heal(self, conductor: Conductor) -> None:
-        """Undo what is still broken; what resists is told, and the run goes on to see what that means."""
-        with self._phase("heal"):
-            for sentence in conductor.heal():
-                self.view.happened(sentence)
-        self._keep_faults(conductor)
-
-    def _keep_faults(self, conductor: Conductor) -> None:
+    def _keep_faults(self) -> None:
+        outcomes = self._conductor.outcomes
         self.store.update(
-            faults=[_as_json(outcome) for outcome in conductor.outcomes],
-            fault_errors=conductor.errors,
-            elections=_elections(conductor.outcomes),
+            faults=[_as_json(outcome) for outcome in outcomes],
+            fault_errors=self._conductor.errors,
+            elections=_elections(outcomes),
         )
-
-    def _recover(self, conductor: Conductor) -> None:
-        """Wait until every node answers and every partition has a leader and all its replicas in sync."""
-        limits = self.scenario.limits
-        limit_s = limits.whole_s if self.plan else min(limits.whole_s, limits.idle_s)
-        with self._phase("recover", limit_s):
-            began_s = time.monotonic()
-            while not self.stop.asked:
-                troubles = observe(self.cluster.nodes, self.load.topics_in_use(), self.cluster.security).troubles()
-                waited_s = time.monotonic() - began_s
-                if not troubles or waited_s > limit_s:
-                    break
-                keep_all_supervised()
-                self.view.detail(f"waiting for the cluster to be whole: {troubles[0]}")
-                time.sleep(TICK_S)
-            else:
-                return
-            said = f"not whole after {waited_s:.0f} s: {troubles[0]}" if troubles else f"whole after {waited_s:.1f} s"
-            self.view.happened(said)
-            self.troubles += [Reason(NOT_WHOLE, f"the cluster was {said}")] if troubles else []
-            self.recorder.write(Kind.PHASE, name="recovered" if not troubles else "not recovered", detail=said)
-            if not troubles:
-                conductor.whole()
-                self._keep_faults(conductor)
-
-    def _final_read(self, conductor: Conductor) -> None:
-        """Fresh consumers read every partition from its start to its end, wherever that is in a topic begun again."""
-        with self._phase("final", FINAL_LIMIT_S):
-            acknowledged = last_acknowledged(self.store.path)
-            names = _of_the_run(topics_of(self.store.path), self.prefix)
-            places = sorted(set(acknowledged) | self._partitions_at_the_end(names))
-            anew = _begun_again(conductor.outcomes) | deleted_topics(self.store.path)
-            known = {place: end for place, end in acknowledged.items() if not {None, names[place[0]]} & anew}
-            targets = [
-                FinalTarget(topic=topic, name=names[topic], partition=p, last_acked=known.get((topic, p), -1))
-                for topic, p in places
-            ]
-            shares = [targets[number::FINAL_READERS] for number in range(FINAL_READERS)]
-            self.load.read_to_the_end(shares, FINAL_LIMIT_S, self.stop, self.view)
 
     def _partitions_at_the_end(self, names: Mapping[int, str]) -> set[tuple[int, int]]:
         """Those that the load began with, and all that its topics have now: some may have grown."""
-        found = {(topic.number, at) for topic in self.load.topics for at in range(topic.partitions)}
+        found = {(topic.number, at) for topic in self._load.topics for at in range(topic.partitions)}
         numbers = {name: number for number, name in names.items()}
         seen = observe(self.cluster.nodes, list(numbers), self.cluster.security)
         return found | {(numbers[name], partition) for name, partition in seen.partitions}
 
-    def _note_what_no_event_says(self, fleet: Fleet, failure: Exception | None) -> None:
+    def _note_what_no_event_says(self) -> None:
         """What else the verdict has to know; from here on the run can be checked again."""
-        if self.load.not_over:
-            self.troubles.append(Reason(LOAD_NOT_OVER, self.load.not_over))
-        if self.taps:
+        if self._load.not_over:
+            self.troubles.append(Reason(LOAD_NOT_OVER, self._load.not_over))
+        if self._taps:
             said = [
-                *self.taps.troubles,
-                *(f"'{name}' bent nothing: nothing that it is about passed" for name in self.taps.current.idle),
-                *(() if self.taps.counts["exchanges"] else ("the taps saw no exchange",)),
+                *self._taps.troubles,
+                *(f"'{name}' bent nothing: nothing that it is about passed" for name in self._taps.current.idle),
+                *(() if self._taps.counts["exchanges"] else ("the taps saw no exchange",)),
             ]
             self.troubles += [Reason(NOTED, sentence) for sentence in said]
-        if failure:
-            self.store.update(error=str(failure))
-        dead = fleet.dead()
+        if self.failure:
+            self.store.update(error=str(self.failure))
+        dead = self._fleet.dead()
         self.store.update(
-            state="failed" if failure else "interrupted" if self.stop.asked else "recorded",
+            state="failed" if self.failure else "interrupted" if self.stop.asked else "recorded",
             interrupted=self.stop.asked > 0,
             phases=self.phases,
             troubles=[each.as_json() for each in self.troubles],
-            dead_workers=[*map(str, dead), *(self.taps.deaths if self.taps else ())],
+            dead_workers=[*map(str, dead), *(self._taps.deaths if self._taps else ())],
             dead_roles=[each.role for each in dead],
-            tap=self.taps.counts if self.taps else None,
-            no_probes=self.load.no_probes,
-            ends_by_itself=self.load.ends_by_itself,
+            tap=self._taps.counts if self._taps else None,
+            no_probes=self._load.no_probes,
+            ends_by_itself=self._load.ends_by_itself,
         )
 
     def _keep_logs(self) -> None:
@@ -283,7 +280,7 @@ class RunRecording:
     @contextmanager
     def _phase(self, name: str, limit_s: float | None = None) -> Iterator[None]:
         began_s = time.monotonic()
-        self.recorder.write(Kind.PHASE, name=name)
+        self._recorder.write(Kind.PHASE, name=name)
         self.view.phase(name, limit_s)
         try:
             yield

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from checkers.core.spark import warm_up
 from harness.clusters.cleanup.guard import Guard
@@ -22,7 +23,6 @@ from harness.foundation.interrupts import StopRequest
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
 from harness.history.schema import SCHEMA_VERSION
-from harness.history.sealing import Sealed
 from harness.history.store import SCENARIO_FILE, Run, create, without_secrets
 from harness.judging.checking import Checked, check_run
 from harness.report.making import keep_series, report_checked
@@ -38,6 +38,7 @@ from nemesis import check_sense, needs_of
 from nemesis.schedule import Slot
 
 Tell = Callable[[Checked], object]
+Judged = TypeVar("Judged")  # what comes of a run: a verdict, or nothing yet
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,41 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
         session = shared.session or undo.enter_context(
             Session.start(scratch, place=place or Place(), token=token, warm=warm_up)
         )
-        failure = recording.make(undo, token)
-        view.phase("check")
-        checked = _checked(recording.store, session, view, tell, shared)
-        recording.tear_down()
+
+        def judge(run: Run) -> Checked:
+            view.phase("check")
+            return _judge(run, session, view, tell, reports=shared.reports)
+
+        checked = _walk(recording, undo, token, judge)
         if session.writes_archive and shared.session is None:
             view.happened("writing down what Spark has loaded, so that it starts faster from now on (once)")
-        return _ended(checked, Recorded(recording.store, failure, stop.asked > 0))
+        return _ended(checked, Recorded(recording.store, recording.failure, stop.asked > 0))
+
+
+def _walk(recording: RunRecording, undo: ExitStack, token: str, judge: Callable[[Run], Judged]) -> Judged:
+    """A run from its beginning to its end, phase by phase."""
+    recording.set_up(undo, token)
+    with recording.failure_kept():
+        recording.load()
+        recording.heal()
+        recording.recover()
+        recording.final_read()
+    recording.seal()
+    judged = judge(recording.store)  # check, diagnose, report; or later
+    recording.tear_down()
+    return judged
+
+
+def _judge(run: Run, session: Session, view: View, tell: Tell, *, reports: bool) -> Checked:
+    """Check and diagnose it, tell the verdict as soon as it is there, and report on it."""
+    checked, sealed = check_run(run, session, view)
+    view.close()
+    tell(checked)
+    if reports:
+        report_checked(checked, sealed, view)
+    else:
+        keep_series(run, checked, view)
+    return checked
 
 
 def record_scenario(
@@ -86,9 +115,8 @@ def record_scenario(
     stop = StopRequest()
     with _begun(scenario, store, command_line, view, shared, stop) as recording:
         with ExitStack() as undo:
-            failure = recording.make(undo, _guard(undo).directory.name)
-            recording.tear_down()
-        run = recording.store
+            _walk(recording, undo, _guard(undo).directory.name, lambda _: None)
+        run, failure = recording.store, recording.failure
         cut_short, suspicion = bool(run.facts.get("interrupted")), _suspicion(run, failure)
         return Recorded(run, failure, stop.asked > 0, cut_short, suspicion)
 
@@ -102,25 +130,13 @@ def _suspicion(run: Run, failure: Exception | None) -> str:
 def check_recorded(recorded: Recorded, session: Session, view: View) -> Checked:
     """What comes of it, with its report."""
     with recorded.run.held():
-        checked = _checked(recorded.run, session, view, lambda _: None, SharedResources(session=session))
-        return _ended(checked, recorded)
-
-
-def _checked(run: Run, session: Session, view: View, tell: Tell, shared: SharedResources) -> Checked:
-    def told(checked: Checked, sealed: Sealed) -> None:
-        """The verdict as soon as it is there, and after it the report."""
-        view.close()
-        tell(checked)
-        if shared.reports:
-            report_checked(checked, sealed, view)
-        else:
-            keep_series(run, checked, view)
-
-    return check_run(run, session, view, told)
+        return _ended(_judge(recorded.run, session, view, lambda _: None, reports=True), recorded)
 
 
 def _ended(checked: Checked, recorded: Recorded) -> Checked:
     """The end of a run that was checked; what failed in it is raised now, but what was found stays found."""
+    if checked.unkept is not None:
+        raise checked.unkept
     if recorded.failure and checked.exit_code is not Exit.INVALID:
         raise recorded.failure
     if not (recorded.stopped or recorded.failure):

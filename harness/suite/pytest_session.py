@@ -162,7 +162,8 @@ class PytestSession:
     def check(self, run: Run) -> RunResult:
         """What was wrong with what taps have seen."""
         with viewed_on(self._console) as view:
-            checked = check_run(run, self.pool.session(), view, lambda each, sealed: report_checked(each, sealed, view))
+            checked, sealed = check_run(run, self.pool.session(), view)
+            report_checked(checked, sealed, view)
         return RunResult(checked)
 
     def _prepare(self, spec: ClusterSpec) -> ClusterSpec:

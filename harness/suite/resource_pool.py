@@ -39,7 +39,6 @@ class ResourcePool:
         self._cluster: Cluster | None = None
         self._spec: ClusterSpec | None = None
         self._spoiled = ""  # why the next run gets another one
-        self.clusters_started = 0
 
     def close(self) -> None:
         """End everything."""
@@ -77,7 +76,6 @@ class ResourcePool:
         except BaseException:
             self._cluster = None
             raise
-        self.clusters_started += 1
         return cluster
 
     def spoil(self, why: str) -> None:

@@ -41,7 +41,7 @@ Records = bytes | bytearray | memoryview | None
 
 
 class BatchHeader(NamedTuple):
-    """The same as a row of `batch_headers`."""
+    """The same as a row of `headers_at`."""
 
     base_offset: int
     batch_length: int
@@ -87,11 +87,6 @@ def headers_at(records: Records, positions: list[int]) -> npt.NDArray[Any]:
     where = np.array(positions, np.int64)[:, np.newaxis] + np.arange(HEADER_BYTES)
     found: npt.NDArray[Any] = np.frombuffer(records, np.uint8)[where].view(_STORED)[:, 0].astype(HEADERS)
     return found
-
-
-def batch_headers(records: Records) -> npt.NDArray[Any]:
-    """The headers of all whole batches."""
-    return headers_at(records, batch_positions(records))
 
 
 def is_old_format(records: Records) -> bool:

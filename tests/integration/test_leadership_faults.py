@@ -17,7 +17,7 @@ from harness.clusters.cluster_view import PartitionView, observe
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.progress import SilentProgress
 from harness.history.schema import FaultStage, Recorder
-from harness.history.segments import read_segment
+from harness.history.segments import Segment
 from nemesis import check_plans, faults_on
 from nemesis.conductor import Conductor, FaultOutcome
 from nemesis.schedule import FaultPlan, slots
@@ -65,7 +65,7 @@ def play(cluster: Cluster, topic: str, fault: str, directory: Path) -> tuple[Fau
         conductor.run()
         assert conductor.heal() == []
     assert conductor.errors == []
-    assert conductor.outcomes[0].sentence in read_segment(segment).texts.values()
+    assert conductor.outcomes[0].sentence in Segment(segment).texts.values()
     return conductor.outcomes[0], stages
 
 

@@ -167,7 +167,7 @@ from harness.commands.main import main
 def fails(*_):
     raise RuntimeError("a bug of ours")
 
-harness.runs.recording.last_acknowledged = fails
+harness.runs.recording.read_unsealed = fails
 sys.argv[0] = "tidegauge"
 main()
 """

@@ -16,7 +16,7 @@ from checkers.core.check import CheckSettings, check
 from checkers.core.results import CheckResults
 from harness.foundation import class_archive
 from harness.foundation.class_archive import Archive
-from harness.history import sealing as seal
+from harness.history import parquet
 from harness.history.sealing import Sealed, open_history
 from harness.spark.session import Session
 
@@ -68,8 +68,8 @@ def _checked(session: Session, events: int, partitions: int, directory: Path) ->
 
 def test_flaws_where_files_are_cut(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small files, small stretches of offsets, and a task for each of many buckets."""
-    monkeypatch.setattr(seal, "FILE_ROWS", FILE_ROWS)
-    monkeypatch.setattr(seal, "ROW_GROUP_ROWS", FILE_ROWS // 4)
+    monkeypatch.setattr(parquet, "FILE_ROWS", FILE_ROWS)
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", FILE_ROWS // 4)
     monkeypatch.setattr("checkers.core.spark.ONE_TASK_EVENTS", 0)
     monkeypatch.setattr("checkers.core.spark.EVENTS_OF_A_BUCKET", FILE_ROWS)
     monkeypatch.setattr("checkers.core.spark.STRETCH", 1 << 10)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.history.schema import F, Kind, Recorder, Type
 from harness.history.sealing import open_history
-from harness.history.segments import read_segment
+from harness.history.segments import Segment
 from harness.history.sources import segment_path
 
 FRAMES = 12
@@ -26,6 +26,13 @@ def recorded(run: Path) -> Path:
     return path
 
 
+def checked(path: Path) -> Segment:
+    """All of it read."""
+    segment = Segment(path)
+    segment.check()
+    return segment
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_no_damage_goes_unnoticed(data: st.DataObject) -> None:
@@ -33,7 +40,7 @@ def test_no_damage_goes_unnoticed(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = recorded(Path(directory))
         whole = path.read_bytes()
-        frames = {whole[f.start : f.start + f.size] for f in read_segment(path).frames}
+        frames = {whole[f.start : f.end] for f in checked(path).frames()}
         start = data.draw(st.integers(0, len(whole) - 1))
         size = data.draw(st.integers(1, 400))
         change = data.draw(st.sampled_from(["zeros", "noise", "cut", "truncate"]))
@@ -41,9 +48,9 @@ def test_no_damage_goes_unnoticed(data: st.DataObject) -> None:
         tail = b"" if change == "truncate" else whole[start + size :]
         damaged = (whole[:start] + middle + tail)[: len(whole)]
         path.write_bytes(damaged)
-        segment = read_segment(path)
-        assert {damaged[f.start : f.start + f.size] for f in segment.frames} <= frames
-        assert bool(segment.damage) == (damaged != whole)
+        segment = checked(path)
+        assert {damaged[f.start : f.end] for f in segment.frames()} <= frames
+        assert bool(segment.damage.sentences) == (damaged != whole)
 
 
 @settings(max_examples=30, deadline=None)

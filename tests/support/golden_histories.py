@@ -31,11 +31,7 @@ def names() -> list[str]:
 def summaries(store: Path, session: Session) -> dict[str, Any]:
     """Import all of them and check them with one session: a summary of each."""
     runs = {name: take(GOLDEN / f"{name}{SUFFIX}", store, name=name).run for name in names()}
-    return {name: summary(check_run(run, session, QUIET, _nothing)) for name, run in runs.items()}
-
-
-def _nothing(*_: object) -> None:
-    """No report."""
+    return {name: summary(check_run(run, session, QUIET)[0]) for name, run in runs.items()}
 
 
 def summary(checked: Checked) -> dict[str, Any]:

@@ -42,8 +42,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.history.parquet import parquet_schema
 from harness.history.schema import COLUMNS, ID_BITS, KINDS, TEXT, F, Kind, OffsetView, Status, Type
-from harness.history.sealing import Sealed, parquet_schema
+from harness.history.sealing import Sealed
 
 if TYPE_CHECKING:
     from checkers.core.results import Finding

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.foundation.protocol import Api
 from harness.history.schema import COLUMNS, KINDS, TEXT, Kind, Recorder, Type, row_type
-from harness.history.segments import Segment, read_segment
+from harness.history.segments import Segment
 from harness.tap import codec
 from harness.tap.codec import CODECS, TopicNames
 from harness.tap.exchange import Exchange, TapContext
@@ -68,15 +68,14 @@ class Wire:
 
     def everything(self) -> list[dict[str, Any]]:
         """All rows as they are on disk."""
-        return rows_of(read_segment(self.path))
+        return rows_of(Segment(self.path))
 
 
 def rows_of(segment: Segment) -> list[dict[str, Any]]:
     """The exchanges of a segment, without nulls."""
-    data = segment.path.read_bytes()
     found = []
-    for frame in segment.frames:
-        for row in np.frombuffer(data[frame.start : frame.start + frame.size], row_type(Kind(frame.kind))):
+    for block in segment.blocks(Kind.EXCHANGE, 1):
+        for row in np.frombuffer(block, row_type(Kind.EXCHANGE)):
             values = {name: int(row[name]) for name in KINDS[Kind.EXCHANGE] if row[name] != COLUMNS[name].null}
             found.append(
                 {name: segment.texts[v] if COLUMNS[name].type == TEXT else v for name, v in values.items()}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from harness.foundation.protocol import Api
 from harness.history.schema import Recorder
-from harness.history.segments import Segment, read_segment
+from harness.history.segments import Segment
 from harness.tap import codec
 from harness.tap.connection import ProxiedConnection
 from harness.tap.exchange import Bend
@@ -252,5 +252,5 @@ def play(directory: Path, work: Callable[[Stage], Awaitable[None]], *those: Bend
         return stage
 
     stage = asyncio.run(whole())
-    stage.segment = read_segment(path)
+    stage.segment = Segment(path)
     return stage

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from harness.foundation.security import Security
 from harness.history.schema import Kind, Recorder, row_type
-from harness.history.segments import Segment, read_segment
+from harness.history.segments import Segment
 from workloads import find_workload, payload
 from workloads.base import PRODUCER, FinalTarget, NodeAddress, WorkerConfig
 from workloads.clients.base import (
@@ -78,14 +78,8 @@ def target(partition: int, last_acked: int, name: str = "run-batch") -> FinalTar
 def rows(of: WorkerSession | Path) -> tuple[Segment, dict[Kind, npt.NDArray[Any]]]:
     """The segment, and all rows by kind."""
     path = of if isinstance(of, Path) else of.config.segment
-    segment, data = read_segment(path), path.read_bytes()
-    found: dict[Kind, list[npt.NDArray[Any]]] = {kind: [] for kind in Kind}
-    for frame in segment.frames:
-        kind = Kind(frame.kind)
-        found[kind].append(np.frombuffer(data[frame.start : frame.start + frame.size], row_type(kind)))
-    return segment, {
-        kind: np.concatenate(parts) if parts else np.empty(0, row_type(kind)) for kind, parts in found.items()
-    }
+    segment = Segment(path)
+    return segment, {kind: np.frombuffer(b"".join(segment.blocks(kind, 1)), row_type(kind)) for kind in Kind}
 
 
 def message(partition: int, value: int, size_bytes: int = 100) -> bytes:

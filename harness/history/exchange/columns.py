@@ -17,7 +17,6 @@ from harness.history.sources import Rows
 COUNTED_AT_MOST = 1 << 16  # such numbers fit into two bytes, which numpy sorts by counting
 
 Numbers = npt.NDArray[np.int64]
-Places = npt.NDArray[np.intp]
 
 
 def taken(rows: Rows, places: npt.NDArray[Any]) -> Rows:

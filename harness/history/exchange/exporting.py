@@ -30,7 +30,6 @@ from harness.history.sealing import Sealed
 from harness.history.store import Run
 
 PIECE_ROWS = 1 << 16
-FORMATS = ("jsonl", "parquet")
 _NOT_OF_A_PROCESS = {"schema_version", "process"}
 
 

@@ -143,13 +143,6 @@ def test_what_is_not_up_has_no_guard() -> None:
     cluster.stop()
 
 
-def test_a_restart_is_a_stop_and_a_start() -> None:
-    """In this order."""
-    cluster = Paper()
-    cluster.restart(2)
-    assert cluster.actions == ["stop 2", "start 2"]
-
-
 def test_who_is_held_down_is_not_started() -> None:
     """Until all who hold it let it up; others are, and letting up twice does no harm."""
     cluster = Paper()

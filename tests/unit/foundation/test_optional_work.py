@@ -26,10 +26,15 @@ def test_a_signal_gives_it_up(number: signal.Signals) -> None:
 def test_a_failure_gives_it_up_before_anything_is_undone() -> None:
     """Undoing is when it would be done."""
     seen: list[bool] = []
-    with pytest.raises(ValueError, match="broken"), ExitStack() as undo:
-        undo.callback(lambda: seen.append(optional_work.is_wanted()))
-        undo.push(optional_work.give_up_on_error)
-        raise ValueError("broken")
+
+    def fail() -> None:
+        with ExitStack() as undo:
+            undo.callback(lambda: seen.append(optional_work.is_wanted()))
+            undo.push(optional_work.give_up_on_error)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        fail()
     assert seen == [False]
 
 

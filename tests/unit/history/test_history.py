@@ -10,7 +10,7 @@ import pytest
 from harness.history import schema as history
 from harness.history.schema import COLUMNS, KINDS, TOO_MANY_TEXTS, F, Kind, Recorder, Type, row_type
 from harness.history.sealing import open_history
-from harness.history.segments import read_segment
+from harness.history.segments import Segment
 from harness.history.sources import segment_path
 from tests.support import REPOSITORY
 
@@ -20,7 +20,7 @@ def test_an_invocation_is_in_the_file_before_the_call_is_made(tmp_path: Path) ->
     path = segment_path(tmp_path, 4)
     recorder = Recorder(path, 4)
     recorder.begin(F.POLL)
-    assert [frame.kind for frame in read_segment(path).frames] == [Kind.INVOKE]
+    assert [frame.kind for frame in Segment(path).frames()] == [Kind.INVOKE]
     recorder.close()
 
 
@@ -61,7 +61,7 @@ def test_no_rows_are_no_frame(tmp_path: Path) -> None:
     """A poll that returned nothing has no records."""
     with Recorder(segment_path(tmp_path, 1), 1) as recorder:
         recorder.write(Kind.RECORD, 0, offset=np.array([], np.int64))
-    assert read_segment(segment_path(tmp_path, 1)).frames == []
+    assert list(Segment(segment_path(tmp_path, 1)).frames()) == []
 
 
 def test_texts_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """Sealing: segments become Parquet in the order of time, open operations become `info`, and damage is reported."""
 
 import json
+import mmap
 import resource
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.foundation.errors import TidegaugeError
-from harness.history import sealing, sources
+from harness.history import parquet, segments, sources
+from harness.history.parquet import parquet_schema
 from harness.history.schema import COLUMNS, KINDS, F, Kind, Recorder, Type, now
-from harness.history.sealing import OPEN, Sealed, open_history, parquet_schema, seal
-from harness.history.sources import deleted_topics, last_acknowledged, segment_path, topics_of
+from harness.history.sealing import OPEN, Sealed, open_history, seal
+from harness.history.sources import read_unsealed, segment_path
+
+CHECKSUM_BYTES = 4  # of a header, over the rest of it
 
 
 def rows(sealed: Sealed, kind: Kind) -> list[dict[str, Any]]:
@@ -67,7 +72,7 @@ def test_open_operations_become_info(tmp_path: Path) -> None:
 def test_segments_are_merged_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files hold the events of all processes in the order of time, whatever the size of blocks and files."""
     monkeypatch.setattr(sources, "BLOCK_ROWS", 7)
-    monkeypatch.setattr(sealing, "FILE_ROWS", 20)
+    monkeypatch.setattr(parquet, "FILE_ROWS", 20)
     recorders = [Recorder(segment_path(tmp_path, process), process) for process in (1, 2, 3)]
     for turn in range(30):
         recorders[turn * turn % 3].write(Kind.PHASE, 3, time=np.array([turn, turn, turn + 2]), name=f"turn {turn}")
@@ -213,8 +218,9 @@ def test_the_last_acknowledged_offsets_are_known_before_sealing(tmp_path: Path) 
     """By topic and partition, over all processes; what was not acknowledged does not count."""
     record_sends(tmp_path, 1, count=10, acknowledged=8)
     record_sends(tmp_path, 2, count=10, acknowledged=0)
-    assert last_acknowledged(tmp_path) == {(0, 0): 3, (0, 1): 3}
-    assert topics_of(tmp_path) == {0: "orders"}
+    unsealed = read_unsealed(tmp_path)
+    assert unsealed.acknowledged == {(0, 0): 3, (0, 1): 3}
+    assert unsealed.topics == {0: "orders"}
 
 
 def test_the_topics_that_were_deleted_are_known_before_sealing(tmp_path: Path) -> None:
@@ -227,7 +233,7 @@ def test_the_topics_that_were_deleted_are_known_before_sealing(tmp_path: Path) -
             op = recorder.begin(F.CREATE if name == "created" else F.DELETE, topic=7)
             if ended is not None:
                 recorder.end(op, ended, topic=7)
-    assert deleted_topics(tmp_path) == {"gone", "perhaps", "open"}
+    assert read_unsealed(tmp_path).deleted == {"gone", "perhaps", "open"}
 
 
 def test_a_hole_loses_its_own_rows_only(tmp_path: Path) -> None:
@@ -279,10 +285,11 @@ def test_a_topic_has_one_number_whatever_its_processes_call_it(tmp_path: Path) -
     null = COLUMNS["topic"].null
     record_topics(tmp_path, 1, {0: "orders", 1: "bills"}, [0, 1])
     record_topics(tmp_path, 2, {1000: "bills", 1001: "mine", 1002: "orders"}, [1002, 1001, 1000, null, 77])
-    assert last_acknowledged(tmp_path) == {
+    unsealed = read_unsealed(tmp_path)
+    assert unsealed.acknowledged == {
         (0, 0): 2, (1, 0): 2, (1001, 0): 2, (77, 0): 2, (null, 0): 2,
     }  # fmt: skip
-    assert topics_of(tmp_path) == {0: "orders", 1: "bills", 1001: "mine"}
+    assert unsealed.topics == {0: "orders", 1: "bills", 1001: "mine"}
     sealed = open_history(tmp_path)
     assert sealed.topics == {0: "orders", 1: "bills", 1001: "mine"}
     for kind in (Kind.COMPLETE, Kind.EXCHANGE):
@@ -319,3 +326,37 @@ def test_a_disk_that_takes_no_more_leaves_no_half_written_history(tmp_path: Path
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [path.name for path in tmp_path.iterdir()] == ["segments"]
     assert open_history(tmp_path).events == 40_000
+
+
+def test_a_segment_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sealing opens it once, and looks once at each byte: whatever is read is checked, and nothing is checked twice."""
+    for process in (1, 2, 3):
+        record_sends(tmp_path, process)
+    frames = {path: path.read_bytes().count(segments.MAGIC) for path in (tmp_path / "segments").iterdir()}
+    size = sum(path.stat().st_size - frames[path] * CHECKSUM_BYTES for path in frames)
+    checked: list[int] = []
+    opened: list[int] = []
+
+    class Checksums:
+        """As zlib has them, counted."""
+
+        @staticmethod
+        def crc32(data: memoryview) -> int:
+            checked.append(len(data))
+            return zlib.crc32(data)
+
+    class Maps:
+        """As mmap has them, counted."""
+
+        ACCESS_READ = mmap.ACCESS_READ
+
+        @staticmethod
+        def mmap(file: int, length: int, access: int) -> mmap.mmap:
+            opened.append(file)
+            return mmap.mmap(file, length, access=access)
+
+    monkeypatch.setattr(segments, "zlib", Checksums)
+    monkeypatch.setattr(segments, "mmap", Maps)
+    seal(tmp_path)
+    assert len(opened) == 3
+    assert sum(checked) == size

@@ -14,7 +14,9 @@ def reasons(*looked_at: str, exchanges: int) -> list[str]:
     names = {"watermark-regression", "end-offset-regression", "metadata-regression", "not-leader-loop", *looked_at}
     anomalies = {name: Anomaly(name, "", int(name in looked_at)) for name in sorted(names)}
     results = CheckResults(events=max(exchanges, 1), anomalies=anomalies)
-    return [str(each) for each in decide(results, RunFacts(traffic_only=True, known=False, exchanges=exchanges)).reasons]
+    return [
+        str(each) for each in decide(results, RunFacts(traffic_only=True, known=False, exchanges=exchanges)).reasons
+    ]
 
 
 def test_producers_alone_are_judged_as_far_as_they_go() -> None:

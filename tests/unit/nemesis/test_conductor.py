@@ -20,7 +20,7 @@ from harness.foundation.errors import ClusterError
 from harness.foundation.reasons import FAULT_FAILED
 from harness.foundation.threads import Threads
 from harness.history.schema import FaultStage, Kind, Recorder, row_type
-from harness.history.segments import read_segment
+from harness.history.segments import Damage, Segment
 from harness.judging.policies import PlannedFault, RunFacts
 from harness.judging.verdict import decide
 from nemesis.base import Aim, Fault, FaultEvidence, Victim
@@ -155,11 +155,10 @@ class Stage:
     def rows(self) -> Any:
         """The events as they were recorded."""
         self.recorder.close()
-        read = read_segment(self.segment)
-        assert not read.damage
-        content = self.segment.read_bytes()
-        parts = [content[frame.start : frame.start + frame.size] for frame in read.frames]
-        return np.frombuffer(b"".join(parts), row_type(Kind.FAULT))
+        read = Segment(self.segment)
+        rows = np.frombuffer(b"".join(read.blocks(Kind.FAULT, 1)), row_type(Kind.FAULT))
+        assert read.damage == Damage()
+        return rows
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ def test_requests_that_nobody_answers_are_not_taken_without_end(tmp_path: Path) 
         assert not connection.client._reasons
 
     stage = play(tmp_path, work, reply=lambda _: None)
-    assert sum(frame.rows for frame in stage.segment.frames) == first + 1
+    assert sum(frame.rows for frame in stage.segment.frames()) == first + 1
 
 
 class Clumsy(Bend):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.foundation.protocol import Api
 from harness.history.schema import COLUMNS, ID_BITS, KINDS, Kind, OffsetView, Recorder, Type, now, row_struct, row_type
-from harness.history.segments import read_segment
+from harness.history.segments import Damage, Segment
 from harness.tap.codec import CODECS
 from harness.tap.exchange_recorder import NOT_UNDERSTOOD, OWN_TOPICS, TOPICS_AT_MOST
 from tests.support.tap_exchanges import (
@@ -58,7 +58,7 @@ def test_appended_rows_and_written_ones_have_their_own_events(tmp_path: Path) ->
         recorder.append(Kind.PHASE, 0, b"")
         recorder.write(Kind.PHASE, 1, name="b")
     assert first == (1 << ID_BITS) + 2
-    assert [frame.rows for frame in read_segment(tmp_path / "1.segment").frames] == [2, 1]
+    assert [frame.rows for frame in Segment(tmp_path / "1.segment").frames()] == [2, 1]
 
 
 @pytest.mark.parametrize("version", [3, 8, 12, 13])
@@ -226,7 +226,7 @@ def test_metadata(wire: Wire, version: int) -> None:
         {"leader_epoch": 6} if version >= 7 else {}
     )
     assert gone == {**brokers, "topic": OWN_TOPICS, "error": 3}
-    assert read_segment(wire.path).topics == {3: "orders", OWN_TOPICS: "gone"}
+    assert Segment(wire.path).topics == {3: "orders", OWN_TOPICS: "gone"}
 
 
 def test_metadata_without_topics_or_answer(wire: Wire) -> None:
@@ -303,9 +303,9 @@ def test_nothing_that_passes_can_stop_it(tmp_path_factory: pytest.TempPathFactor
         wire.rows(exchange, data.draw(st.sampled_from(Type)), data.draw(st.sampled_from(["", "why"])))
     finally:
         wire.recorder.close()
-    segment = read_segment(wire.path)
-    assert not segment.damage
+    segment = Segment(wire.path)
     assert all(row["op"] == exchange.number for row in rows_of(segment))
+    assert segment.damage == Damage()
 
 
 def test_rows_are_written_when_there_are_enough(tmp_path: Path) -> None:
@@ -313,14 +313,14 @@ def test_rows_are_written_when_there_are_enough(tmp_path: Path) -> None:
     wire = Wire(tmp_path, flush_rows=3)
     for number in range(7):
         wire.seer.saw(wire.of(Api.HEARTBEAT, 4, MEMBER, {"error_code": number}), Type.OK, ENDED)
-    assert [frame.rows for frame in read_segment(wire.path).frames] == [3, 3]
+    assert [frame.rows for frame in Segment(wire.path).frames()] == [3, 3]
     wire.seer.close()
     wire.seer.close()
-    assert [frame.rows for frame in read_segment(wire.path).frames] == [3, 3, 1]
+    assert [frame.rows for frame in Segment(wire.path).frames()] == [3, 3, 1]
     assert [row["error"] for row in wire.everything()] == list(range(7))
     for number in range(3):
         wire.seer.failed_connection(1, number, "refused")
-    assert [frame.rows for frame in read_segment(wire.path).frames] == [3, 3, 1, 3]
+    assert [frame.rows for frame in Segment(wire.path).frames()] == [3, 3, 1, 3]
     wire.recorder.close()
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from harness.foundation.processes import TOKEN_VARIABLE, marked
 from harness.history.schema import Kind
+from harness.history.segments import Damage
 from tests.support import eventually, unique
 from tests.support.worker_sessions import NOBODY, rows, target, worker_config
 from workloads.base import PROBE, NodeAddress
@@ -68,7 +69,7 @@ def test_a_worker_says_what_it_does_and_ends_when_told(fleet: Fleet, tmp_path: P
     fleet.stop(PATIENCE_S)
     assert fleet.over()
     assert fleet.dead() == []
-    assert rows(segment)[0].damage == []
+    assert rows(segment)[0].damage == Damage()
     assert marked(TOKEN) == []
 
 
@@ -83,7 +84,7 @@ def test_ctrl_c_does_not_reach_a_worker_and_sigterm_ends_it_before_its_time(flee
     eventually(fleet.over, "it ends")
     (death,) = fleet.dead()
     assert (death.how, death.detail) == ("exit code 1", "SIGTERM")
-    assert rows(segment)[0].damage == []
+    assert rows(segment)[0].damage == Damage()
 
 
 def test_a_worker_that_does_not_read_holds_nobody_up(fleet: Fleet, tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_a_worker_that_does_not_read_holds_nobody_up(fleet: Fleet, tmp_path: Pat
     eventually(lambda: _polled_and_over(fleet), "it ends")
     assert fleet.dead() == []
     assert fleet.workers[5].unsent == b""
-    assert rows(config.segment)[0].damage == []
+    assert rows(config.segment)[0].damage == Damage()
 
 
 def test_of_what_a_worker_was_told_the_latest_is_kept() -> None:
@@ -192,7 +193,7 @@ def test_a_worker_ends_when_its_runner_is_gone(tmp_path: Path) -> None:
         eventually(config.segment.exists, "it records")
         worker.stdin.close()
         assert worker.wait(PATIENCE_S) == 0
-    assert rows(config.segment)[0].damage == []
+    assert rows(config.segment)[0].damage == Damage()
 
 
 def test_totals_are_sums_over_a_role(fleet: Fleet, tmp_path: Path) -> None:
