@@ -30,6 +30,13 @@ class FrameSkim:
         self.skip(size)
         return max(value, 0)
 
+    def count(self, least_bytes: int) -> int:
+        """How many there are of what takes so many bytes each, or more; `Garbled` if those cannot be there."""
+        found = self.length(4)
+        if found * least_bytes > len(self._frame) - self.at:
+            raise Garbled(f"{found} of something, where there is no room for them")
+        return found
+
     def skip(self, size: int) -> None:
         """Go on."""
         self.at += size

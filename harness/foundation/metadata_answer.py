@@ -15,6 +15,7 @@ from harness.foundation.frame_skim import FrameSkim, Garbled
 BROKERS_AT_MOST = 250
 PARTITIONS_AT_MOST = 50_000
 CORRELATION_BYTES = 4
+BROKER_BYTES, TOPIC_BYTES, PARTITION_BYTES = 9, 4, 10  # or more
 FLEXIBLE_SINCE, NEWEST = 9, 13
 Locate = Callable[[int, str, int], tuple[str, int]]  # node, host, port -> host and port instead
 
@@ -35,7 +36,7 @@ def refusal(frame: bytes, version: int) -> str:
     try:
         skim = _skim(frame, version)
         _to_brokers(skim, version)
-        brokers = skim.length(4)
+        brokers = skim.count(BROKER_BYTES)
         if brokers > BROKERS_AT_MOST:
             return f"a Metadata answer with {brokers:,} brokers, where {BROKERS_AT_MOST} are the most that is read"
         _pass_brokers(skim, version, brokers)
@@ -50,7 +51,7 @@ def too_many_brokers(frame: bytes, version: int) -> int:
     """How many brokers an answer has, if those are more than clusters have; 0 otherwise."""
     skim = _skim(frame, version)
     _to_brokers(skim, version)
-    brokers = skim.length(4)
+    brokers = skim.count(BROKER_BYTES)
     return brokers if brokers > BROKERS_AT_MOST else 0
 
 
@@ -58,7 +59,7 @@ def with_addresses(frame: bytes, version: int, locate: Locate) -> bytes:
     """The answer with other addresses for its brokers; all else stays as it is, and is not looked at."""
     skim = _skim(frame, version)
     _to_brokers(skim, version)
-    brokers = _pass_brokers(skim, version, skim.length(4))
+    brokers = _pass_brokers(skim, version, skim.count(BROKER_BYTES))
     parts, at = [], 0
     for broker in brokers:
         host, port = locate(broker.node, broker.host, broker.port)
@@ -100,11 +101,11 @@ def _has_more_partitions(skim: FrameSkim, version: int) -> bool:
     if version >= 1:
         skim.number()  # controller
     seen = 0
-    for _ in range(skim.length(4)):
+    for _ in range(skim.count(TOPIC_BYTES)):
         skim.skip(2)
         skim.text()
         skim.skip((16 if version >= 10 else 0) + (1 if version >= 1 else 0))  # topic id, whether it is internal
-        partitions = skim.length(4)
+        partitions = skim.count(PARTITION_BYTES)
         seen += max(partitions, 1)
         if seen > PARTITIONS_AT_MOST:
             return True

@@ -138,6 +138,7 @@ class _Unfinished:
         self._run, self._directory = run, run / f"{HISTORY}.new"
         self._texts = pa.array(list(texts), pa.string())
         self._entries: list[dict[str, Any]] = []
+        self._open: list[KindFiles] = []
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
 
@@ -146,11 +147,15 @@ class _Unfinished:
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         if kind is not None:  # what it was to be made from is still there
+            for files in self._open:
+                files.abandon()
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def files(self, kind: Kind) -> KindFiles:
         """Begin the files of a kind."""
-        return KindFiles(self._directory, kind, self._texts)
+        files = KindFiles(self._directory, kind, self._texts)
+        self._open.append(files)
+        return files
 
     def write(self, kind: Kind, streams: list[Iterator[Rows]]) -> None:
         """All of a kind."""
@@ -161,6 +166,7 @@ class _Unfinished:
     def keep(self, files: KindFiles) -> None:
         """Finish the files of a kind."""
         self._entries += files.close()
+        self._open.remove(files)
 
     def finish(self, about: Mapping[str, Any]) -> None:
         """Write the manifest, and put everything in place."""
