@@ -23,6 +23,7 @@ from harness.clusters import failed_start, wire
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.disk import NodeDisk
 from harness.clusters.target import ReadyCheck
+from harness.foundation import optional_work
 from harness.foundation.errors import CannotHere, ClusterError, NodeDied, TidegaugeError, UsageError
 from harness.foundation.paths import cache_dir, clusters_dir, nearest, state_dir
 from harness.foundation.progress import Progress, SilentProgress
@@ -32,8 +33,8 @@ DESCRIPTION_FILE = "cluster.json"
 FREE_DISK_BYTES = 300 * 1024 * 1024
 LOG_TAIL_LINES = 15
 PROBE_TIMEOUT_S = 2.0
-SETTLE_LOOK_S = 0.5
 ODD_AT_MOST_S = 30.0  # for nodes that all answer, though not as they should: more time does not make them
+SETTLE_LOOK_S = 0.5
 
 
 class Capability(StrEnum):
@@ -262,6 +263,11 @@ class Cluster(ABC):
         return ",".join(node.address for node in self.nodes)
 
     @property
+    def addresses(self) -> frozenset[str]:
+        """Where it is; what its nodes say lies elsewhere is not a part of it."""
+        return frozenset(node.address for node in self.nodes)
+
+    @property
     def directory(self) -> Path:
         """Everything on disk that belongs to this cluster."""
         return clusters_dir() / self.name
@@ -285,6 +291,7 @@ class Cluster(ABC):
             self.ready_after_s = round(time.monotonic() - began_at, 1)
             self._write_description()
         except BaseException as error:
+            optional_work.give_up()
             if isinstance(error, ClusterError):
                 failed_start.keep_logs(self.name, self.nodes, self.log_tail, error)
             try:
