@@ -176,6 +176,7 @@ def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
         except BaseException as error:
             # what was recorded can be checked again, whatever happened after it
             if run.facts.get("state") == "running":
+                run.write_failure(error)
                 run.update(state="failed", error=str(error))
             raise
 

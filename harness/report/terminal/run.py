@@ -26,6 +26,7 @@ PARTITIONS_SHOWN = 6
 TABLE_FRAME = 2  # lines: its titles, and what is not shown of it
 REASONS_SHOWN = 3
 ILLEGAL_SHOWN = 6
+GIVEN_UP_SHOWN = 3
 NAMES_SHOWN = 8
 SEEN_SHOWN = 3
 FAULTS_SHOWN = 3
@@ -213,7 +214,7 @@ def _covered(checked: Checked, *, ours: bool) -> list[str]:
     if len(covered.faults) > FAULTS_SHOWN:
         bit = sum(each.fault.bit for each in covered.faults)
         lines.append(f"{len(covered.faults)} faults in all, {bit} bit")
-    return lines + _not_verified(checked) + _not_in_the_table(covered) + _not_looked_at(checked)
+    return lines + _given_up(checked) + _not_verified(checked) + _not_in_the_table(covered) + _not_looked_at(checked)
 
 
 def _measured(checked: Checked) -> list[str]:
@@ -245,6 +246,12 @@ def _not_in_the_table(covered: Coverage) -> list[str]:
 
 def _not_verified(checked: Checked) -> list[str]:
     return [] if checked.results.verified else ["checksums not verified: the history is not on this machine"]
+
+
+def _given_up(checked: Checked) -> list[str]:
+    given_up = checked.verdict.given_up
+    more = [f"given up: {len(given_up) - GIVEN_UP_SHOWN:,} things more (run.json)"]
+    return [f"given up: {each}" for each in given_up[:GIVEN_UP_SHOWN]] + more * (len(given_up) > GIVEN_UP_SHOWN)
 
 
 def _not_looked_at(checked: Checked) -> list[str]:
