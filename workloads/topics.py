@@ -225,6 +225,8 @@ def _missing(address: str, topics: Sequence[TopicSpec], prefix: str) -> str:
                 allow_auto_topic_creation=False,
             )
             answer = connection.ask(request, MetadataResponse, wire.METADATA_VERSION)
+    except wire.TooMuch as error:
+        raise ClusterError(str(error), "see what that broker answers to Metadata") from error
     except wire.WireError as error:
         return f"does not answer ({error})"
     led = {

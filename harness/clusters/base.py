@@ -23,6 +23,7 @@ from harness.clusters import failed_start, wire
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.disk import NodeDisk
 from harness.clusters.target import ReadyCheck
+from harness.foundation import optional_work
 from harness.foundation.errors import CannotHere, ClusterError, NodeDied, TidegaugeError, UsageError
 from harness.foundation.paths import cache_dir, clusters_dir, nearest, state_dir
 from harness.foundation.progress import Progress, SilentProgress
@@ -262,6 +263,11 @@ class Cluster(ABC):
         return ",".join(node.address for node in self.nodes)
 
     @property
+    def addresses(self) -> frozenset[str]:
+        """Where it is; what its nodes say lies elsewhere is not a part of it."""
+        return frozenset(node.address for node in self.nodes)
+
+    @property
     def directory(self) -> Path:
         """Everything on disk that belongs to this cluster."""
         return clusters_dir() / self.name
@@ -285,6 +291,7 @@ class Cluster(ABC):
             self.ready_after_s = round(time.monotonic() - began_at, 1)
             self._write_description()
         except BaseException as error:
+            optional_work.give_up()
             if isinstance(error, ClusterError):
                 failed_start.keep_logs(self.name, self.nodes, self.log_tail, error)
             try:

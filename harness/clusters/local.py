@@ -39,7 +39,7 @@ from harness.clusters.netns import Network
 from harness.clusters.networked import NetworkedCluster
 from harness.clusters.target import Target, copy_inside, inside, write_inside
 from harness.clusters.template import NodePlan, placeholders, render
-from harness.foundation import class_archive
+from harness.foundation import class_archive, optional_work
 from harness.foundation.class_archive import Archive
 from harness.foundation.errors import CannotHere, ClusterError, UsageError
 from harness.foundation.java import Java, ensure_java
@@ -407,8 +407,10 @@ class LocalCluster(NetworkedCluster):
         if self._archive.written is None:
             return
         try:
-            if len(self._children) == self.target.nodes and all(
-                self.state(node.id) is NodeState.RUNNING for node in self.nodes
+            if (
+                optional_work.is_wanted()
+                and len(self._children) == self.target.nodes
+                and all(self.state(node.id) is NodeState.RUNNING for node in self.nodes)
             ):
                 self.progress.step("keeping the classes of a node, so that others start faster (once)")
                 self._child(RECORDER).terminate()

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
+from harness.foundation import metadata_answer
 from harness.foundation.error_codes import name_of
 from harness.foundation.errors import one_line
 
@@ -26,6 +27,10 @@ Versions = Mapping[int, tuple[int, int]]  # oldest and newest, by the number of 
 
 class WireError(Exception):
     """The node did not answer, or not in the Kafka protocol."""
+
+
+class TooMuch(WireError):
+    """The node answered with more than is read, and will do so again."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,10 @@ class NodeConnection:
             (size,) = struct.unpack(">i", self._read(4))
             if not 4 <= size <= MAX_RESPONSE_BYTES:
                 raise WireError(f"{self.address} does not speak the Kafka protocol (a frame of {size} bytes)")
-            return response_class.decode(self._read(size), version=version, header=True)
+            frame = self._read(size)
+            if response_class is MetadataResponse and (why := metadata_answer.refusal(frame, version)):
+                raise TooMuch(f"{self.address} gives {why}")
+            return response_class.decode(frame, version=version, header=True)
         except OSError as error:
             raise WireError(f"{self.address} does not answer ({error})") from error
         except (ValueError, TypeError, AttributeError, LookupError, struct.error) as error:

@@ -14,10 +14,12 @@ store/suites/<suite>/<time>/           how far a suite has come (`harness.suite.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import re
+import shutil
 import threading
 import time
 import traceback
@@ -27,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.foundation.errors import CannotHere, UsageError, from_os_error
+from harness.foundation.errors import CannotHere, TidegaugeError, UsageError
 from harness.foundation.paths import STORE_VARIABLE
 from harness.history.sealing import HISTORY
 from harness.history.sources import SEGMENTS
@@ -37,6 +39,7 @@ RESULTS_FILE = "results.json"
 SCENARIO_FILE = "scenario.toml"
 FAILURE_LOG = "harness.log"
 LATEST = "latest"
+FULL_BYTES = 1024 * 1024  # less than that is as good as nothing
 _SECRET = re.compile(r"(password|passwd|secret|token|credential|api[-_]?key)", re.IGNORECASE)
 _USER_INFO = re.compile(r"(?<=//)[^/@\s]+@")
 
@@ -107,8 +110,23 @@ class Run:
     def write_log(self, node: int, lines: list[str]) -> None:
         """Keep a node's log."""
         directory = self.path / "logs" / str(node)
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "broker.log").write_text("\n".join([*lines, ""]), errors="replace")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise store_failure(error, directory, "keeping a log") from error
+        write_whole(directory / "broker.log", "\n".join([*lines, ""]))
+
+    def is_meant_by(self, error: OSError) -> bool:
+        """Whether an error was met in this run; one that names no file is, where its disk is full."""
+        if error.filename is not None:
+            return str(error.filename).startswith(str(self.path))
+        return error.errno in {errno.ENOSPC, errno.EDQUOT} and shutil.disk_usage(self.path).free < FULL_BYTES
+
+    def failure(self, error: OSError, doing: str) -> TidegaugeError:
+        """What is said of an error met while something was written to the run; whether it was checked is looked up."""
+        checked = (self.path / RESULTS_FILE).is_file()
+        known = "the run was checked before that" if checked else "nothing was checked"
+        return store_failure(error, self.path, doing, known)
 
 
 def create(store: Path, title: str, *, link_above: bool = True) -> Run:
@@ -128,7 +146,7 @@ def create(store: Path, title: str, *, link_above: bool = True) -> Run:
         if link_above:
             _link(store / LATEST, Path(title) / path.name)
     except OSError as error:
-        raise from_os_error(error, "making the run's directory in the store") from error
+        raise store_failure(error, parent, "making the run's directory", "nothing was started") from error
     return Run(path)
 
 
@@ -184,6 +202,34 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:
+    write_whole(path, json.dumps(data, indent=2, default=str) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put a file of the store in place, whole or not at all."""
     unfinished = path.with_name(f"{path.name}.new")
-    unfinished.write_text(json.dumps(data, indent=2, default=str) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    try:
+        unfinished.write_text(text, encoding="utf-8", errors="replace")
+        unfinished.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise store_failure(error, path, f"writing {path.name}") from error
+
+
+def store_failure(error: OSError, path: Path, doing: str, known: str = "") -> TidegaugeError:
+    """The sentence for a store that is full or cannot be written to: which one, and what is `known` of the run."""
+    ending = f", and {known}" if known else ""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return CannotHere(
+            f"the store is full: {doing} failed in {path.parent}{ending}",
+            f"free some space there, or name a store on another disk (--store, {STORE_VARIABLE})",
+        )
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return CannotHere(
+            f"the store cannot be written to: {doing} is not permitted in {path.parent}{ending}",
+            f"check its owner and mode, or name another store (--store, {STORE_VARIABLE})",
+        )
+    return TidegaugeError(
+        f"the store failed: {doing} in {path.parent} ({error.strerror or error}){ending}", "see the path and try again"
+    )

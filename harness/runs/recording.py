@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.clusters.base import Cluster
+from harness.clusters.cleanup.guard import keep_all_supervised
 from harness.clusters.cluster_view import observe
+from harness.foundation import optional_work
 from harness.foundation.errors import TidegaugeError, one_line
 from harness.foundation.interrupts import StopRequest
 from harness.foundation.processes import TOKEN_VARIABLE
@@ -38,7 +40,6 @@ from workloads.base import FinalTarget
 from workloads.fleet import Fleet
 from workloads.topics import delete_topics
 
-RECOVERY_TIMEOUT_S = 60.0
 FINAL_READERS = 2
 FINAL_LIMIT_S = 900.0
 FINISH_TIMEOUT_S = 10.0
@@ -81,6 +82,7 @@ class RunRecording:
         with self._phase("set up"):
             if not self.cluster_is_shared:
                 undo.callback(self.cluster.stop)
+                undo.push(optional_work.give_up_on_error)
                 self.cluster.start()
             undo.callback(self._remove_topics)
             about.join(MACHINE_TIMEOUT_S)
@@ -113,14 +115,17 @@ class RunRecording:
 
     def recover(self) -> None:
         """Wait until every node answers and every partition has a leader and all its replicas in sync."""
-        with self._phase("recover", RECOVERY_TIMEOUT_S):
+        limits = self.scenario.limits
+        limit_s = limits.whole_s if self.plan else min(limits.whole_s, limits.idle_s)
+        with self._phase("recover", limit_s):
             began_s = time.monotonic()
             while not self.stop.asked:
                 troubles = observe(self.cluster.nodes, self._load.topics_in_use(), self.cluster.security).troubles()
                 waited_s = time.monotonic() - began_s
-                if not troubles or waited_s > RECOVERY_TIMEOUT_S:
+                if not troubles or waited_s > limit_s:
                     break
-                self.view.detail(troubles[0])
+                keep_all_supervised()
+                self.view.detail(f"waiting for the cluster to be whole: {troubles[0]}")
                 time.sleep(TICK_S)
             else:
                 return
@@ -175,6 +180,7 @@ class RunRecording:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - told, kept, and raised again after the verdict
+            optional_work.give_up()
             self.view.happened(f"the run failed, and what was recorded is checked: {one_line(error)}")
             self.heal()
             self.failure = error
@@ -238,9 +244,8 @@ class RunRecording:
 
     def _note_what_no_event_says(self) -> None:
         """What else the verdict has to know; from here on the run can be checked again."""
-        if self._load.was_cut_short:
-            late = f"the load was not over after {self._load.limit_s:.0f} s and was stopped"
-            self.troubles.append(Reason(LOAD_NOT_OVER, late))
+        if self._load.not_over:
+            self.troubles.append(Reason(LOAD_NOT_OVER, self._load.not_over))
         if self._taps:
             said = [
                 *self._taps.troubles,

@@ -36,6 +36,7 @@ class RunFacts:
 
     acks: str = "all"
     known: bool = True  # False: nobody knows how the run was set up
+    exchanges: int = 0  # that passed the taps
     traffic_only: bool = False  # somebody's clients at taps: no operations of ours, nothing but exchanges
     imported: bool = False  # the history of clients that are not ours
     idempotence: bool = False  # of producers of which the history does not say it
