@@ -32,10 +32,11 @@ class DetectionCase:
     workload: str
     settings: dict[str, Any]
     time_s: int
-    broken: str = ""
+    broken: str = ""  # broken brokers
     nemesis: str = ""  # faults, each as fault or fault:role
     meant: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()  # of several bugs, in the order in which they have to be told; a/b in either
 
     def as_file(self) -> dict[str, Any]:
         """As the data of a scenario file."""
@@ -46,7 +47,7 @@ class DetectionCase:
             "seed": SEED,
         }
         if self.broken:
-            data["tap"] = {"broken": [self.broken]}
+            data["tap"] = {"broken": self.broken.split(", ")}
         if self.nemesis:
             data["nemesis"] = [_step(fault, place) for place, fault in enumerate(self.nemesis.split(", "))]
         return data

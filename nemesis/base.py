@@ -157,6 +157,7 @@ class Fault(ABC):
     name: ClassVar[str]
     description: ClassVar[str]  # one line, for `tidegauge list nemeses`
     needs: ClassVar[frozenset[Capability]]
+    calls: ClassVar[frozenset[str]] = frozenset()  # admin requests that the product has to know for it
     longest_s: ClassVar[float] = 120.0  # from the injection on; whatever has not bitten by then is undone
     roles: ClassVar[tuple[str, ...]]  # what it can be aimed at; the first one unless told otherwise
     options: ClassVar[Mapping[str, Any]] = {}  # what else it can be told, with the defaults; keys of `schedule.Plan`

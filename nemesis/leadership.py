@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
+from harness.clusters.admin_calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, ELECT_LEADERS, REASSIGN
 from harness.clusters.base import Capability, NodeState, wait_until
 from harness.clusters.cluster_view import NO_LEADER, ClusterView, TopicPartition
 from harness.foundation.errors import ClusterError
@@ -132,6 +133,7 @@ class LeaderMove(Leadership):
     name = "leader-move"
     description = "gives a partition another leader in good order (reassignment and preferred election)"
     needs = frozenset({Capability.ADMIN})
+    calls = frozenset({REASSIGN, ELECT_LEADERS})
     done = "move"
 
     def aim(self) -> Aim | None:
@@ -166,6 +168,7 @@ class PreferredElection(Fault):
     name = "preferred-election"
     description = "moves the leaders of all partitions at once (reassignment and one preferred election)"
     needs = frozenset({Capability.ADMIN})
+    calls = frozenset({REASSIGN, ELECT_LEADERS})
     roles = ("all",)
     changes_leaders = True
 
@@ -229,6 +232,7 @@ class LeaderChurn(Leadership, RepeatingFault):
     name = "leader-churn"
     description = "moves leadership of a partition from replica to replica, again and again"
     needs = frozenset({Capability.ADMIN})
+    calls = frozenset({REASSIGN, ELECT_LEADERS})
     options = {"period": 0.5}
 
     @property
@@ -359,6 +363,7 @@ class UncleanElection(DisablesLeader):
     name = "unclean-election"
     description = "kills a leader that is the only one in sync, and lets a replica that lags become leader"
     needs = frozenset({Capability.ADMIN, Capability.PARTITION, *CAN_KILL})
+    calls = frozenset({DESCRIBE_CONFIGS, ALTER_CONFIGS, ELECT_LEADERS})
     ports = ("broker",)
     blocks = True
     unclean = True

@@ -33,6 +33,7 @@ DESCRIPTION_FILE = "cluster.json"
 FREE_DISK_BYTES = 300 * 1024 * 1024
 LOG_TAIL_LINES = 15
 PROBE_TIMEOUT_S = 2.0
+ODD_AT_MOST_S = 30.0  # for nodes that all answer, though not as they should: more time does not make them
 
 
 class Capability(StrEnum):
@@ -329,16 +330,25 @@ class Cluster(ABC):
         raise UsageError(f"there is no node {node_id} in {self.name}", f"its nodes are {known}")
 
     def wait_until_ready(self) -> None:
-        """Until the target's ready check holds on every node; a node that dies meanwhile ends the wait with its log."""
+        """Until the target's ready check holds on every node; a node that dies meanwhile ends the wait with its log.
+
+        Nodes that all answer, but with Metadata that cannot be true, are taken as they are: that is for the verdict.
+        """
         self.progress.step(f"waiting for {len(self.nodes)} nodes of {self.product} {self.version}")
         missing: dict[int, str] = {}
+        odd_since_s: float | None = None
 
         def ready() -> bool:
+            nonlocal odd_since_s
             self._fail_if_a_node_died()
             missing.clear()
             missing.update(self._not_ready())
             self.progress.detail(f"{len(self.nodes) - len(missing)}/{len(self.nodes)} ready")
-            return not missing
+            if not missing or not all(isinstance(why, _Odd) for why in missing.values()):
+                odd_since_s = None
+                return not missing
+            odd_since_s = time.monotonic() if odd_since_s is None else odd_since_s
+            return time.monotonic() - odd_since_s >= ODD_AT_MOST_S
 
         try:
             wait_until(ready, self._ready.timeout_s, "ready")
@@ -384,9 +394,9 @@ class Cluster(ABC):
         if self._ready.kind == "answers":
             return ""
         if len(metadata.brokers) < len(self.nodes):
-            return f"its Metadata lists {len(metadata.brokers)} of {len(self.nodes)} brokers"
+            return _Odd(f"its Metadata lists {len(metadata.brokers)} of {len(self.nodes)} brokers")
         if metadata.controller_id < 0:
-            return "it knows of no controller"
+            return _Odd("it knows of no controller")
         found = metadata.cluster_id or ""
         if self._id_is_ours and found != self.cluster_id:
             raise ClusterError(
@@ -415,6 +425,12 @@ class Cluster(ABC):
         unfinished = self.directory / f"{DESCRIPTION_FILE}.new"
         unfinished.write_text(json.dumps(self.describe().as_json(), indent=2))
         unfinished.rename(self.directory / DESCRIPTION_FILE)
+
+
+class _Odd(str):
+    """Why a node is not ready that answers Metadata."""
+
+    __slots__ = ()
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, message: str, every_s: float = 0.2) -> None:

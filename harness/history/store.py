@@ -4,7 +4,7 @@ store/<scenario>/<time>/run.json       what was run, on what, with which version
                        scenario.toml   repeats it
                        segments/       what processes wrote, until it is sealed
                        history/        the sealed history (docs/history.md)
-                       logs/<node>/    the brokers' logs
+                       logs/<node>/    the brokers' logs; logs/harness.log: what failed in the harness, if anything did
                        results.json    the verdict, its evidence and the figures
                        report.html     the same to look at; series.json is what it draws, trace.json is for Perfetto
 store/<scenario>/latest                its newest run
@@ -22,6 +22,7 @@ import re
 import shutil
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from harness.history.sources import SEGMENTS
 RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
 SCENARIO_FILE = "scenario.toml"
+FAILURE_LOG = "harness.log"
 LATEST = "latest"
 FULL_BYTES = 1024 * 1024  # less than that is as good as nothing
 _SECRET = re.compile(r"(password|passwd|secret|token|credential|api[-_]?key)", re.IGNORECASE)
@@ -97,6 +99,13 @@ class Run:
     def write_results(self, results: dict[str, Any]) -> None:
         """Put results.json in place."""
         _write(self.path / RESULTS_FILE, results)
+
+    def write_failure(self, error: BaseException) -> None:
+        """Keep an error with all that led to it, answers of brokers included; sentences elsewhere are one line."""
+        with suppress(OSError):  # the error itself is what matters
+            (self.path / "logs").mkdir(parents=True, exist_ok=True)
+            with (self.path / "logs" / FAILURE_LOG).open("a", encoding="utf-8", errors="replace") as log:
+                log.writelines(traceback.format_exception(error))
 
     def write_log(self, node: int, lines: list[str]) -> None:
         """Keep a node's log."""

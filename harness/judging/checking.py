@@ -196,7 +196,7 @@ def run_facts_of(facts: dict[str, Any]) -> RunFacts:
     return RunFacts(
         known=bool(settings),
         traffic_only=facts.get("kind") == "tap" or bool(facts.get("traffic_only")),
-        imported=facts.get("kind") == "import",
+        imported=facts.get("kind") == "import" and not facts.get("ours"),
         acks=str(settings.get("acks", "all")),
         idempotence=bool(facts.get("idempotent", settings.get("idempotence"))),
         retries=settings.get("retries"),
@@ -214,6 +214,7 @@ def run_facts_of(facts: dict[str, Any]) -> RunFacts:
         dead_roles=tuple(facts.get("dead_roles") or ()),
         elections={int(number): bool(unclean) for number, unclean in table_of(facts, "elections").items()},
         failures=failures_of(facts),
+        given_up=tuple(str(each) for each in facts.get("given_up") or ()),
     )
 
 

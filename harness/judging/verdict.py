@@ -77,6 +77,7 @@ class Verdict:
     coverage: Coverage
     looked_for: int
     not_looked_at: dict[str, str] = field(default_factory=dict)  # anomalies, and why
+    given_up: tuple[str, ...] = ()  # what the product could not be made to do
 
     @property
     def exit_code(self) -> Exit:
@@ -99,6 +100,7 @@ class Verdict:
             ],
             "looked_for": self.looked_for,
             "not_looked_at": self.not_looked_at,
+            "given_up": list(self.given_up),
         }
 
 
@@ -131,7 +133,8 @@ def decide(results: CheckResults, facts: RunFacts) -> Verdict:
         for anomaly in results.anomalies.values()
         if anomaly.not_applicable or anomaly.unchecked or not anomaly.looked_at
     }
-    return Verdict(outcome, tuple(reasons), seen, results.coverage, len(results.looked_for), not_looked_at)
+    looked_for = len(results.looked_for)
+    return Verdict(outcome, tuple(reasons), seen, results.coverage, looked_for, not_looked_at, facts.given_up)
 
 
 def _seen(results: CheckResults, name: str, facts: RunFacts) -> SeenAnomaly:

@@ -55,6 +55,7 @@ class RunFacts:
     garbled: int = 0  # exchanges at the taps of APIs we know that could not be read
     refused: int = 0  # connections that the taps ended because of what came over them
     failures: tuple[Reason, ...] = ()  # what else went wrong
+    given_up: tuple[str, ...] = ()  # sentences: what the product could not be made to do, so that it was not tested
 
     @property
     def changes_leaders(self) -> bool:

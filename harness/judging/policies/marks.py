@@ -40,6 +40,7 @@ WORDS: dict[str, str] = {
     "retry-appended": "without idempotence a client's retry may be appended again",
     "renumbered": "its producer began to number anew, and may have written again",
     "interrupted": "the run was interrupted, and with it the final read",
+    "offset-unsaid": "the imported history does not say which offset it was given",
     "client-assumed": "no broker said so: the client took it for written because a later batch was",
     "client-may-assume": "{client} may take a batch for written because a later one was",
     "new-leader": "a new leader does not know the high watermark before it has heard from its followers",

@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 from harness.clusters import base, wire
-from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState, new_uuid, wait_until
+from harness.clusters.base import (
+    LOG_TAIL_LINES,
+    ODD_AT_MOST_S,
+    Capability,
+    Cluster,
+    Node,
+    NodeState,
+    new_uuid,
+    wait_until,
+)
 from harness.clusters.docker import DockerCluster
 from harness.clusters.external import ExternalCluster
 from harness.clusters.local import LocalCluster
@@ -30,8 +39,8 @@ class Paper(Cluster):
 
     kind = "paper"
 
-    def __init__(self, ready: ReadyKind = "kafka") -> None:
-        super().__init__("product", "1.0", ReadyCheck(ready, 5))
+    def __init__(self, ready: ReadyKind = "kafka", timeout_s: float = 5) -> None:
+        super().__init__("product", "1.0", ReadyCheck(ready, timeout_s))
         self.nodes = (Node(1, "h:1"), Node(2, "h:2"))
         self.dead: set[int] = set()
         self.actions: list[str] = []
@@ -239,6 +248,26 @@ def test_a_cluster_that_is_never_ready(monkeypatch: pytest.MonkeyPatch, slept: l
     with pytest.raises(ClusterError, match=r"not ready after 5 s \(node 2: h:2 refuses connections\)") as caught:
         Paper().wait_until_ready()
     assert caught.value.log_tail == ("last words of 2",)
+
+
+@pytest.mark.parametrize("odd", [Metadata("id", 1, {1: "h:1"}), Metadata("id", -1, BOTH)])
+def test_nodes_that_answer_oddly_for_long_are_taken_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, slept: list[float], odd: Metadata
+) -> None:
+    """More time would not change what they say; one that does not answer at all is waited for as ever."""
+    cluster = Paper(timeout_s=100)
+    answering(monkeypatch, lambda address: odd if address == "h:1" else Metadata("id", 1, BOTH))
+    cluster.wait_until_ready()
+    assert ODD_AT_MOST_S <= sum(slept) < ODD_AT_MOST_S + 1
+
+    def silent(address: str) -> Metadata:
+        if address == "h:2":
+            raise WireError("h:2 refuses connections")
+        return odd
+
+    answering(monkeypatch, silent)
+    with pytest.raises(ClusterError, match="not ready after 100 s"):
+        cluster.wait_until_ready()
 
 
 def test_a_node_that_dies_ends_the_wait(slept: list[float]) -> None:

@@ -35,6 +35,19 @@ def test_facts_are_added_to(tmp_path: Path) -> None:
     assert run.results is None
 
 
+def test_a_failure_is_kept_with_what_led_to_it(tmp_path: Path) -> None:
+    """Protocol objects are here, and nowhere else; a log that cannot be written is not another failure."""
+    run = store.create(tmp_path, "stream")
+    failure = UsageError("no topic", "make one")
+    failure.__cause__ = ValueError("CreateTopicsResponse(topics=[])")
+    run.write_failure(failure)
+    kept = (run.path / "logs" / "harness.log").read_text()
+    assert "CreateTopicsResponse(topics=[])" in kept
+    assert "no topic: make one" in kept
+    (tmp_path / "file").touch()
+    store.Run(tmp_path / "file").write_failure(ValueError("x"))
+
+
 @pytest.mark.parametrize("name", ["latest", "stream", "stream/latest"])
 def test_a_run_is_found_by_name(tmp_path: Path, name: str) -> None:
     """Or by its place."""

@@ -27,7 +27,7 @@ def pytest_sessionstart():
     pytest_session = pytest_plugin._harness()
     from harness.runs.runner import Recorded
     from harness.history.store import Run
-    from tests.support.scripted_suites import PaperKeeper, checked
+    from tests.support.scripted_suites import PaperPool, checked
 
     def record(scenario, *_):
         print("ran", scenario.title, scenario.seed)
