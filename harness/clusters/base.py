@@ -19,7 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from harness.clusters import wire
+from harness.clusters import failed_start, wire
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.disk import NodeDisk
 from harness.clusters.target import ReadyCheck
@@ -34,6 +34,7 @@ FREE_DISK_BYTES = 300 * 1024 * 1024
 LOG_TAIL_LINES = 15
 PROBE_TIMEOUT_S = 2.0
 ODD_AT_MOST_S = 30.0  # for nodes that all answer, though not as they should: more time does not make them
+SETTLE_LOOK_S = 0.5
 
 
 class Capability(StrEnum):
@@ -99,6 +100,7 @@ class Description:
     directory: str
     harness_pid: int
     held_by_tidegauge: bool
+    stateless: bool
     ready_after_s: float
 
     def as_json(self) -> dict[str, Any]:
@@ -122,6 +124,7 @@ class Cluster(ABC):
         self.security = Security()
         self.progress: Progress = progress or SilentProgress()
         self.held_by_tidegauge = False
+        self.stateless = False  # whether any node may lead anything
         self._ready = ready
         self._id_is_ours = False  # whether we gave the nodes their cluster's id, so that another one is a stranger's
         self.name = f"{self.kind}-{secrets.token_hex(4)}"
@@ -284,10 +287,13 @@ class Cluster(ABC):
         try:
             self._bring_up()
             self.wait_until_ready()
+            self._settle()
             self.ready_after_s = round(time.monotonic() - began_at, 1)
             self._write_description()
         except BaseException as error:
             optional_work.give_up()
+            if isinstance(error, ClusterError):
+                failed_start.keep_logs(self.name, self.nodes, self.log_tail, error)
             try:
                 self.stop()
             except TidegaugeError as second:
@@ -318,6 +324,7 @@ class Cluster(ABC):
             directory=str(self.directory),
             harness_pid=os.getpid(),
             held_by_tidegauge=self.held_by_tidegauge,
+            stateless=self.stateless,
             ready_after_s=self.ready_after_s,
         )
 
@@ -359,6 +366,16 @@ class Cluster(ABC):
                 "its last log lines are below; a busy machine may need a longer ready_timeout_s in the target",
                 log_tail=tuple(self.log_tail(first)),
             ) from None
+
+    def _settle(self) -> None:
+        """Leave nodes alone that are ready but not themselves yet; none may die meanwhile."""
+        if not self._ready.settle_s:
+            return
+        self.progress.step(f"waiting {self._ready.settle_s:g} s for the nodes to settle")
+        ends_at = time.monotonic() + self._ready.settle_s
+        while time.monotonic() < ends_at:
+            self._fail_if_a_node_died()
+            time.sleep(min(SETTLE_LOOK_S, self._ready.settle_s))
 
     def check_place(self) -> None:
         """Refuse to start where brokers would die within seconds: on a full disk, or in a path they cannot be told."""

@@ -49,6 +49,11 @@ class TidegaugeError(Exception):
         if log_tail:
             self.add_note("\n".join(log_tail))  # who meets it as an exception sees the log as well
 
+    def add_lines(self, lines: tuple[str, ...]) -> None:
+        """More of a log than was known when it was raised."""
+        self.log_tail += lines
+        self.add_note("\n".join(lines))
+
     def __str__(self) -> str:
         return f"{self.message}: {self.remedy}"
 

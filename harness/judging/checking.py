@@ -202,6 +202,7 @@ def run_facts_of(facts: dict[str, Any]) -> RunFacts:
         retries=settings.get("retries"),
         client=str(settings.get("client", "")),
         unclean_election=bool(settings.get("unclean_election")),
+        stateless=bool(table_of(facts, "cluster").get("stateless")),
         faults=tuple(_planned(planned)),
         probes=bool(settings.get("probes")) and not facts.get("no_probes"),
         reads_beside_sends=settings.get("consume") != "after" or not planned,

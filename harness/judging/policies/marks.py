@@ -12,6 +12,7 @@ WORDS: dict[str, str] = {
     "deleted-by-fault": "a fault deleted the topic",
     "setup-unknown": "how the run was set up is unknown, and that may permit it",
     "election-unknown": "whether a fault brought an unclean election about is not known",
+    "stateless": "the brokers are stateless: any node may lead any partition, and coordinate any group",
     "rebalance": "its group was being shared out anew",
     "markers-unknown": "the history knows of no transactions there, whose markers would leave such gaps",
     "late-retry": "without idempotence a client's retry may come after what was sent later",

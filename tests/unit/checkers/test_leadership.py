@@ -702,3 +702,20 @@ def test_weak_acknowledgements_permit_two_leaders_at_once() -> None:
     results.coverage.faults = [FaultCoverage(Fault(1, "leader-kill", 10), None, None, None)]
     assert judge(finding, results, RunFacts(acks="1", faults=LEADER_KILL.faults)).status == "allowed"
     assert judge(finding, results, RunFacts(acks="1")).status == "illegal"
+
+
+@pytest.mark.parametrize("anomaly", ["metadata-disagreement", "impostor-leader", "split-brain", "coordinator-mismatch"])
+def test_of_stateless_brokers_any_node_may_lead(anomaly: str) -> None:
+    """Nobody's data lies on one of them; a cluster that does not say so is held to one leader."""
+    finding = Finding(anomaly, "t", 0, None, (), (), (1,), 12, 13, (), ("one epoch",), "")
+    mark = judge(finding, CheckResults(), RunFacts(stateless=True))
+    assert (mark.status, mark.code) == ("allowed", "stateless")
+    assert judge(finding, CheckResults(), RunFacts()).status == "illegal"
+
+
+@pytest.mark.parametrize("anomaly", ["inconsistent-offset", "lost-write", "duplicate", "not-leader-loop", "leaderless"])
+def test_stateless_brokers_promise_what_all_do(anomaly: str) -> None:
+    """Their store gives out offsets once, and somebody has to take what clients send."""
+    finding = Finding(anomaly, "t", 0, None, (), (), (1,), 12, 13, (), (), "")
+    stateless = judge(finding, CheckResults(), RunFacts(stateless=True))
+    assert stateless == judge(finding, CheckResults(), RunFacts())

@@ -24,6 +24,7 @@ from harness.clusters.base import (
 )
 from harness.clusters.docker import DockerCluster
 from harness.clusters.external import ExternalCluster
+from harness.clusters.failed_start import KEPT_STARTS
 from harness.clusters.local import LocalCluster
 from harness.clusters.target import ReadyCheck, ReadyKind, Target, load_target
 from harness.clusters.wire import Metadata, WireError
@@ -384,3 +385,29 @@ def test_a_failing_undo_does_not_hide_why_the_start_failed(
     assert error.__notes__[-1] == "not everything could be removed (netns a: busy): mend it"
     with pytest.raises(ClusterError, match="is not up"):
         _ = cluster.guard
+
+
+def test_nodes_that_are_ready_are_given_time_to_settle(slept: list[float]) -> None:
+    """As long as the target says, unless one of them dies."""
+    cluster = Paper()
+    cluster._ready = ReadyCheck("kafka", 5, settle_s=2)
+    cluster._settle()
+    assert sum(slept) == 2
+    cluster.dead = {2}
+    with pytest.raises(NodeDied, match="node 2"):
+        cluster._settle()
+
+
+def test_a_start_that_fails_keeps_the_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside of what goes with the cluster; the error shows the last lines of each node and where the rest is."""
+    monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path))
+    for _ in range(KEPT_STARTS + 2):
+        cluster = Paper()
+        cluster.dead = {1}
+        with pytest.raises(NodeDied) as caught:
+            cluster.start()
+    assert caught.value.log_tail[:3] == ("last words of 1", "node 2:", "last words of 2")
+    kept = Path(caught.value.log_tail[-1].partition(" kept in ")[2].rstrip("."))
+    assert (kept / "node-2.log").read_text() == "last words of 2\n"
+    assert len(list(kept.parent.iterdir())) == KEPT_STARTS
+    assert not cluster.directory.exists()
