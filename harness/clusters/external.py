@@ -14,11 +14,11 @@ from harness.clusters.admin import Admin
 from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Cluster, Node, NodeState, Unavailable
 from harness.clusters.target import ReadyCheck
 from harness.foundation.errors import CannotHere, ClusterError, UsageError, one_line
+from harness.foundation.metadata_answer import BROKERS_AT_MOST
 from harness.foundation.progress import Progress
 from harness.foundation.security import Security
 
 CONNECT_TIMEOUT_MS = 15_000
-NODES_AT_MOST = 100
 UNREADABLE = (KafkaError, ValueError, TypeError, LookupError, struct.error)  # what kafka-python raises for answers
 PLAIN = "without TLS and SASL; if they have those, say so (--tls, --sasl)"
 SECURED = "with these TLS and SASL settings"
@@ -74,8 +74,8 @@ class ExternalCluster(Cluster):
         cluster_id, listed = self._ask_nodes() if self.security.protocol == "PLAINTEXT" else self._ask_through_admin()
         if not listed:
             raise self._unreachable("it lists no broker")
-        if len(listed) > NODES_AT_MOST:
-            raise self._unreachable(f"it lists {len(listed):,} brokers, and {NODES_AT_MOST:,} are the most")
+        if len(listed) > BROKERS_AT_MOST:
+            raise self._unreachable(f"it lists {len(listed):,} brokers, and {BROKERS_AT_MOST:,} are the most")
         self.cluster_id = cluster_id or ""
         self.nodes = numbered(listed)
 
@@ -85,6 +85,8 @@ class ExternalCluster(Cluster):
         for address in self._addresses:
             try:
                 told = wire.ask_metadata(address, CONNECT_TIMEOUT_MS / 1000)
+            except wire.TooMuch as error:
+                raise ClusterError(one_line(error), "see what that broker answers to Metadata") from error
             except wire.WireError as error:
                 said.append(one_line(error))
             else:

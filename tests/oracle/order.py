@@ -216,7 +216,8 @@ def _judged(known: _Known) -> Iterator[Step]:
 
 def _pairs(known: _Known, mine: list[Event]) -> Iterator[tuple[Event, Event]]:
     """Each record with the one that its reader goes on from."""
-    before = kept = None
+    before: Event | None = None
+    kept: Event | None = None
     for y in mine:
         x = before if before and _together(before, y) else kept
         if x:

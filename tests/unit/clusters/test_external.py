@@ -11,6 +11,7 @@ from harness.clusters import external
 from harness.clusters.base import Node
 from harness.clusters.external import ExternalCluster, numbered
 from harness.foundation.errors import ClusterError
+from harness.foundation.metadata_answer import BROKERS_AT_MOST
 from harness.foundation.protocol import Api
 from harness.foundation.security import Security
 from tests.support.strange_broker import strange_brokers
@@ -55,10 +56,10 @@ def test_one_id_for_all_brokers_does_not_hide_two_of_them() -> None:
 
 def test_a_cluster_of_nobody_or_of_too_many() -> None:
     """Neither is a cluster to test."""
-    many = tuple((100 + each, "h", 1 + each) for each in range(external.NODES_AT_MOST))
+    many = tuple((100 + each, "h", 1 + each) for each in range(BROKERS_AT_MOST))
     with (
         strange_brokers(also_listed=many) as brokers,
-        pytest.raises(ClusterError, match=r"it lists 103 brokers, and 100 are the most"),
+        pytest.raises(ClusterError, match=r"253 brokers, where 250 are the most"),
     ):
         ExternalCluster((brokers.nodes[0].address,), Security()).start()
 
