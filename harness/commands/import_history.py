@@ -27,7 +27,7 @@ def import_history(
             "--set",
             "-s",
             metavar="KEY=VALUE",
-            help="Setting of the recorded clients: acks, idempotence, retries, client, unclean_election; may be repeated.",
+            help="Setting of the clients: acks, idempotence, retries, client, unclean_election; may be repeated.",
         ),
     ] = None,
     check_it: Annotated[
