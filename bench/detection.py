@@ -2,6 +2,7 @@
 
     make detection                                     # every run of bench/detection_matrix.py, an hour or two
     make detection ARGS="--jobs 2 --only 'broken-*'"   # some of it, two at a time
+    make detection ARGS=--combined                     # pairs and triples of broken brokers
     make detection ARGS=--starved                      # correct brokers while eight processes keep the machine busy
     make detection ARGS=--again                        # no runs: check the stored ones anew
 
@@ -25,6 +26,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench.detection_combinations import COMBINED
 from bench.detection_matrix import MATRIX, SPINNING, STARVED, DetectionCase
 from bench.detection_report import DetectionRow, page, row_of
 from harness.foundation.errors import TidegaugeError, UsageError
@@ -103,7 +105,7 @@ def tell(rows: Sequence[DetectionRow], console: Console) -> None:
         if not row.fine:
             found = ", ".join(f"{each.anomaly} ×{each.count}" for each in row.unexplained)
             what = row.verdict if row.run is None else f"missed: {', '.join(row.case.meant)}" if row.missed else ""
-            told = "; ".join(filter(None, (what, found and f"unexplained: {found}")))
+            told = "; ".join(filter(None, ((row.case.causes and row.wrong) or what, found and f"unexplained: {found}")))
             console.print(f"{row.case.name}: {told}", highlight=False, markup=False)
     broken = [row for row in rows if row.case.broken]
     sound = [row for row in rows if not row.case.broken]
@@ -121,12 +123,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="runs with such names")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; each wants two cores")
     parser.add_argument("--starved", action="store_true", help="correct brokers on a busy machine")
+    parser.add_argument("--combined", action="store_true", help="pairs and triples of broken brokers")
     parser.add_argument("--again", action="store_true", help="run nothing, check the stored runs anew")
     parser.add_argument("--fresh", action="store_true", help="repeat runs that are in the store")
     parser.add_argument("--page", type=Path, help="where to write the page, of all runs in the store")
     given = parser.parse_args(arguments)
     console, store = Console(stderr=True), store_dir(given.store)
-    cases = chosen(STARVED if given.starved else MATRIX, given.only)
+    cases = chosen(STARVED if given.starved else COMBINED if given.combined else MATRIX, given.only)
     if given.again:
         runs = [run for case in cases if (run := newest(store, case))]
         check_again(runs, PlainView(console))
@@ -139,7 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.page or not given.only:
         usual = [row for row in rows_of(store, MATRIX) if row.run or not given.only]
         starved = [row for row in rows_of(store, STARVED) if row.run]
-        (given.page or PAGE).write_text(page(usual, starved), encoding="utf-8")
+        combined = [row for row in rows_of(store, COMBINED) if row.run]
+        (given.page or PAGE).write_text(page(usual, starved, combined), encoding="utf-8")
     return 0 if all(row.fine for row in rows) else 1
 
 

@@ -32,10 +32,11 @@ class DetectionCase:
     workload: str
     settings: dict[str, Any]
     time_s: int
-    broken: str = ""
+    broken: str = ""  # broken brokers
     nemesis: str = ""  # faults, each as fault or fault:role
     meant: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()  # of several bugs, in the order in which they have to be told; a/b in either
 
     def as_file(self) -> dict[str, Any]:
         """As the data of a scenario file."""
@@ -46,7 +47,7 @@ class DetectionCase:
             "seed": SEED,
         }
         if self.broken:
-            data["tap"] = {"broken": [self.broken]}
+            data["tap"] = {"broken": self.broken.split(", ")}
         if self.nemesis:
             data["nemesis"] = [_step(fault, place) for place, fault in enumerate(self.nemesis.split(", "))]
         return data
@@ -124,7 +125,7 @@ BUGS = (
         settings=IDEMPOTENT,
     ),
     Bug("watermark-frozen:300", ("watermark-frozen", "stall"), (*WATERMARKS_FALL, *STALLS, *LOST, *UNORDERED)),
-    Bug("metadata-lists-self-only", ("metadata-incomplete",), (*LEADERS, *STALLS, *LOST), settings=IMPATIENT),
+    Bug("metadata-lists-self-only", ("metadata-incomplete",), (*LEADERS, *STALLS, *LOST, "unseen"), settings=IMPATIENT),
     Bug("not-leader-forever", ("not-leader-loop",), (*LEADERS, *STALLS, *LOST), settings=IMPATIENT),
     Bug("fetch-hangs", ("stall",), (*STALLS, *LOST, "unseen")),
     Bug("slow-partition", ("stall",), (*STALLS, *LOST), settings=STREAM | {"linger_ms": 500}, time_s=16),
@@ -161,7 +162,7 @@ BUGS = (
     Bug(
         "reuses-offsets",
         ("shared-offset", "inconsistent-offset"),
-        (*UNORDERED, *LOST, "duplicate", "retry-offset-changed", "watermark-ahead"),
+        (*UNORDERED, *LOST, "duplicate", "retry-offset-changed", "watermark-ahead", "watermark-behind-ack"),
     ),
     Bug("acks-without-offset", ("false-ack",), (*UNORDERED, *OVERWRITTEN, "watermark-ahead")),
     Bug(

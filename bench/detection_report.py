@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.detection_combinations import COMBINED
 from bench.detection_matrix import SPINNING, DetectionCase
 from harness.history.store import Run
 from harness.runs import provenance
@@ -39,15 +40,48 @@ class DetectionRow:
     events: int = 0
     found: tuple[FoundAnomaly, ...] = ()
     reasons: tuple[str, ...] = ()
+    causes: tuple[tuple[str, str], ...] = ()  # with how sure each is, in the order in which they are told
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The causes by their names."""
+        return tuple(name for name, _ in self.causes)
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """The causes that have to be told, in the order that comes nearest to what was told."""
+        places = {name: place for place, name in enumerate(self.told)}
+        groups = [sorted(each.split("/"), key=lambda name: places.get(name, 0)) for each in self.case.causes]
+        return tuple(name for group in groups for name in group)
+
+    @property
+    def invented(self) -> tuple[str, ...]:
+        """Causes of none of the bugs."""
+        return tuple(name for name in self.told if name not in self.expected)
+
+    @property
+    def wrong(self) -> str:
+        """What of the causes is not as it has to be."""
+        missing = [name for name in self.expected if name not in self.told]
+        named = [
+            f"{what}: {', '.join(names)}"
+            for what, names in (("missing", missing), ("invented", self.invented))
+            if names
+        ]
+        return "; ".join(named) or ("" if self.fine else "order")
 
     @property
     def missed(self) -> bool:
-        """Whether nothing was found of what had to be."""
+        """Whether nothing was found of what had to be; of several bugs, whether the cause of any is not told."""
+        if self.case.causes:
+            return not set(self.expected) <= set(self.told)
         return bool(self.case.broken) and not {each.anomaly for each in self.found} & set(self.case.meant)
 
     @property
     def unexplained(self) -> tuple[FoundAnomaly, ...]:
         """What a broken broker is not meant for, and what correct ones are wrongly found guilty of."""
+        if self.case.causes:
+            return ()
         explained = {*self.case.meant, *self.case.follows}
         guilty = (each for each in self.found if each.status in {"illegal", "possibly the client"})
         if not self.case.broken:
@@ -57,7 +91,8 @@ class DetectionRow:
     @property
     def fine(self) -> bool:
         """Whether it went as it had to."""
-        return self.run is not None and not self.missed and not self.unexplained
+        in_order = not self.case.causes or self.told == self.expected
+        return self.run is not None and not self.missed and not self.unexplained and in_order
 
 
 def row_of(case: DetectionCase, run: Run | None) -> DetectionRow:
@@ -72,6 +107,7 @@ def row_of(case: DetectionCase, run: Run | None) -> DetectionRow:
         results["events"],
         found_in(results),
         tuple(each["sentence"] for each in results["reasons"]),
+        tuple((each["name"], each["confidence"]) for each in (results.get("diagnosis") or {}).get("causes", ())),
     )
 
 
@@ -81,11 +117,16 @@ def found_in(results: dict[str, Any]) -> tuple[FoundAnomaly, ...]:
     return tuple(sorted(found, key=lambda each: (each.status != "illegal", each.anomaly)))
 
 
-def page(rows: Sequence[DetectionRow], starved: Sequence[DetectionRow] = ()) -> str:
+def page(
+    rows: Sequence[DetectionRow], starved: Sequence[DetectionRow] = (), combined: Sequence[DetectionRow] = ()
+) -> str:
     """docs/detection.md."""
     broken = [row for row in rows if row.case.broken]
     sound = [row for row in rows if not row.case.broken]
-    parts = (_head(rows, broken, sound), _broken(broken), _sound(sound), _starved(starved), _versions(rows))
+    parts = (
+        _head(rows, broken, sound), _broken(broken), combined_table(combined), _sound(sound), _starved(starved),
+        _versions(rows),
+    )  # fmt: skip
     return "\n".join([*(line for part in parts for line in part), ""])
 
 
@@ -126,6 +167,37 @@ def _broken(rows: Sequence[DetectionRow]) -> Iterable[str]:
             ", ".join(row.case.meant),
             f"**missed**; {found}" if row.missed and row.found else found,
             _told(row.unexplained),
+        )
+
+
+def combined_table(rows: Sequence[DetectionRow]) -> Iterable[str]:
+    """Several bugs at once."""
+    if not rows:
+        return
+    certain = sum(sure == "certain" for row in rows for name, sure in row.causes if name in row.invented)
+    yield from (
+        "",
+        "## Several bugs at once",
+        "",
+        f"Pairs and triples of broken brokers (`{COMMAND} ARGS=--combined`). The cause of each has to be told, the one",
+        "that harms acknowledged data most first, and no other; a/b may come in either order.",
+        "",
+        f"- {len(rows)} of {len(COMBINED)} combinations were run. Unit tests put runs of the single brokers",
+        "  together, and ask for the same causes.",
+        f"- {sum(row.fine for row in rows)} of {len(rows)} runs: every cause, in its order, and no other.",
+        f"- Causes that are called certain and are of none of the bugs: {certain}.",
+        "",
+        "| broken brokers | client | workload | causes, in this order | told | wrong |",
+        "| --- | --- | --- | --- | --- | --- |",
+    )
+    for row in rows:
+        yield _line(
+            ", ".join(f"`{name}`" for name in row.case.broken.split(", ")),
+            row.case.client,
+            row.case.workload,
+            ", ".join(row.case.causes),
+            ", ".join(name if sure == "certain" else f"{name} ({sure})" for name, sure in row.causes) or row.verdict,
+            row.wrong,
         )
 
 

@@ -91,7 +91,7 @@ class Bench:
 
     def topic(self) -> TopicSpec:
         """A fresh one."""
-        topic = self.settings.topic(0, f"{self.client}-{next(self._topics)}")
+        topic = self.settings.topic_spec(0, f"{self.client}-{next(self._topics)}")
         create_topics(self.cluster.nodes, self.cluster.security, [topic], "bench")
         return topic
 

@@ -79,7 +79,7 @@ class Bench:
 
     def topic(self) -> str:
         """A fresh one."""
-        topic = Settings(partitions=PARTITIONS).topic(0, f"tap-{next(self._topics)}")
+        topic = Settings(partitions=PARTITIONS).topic_spec(0, f"tap-{next(self._topics)}")
         create_topics(self._cluster.nodes, self._cluster.security, [topic], "bench")
         return topic.full_name("bench")
 

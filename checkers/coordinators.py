@@ -4,11 +4,12 @@ coordinator-mismatch    what two nodes say of one thing contradicts
 
 What counts are answers to FindCoordinator (api 10; exchanges of type ok, error 0, leader >= 0, of all clients) whose
 detail is `WHAT at ADDRESS`, perhaps followed by a remark in brackets. Each says two things: that WHAT is at `node
-LEADER`, and that `node LEADER` is at ADDRESS. What two different nodes say of one thing contradicts if it differs and
-if each node said it more than S after the other: the highest `invoked` of one > the lowest `time` of the other + S, and
-the reverse. One finding per thing; `steadfast` if two nodes that contradict each other never said anything else of it,
-else `moved`. It tells the time from the moment at which two of those had both said it to the last one at which two of
-them, each by its highest `invoked`, still did.
+LEADER`, and that `node LEADER` is at ADDRESS. What two different nodes say of a group or transaction contradicts if it
+differs and if each node said it more than S after the other: the highest `invoked` of one > the lowest `time` of the
+other + S, and the reverse. A broker does not move: two answers that give one node id different addresses contradict,
+whoever gave them and however soon. One finding per thing: `address` of a node id; else `steadfast` if two nodes that
+contradict each other never said anything else of it, or `moved`. It tells the time from the moment at which two of
+those had both been said to the last one at which two of them, each by its highest `invoked`, still were.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import ints
+from checkers.core.arrays import NEVER, NONE, ints
 from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.findings import Findings, make_findings
 from checkers.core.node_answers import SETTLING_NS
@@ -58,8 +59,8 @@ class Coordinators(Family):
             .filter(pl.col("detail").str.contains(WHEREABOUTS))
         )
         leader, at, span = pl.format("node {}", "leader"), pl.col("detail").str, ("node", "first", "last", "event")
-        of_things = rows.select(*span, thing=at.extract(WHEREABOUTS, 1), said=leader)
-        of_nodes = rows.select(*span, thing=leader, said=at.extract(WHEREABOUTS, 2))
+        of_things = rows.select(*span, thing=at.extract(WHEREABOUTS, 1), said=leader, address=pl.lit(value=False))
+        of_nodes = rows.select(*span, thing=leader, said=at.extract(WHEREABOUTS, 2), address=pl.lit(value=True))
         return merged_claims([of_things, of_nodes])
 
     def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> pl.DataFrame:
@@ -82,7 +83,7 @@ def merged_claims(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """What one node said of one thing, always the same, is one row."""
     return (
         pl.concat(parts)
-        .group_by("thing", "node", "said")
+        .group_by("thing", "node", "said", "address")
         .agg(pl.col("first").min(), pl.col("last").max(), pl.col("event").min())
     )
 
@@ -98,7 +99,10 @@ def _mismatches(made: pl.DataFrame, texts: Mapping[str, pl.DataFrame], run: RunC
         _told(made.filter("alone"), steadfast).with_columns(tag=pl.lit("steadfast")),
         _told(made, moved).with_columns(tag=pl.lit("moved")),
     ]
-    frame = of_things.join(pl.concat(pairs), on="thing").with_columns(severity=pl.col("until") - pl.col("since"))
+    frame = of_things.join(pl.concat(pairs), on="thing").with_columns(
+        severity=pl.col("until") - pl.col("since"),
+        tag=pl.when("address").then(pl.lit("address")).otherwise("tag"),
+    )
     of_texts = {"thing": "thing", "said": "said", "other_said": "said"}
     frame = frame.with_columns(texts[of][of].gather(frame[name]).alias(name) for name, of in of_texts.items())
     facts = ("thing", "node", "said", "since_ns", "until_ns")
@@ -120,30 +124,35 @@ def contradicted(made: pl.DataFrame) -> pl.DataFrame:
     """Of what was said those that another node had contradicted before, with the time until which both still did.
 
     Of two that contradict each other one was said first: it was, more than S before the other was said last, and it
-    was still said more than S after the other was said first. Of all these the one that was said last tells it.
+    was still said more than S after the other was said first. Of all these the one that was said last tells it. Of
+    addresses, which need not last, every other one that was said before contradicts, also of the same node.
     """
     lane, first, last = number_of(made, ["thing"]), ints(made, "first"), ints(made, "last")
-    upto = MomentIndex(lane, first).last(lane, np.minimum(last - SETTLING_NS, first + 1))
-    keys = ints(made, "node"), ints(made, "said")
+    address, said = made["address"].to_numpy(), ints(made, "said")
+    lasted = np.where(address, NEVER, last - SETTLING_NS)
+    upto = MomentIndex(lane, first).last(lane, np.minimum(lasted, first + 1))
+    keys = np.where(address, said, ints(made, "node")), said
     ranked = RunningBest(lane, np.argsort(last, kind="stable"))
     latest = taken(last, ranked.best_of_strangers(upto, keys, keys))
     until = np.maximum(first, np.minimum(last, latest))
-    return made.with_columns(until=pl.Series(until)).filter(pl.Series(latest > first + SETTLING_NS))
+    settled = np.where(address, NONE, first + SETTLING_NS)
+    return made.with_columns(until=pl.Series(until)).filter(pl.Series(latest > settled))
 
 
 def _told(made: pl.DataFrame, apart: pl.DataFrame) -> pl.DataFrame:
     """Of each thing the first that was contradicted, and what contradicts it: two claims in the order of texts."""
     columns = ["node", "said", "first", "last", "event"]
+    lasted = (pl.col("first") < pl.col("last_later") - SETTLING_NS) & (
+        pl.col("last") > pl.col("first_later") + SETTLING_NS
+    )
     later = apart.unique("thing", keep="first", maintain_order=True).select("thing", *columns)
     both = (
-        made.select("thing", *columns)
+        made.select("thing", "address", *columns)
         .join(later, on="thing", suffix="_later")
         .filter(
-            (pl.col("node") != pl.col("node_later"))
-            & (pl.col("said") != pl.col("said_later"))
+            (pl.col("said") != pl.col("said_later"))
             & (pl.col("first") <= pl.col("first_later"))
-            & (pl.col("first") < pl.col("last_later") - SETTLING_NS)
-            & (pl.col("last") > pl.col("first_later") + SETTLING_NS)
+            & (pl.col("address") | ((pl.col("node") != pl.col("node_later")) & lasted))
         )
     )
     lower = pl.col("said") < pl.col("said_later")
@@ -152,7 +161,7 @@ def _told(made: pl.DataFrame, apart: pl.DataFrame) -> pl.DataFrame:
     two = {new: pl.when(lower).then(f"{old}_later").otherwise(old) for old, new in names.items()}
     other = {"other" if new == "node" else f"other_{new}": value for new, value in two.items()}
     return (
-        both.select("thing", **one, **other)
+        both.select("thing", "address", **one, **other)
         .sort("thing", "node", "other", "said", "other_said")
         .unique("thing", keep="first", maintain_order=True)
     )

@@ -22,9 +22,12 @@ unseen         acknowledged above everything that was read and below the end of 
                offset by ListOffsets(latest), in a topic that the workload never deleted. Not in a compacted topic.
 phantom        read, and nobody sent it.
 aborted-read   read, although its send certainly failed, or its transaction did.
-duplicate      one value at two or more offsets of its partition. Tagged by its producer, as the manifest knows it:
-               `transactional`, `idempotent` or `plain`; and `numbered anew` if the taps saw that producer go on with
-               another producer id or epoch: a client that begins to number anew may write again what is there already.
+misrouted      read in another topic or partition than its send says, although the record calls itself good; once for
+               each value and place. Those that call themselves misrouted are `checkers.shared.flawed_records`'.
+duplicate      one value at two or more offsets of its partition, misrouted records apart. Tagged by its producer, as
+               the manifest knows it: `transactional`, `idempotent` or `plain`; and `numbered anew` if the taps saw that
+               producer go on with another producer id or epoch: a client that begins to number anew may write again
+               what is there already.
 false-ack      acknowledged without a usable offset (none, or negative). Or below a log start
 (`checkers.shared.log_starts`).
 
@@ -191,6 +194,7 @@ def judged(fates: Fates, gathered: GatheredDelivery, run: RunContext, renumbered
         ),
         _phantoms(fates.only(fates.type == 0), run),
         _aborted_reads(fates.only((fates.type == Type.FAIL) & fates.read), run),
+        _misrouted(fates, run),
         _duplicates(fates.only((fates.low < fates.high) & (fates.low != NEVER)), run, renumbered),
     ]
     return JudgedValues(merge_findings(parts, run.limit), counted(fates), len(lasting))
@@ -294,6 +298,12 @@ def _aborted_reads(fates: Fates, run: RunContext) -> Findings:
     )  # fmt: skip
 
 
+def _misrouted(fates: Fates, run: RunContext) -> Findings:
+    rows = fates.told.filter(pl.Series(fates.astray, dtype=pl.Boolean))
+    places = rows.group_by("value", *PLACE, "offset").agg(pl.col("event").min(), pl.col("time").min())
+    return make_findings("misrouted", places, run, offset="offset", values=("value",), time="time", events=("event",))
+
+
 def _duplicates(fates: Fates, run: RunContext, renumbered: Collection[int]) -> Findings:
     rows = _placed(fates.frame("value", *PLACE, "low", "high", "seen", "txn", "send_event", "low_event", "high_event"))
     idempotent, plain = (by(run.with_about("idempotent", (told,)), "producer") for told in (True, False))
@@ -335,6 +345,7 @@ class Delivery(Family):
         "unseen": "acknowledged below the partition's end, and nobody got there before the final read gave up",
         "phantom": "read, and nobody sent it",
         "aborted-read": "read, although its send certainly failed",
+        "misrouted": "a record in another topic or partition than it was sent to",
         "duplicate": "one value at two or more offsets",
         "false-ack": "acknowledged without a usable offset",
     }
@@ -392,6 +403,7 @@ def _looked_at(of_places: pl.DataFrame, run: RunContext, offsetless: int) -> dic
         "unseen": total(keeping.filter(STUCK), "usable"),
         "phantom": total(of_places, "seen"),
         "aborted-read": total(of_places, "failed"),
+        "misrouted": total(of_places, "seen"),
         "duplicate": total(of_places, "placed"),
         "false-ack": total(of_places, "acknowledged"),
     }

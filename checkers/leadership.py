@@ -28,10 +28,11 @@ impostor-leader   an *act* is an answer with error 0, to a probe (api 1 or 2), o
                   ended + S, or one may have begun by then (`since`, `checkers.core.node_answers`). An act whose epoch
                   is known, and for which all those claims of that epoch name one leader that is another node, is an
                   impostor's. One finding per partition, node and epoch, which tells of the impostor's acts alone;
-                  `deposed` if another node has a claim of a lower epoch that names it split-brain       `one epoch`:
-                  two nodes have acts with appends of one known epoch; `overlapping`: in one second two nodes have
-                  appends in acts of no known epoch, and one append of each ended before one of the other was invoked.
-                  One finding per partition and epoch, or second, which tells of the appends of those nodes
+                  `deposed` if another node has a claim of a lower epoch that names it; how many of its answers were
+                  appends and Fetches (the others: ListOffsets) is told
+split-brain       `one epoch`: two nodes have acts with appends of one known epoch; `overlapping`: in one second two
+                  nodes have appends in acts of no known epoch, and one append of each ended before one of the other was
+                  invoked. One finding per partition and epoch, or second, which tells of the appends of those nodes
 """
 
 from __future__ import annotations
@@ -281,6 +282,7 @@ def acts(piece: Piece) -> pl.DataFrame:
         pl.concat(rows)
         .with_columns(
             append=append,
+            fetch=pl.col("api") == FETCH,
             acknowledged=pl.when(append).then("time"),
             asked=pl.when(append).then("invoked"),
             appending=pl.when(append).then("event"),
@@ -289,6 +291,7 @@ def acts(piece: Piece) -> pl.DataFrame:
         .agg(
             acts=pl.len(),
             appends=pl.col("append").sum(),
+            fetches=pl.col("fetch").sum(),
             began=pl.col("invoked").min(),
             ended=pl.col("time").max(),
             first=pl.col("acknowledged").min(),
@@ -344,6 +347,8 @@ def _impostors(caught: pl.DataFrame, told: pl.DataFrame, run: RunContext) -> Fin
     by_epoch = caught.group_by(*PLACE, "epoch", "node").agg(
         pl.col("event", "leader").min(),
         answers=pl.col("acts").sum(),
+        appends=pl.col("appends").sum(),
+        fetches=pl.col("fetches").sum(),
         began_ns=pl.col("began").min(),
         ended_ns=pl.col("ended").max(),
     )
@@ -360,7 +365,7 @@ def _impostors(caught: pl.DataFrame, told: pl.DataFrame, run: RunContext) -> Fin
         events=("event",),
         tags=("deposed",),
         severity="answers",
-        facts=("answers", "leader", "epoch", "began_ns", "ended_ns"),
+        facts=("answers", "appends", "fetches", "leader", "epoch", "began_ns", "ended_ns"),
     )
 
 

@@ -92,7 +92,7 @@ class Linearizability(Family):
         NOT_LINEARIZABLE: "operations that cannot have happened in the order of their offsets",
         **visibility.ABOUT,
     }
-    needs_acknowledgements = frozenset({"shared-offset", "false-ack", REALTIME, NOT_LINEARIZABLE, *visibility.ABOUT})
+    needs_acknowledgements = frozenset({"shared-offset", REALTIME, NOT_LINEARIZABLE, *visibility.ABOUT})
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
         "sends": ("event", "time", "invoked", "type", "topic", "partition", "offset", "value"),
         "records": ("event", "time", "process", "topic", "partition", "offset", "value", "status"),
@@ -254,13 +254,11 @@ def _violated(parts: Sequence[tuple[Proofs, Ints, int]]) -> pl.DataFrame:
 
 def _looked_at(lanes: pl.DataFrame) -> dict[str, int]:
     total = {
-        name: int(lanes[name].sum())
-        for name in ("values", "acks", "zeros", "sure_acks", "rows", "ends", "shown", "acks_led")
+        name: int(lanes[name].sum()) for name in ("values", "acks", "sure_acks", "rows", "ends", "shown", "acks_led")
     }
     return {
         "inconsistent-offset": total["values"],
         "shared-offset": total["acks"],
-        "false-ack": total["zeros"],
         REALTIME: total["sure_acks"],
         NOT_LINEARIZABLE: max(total["rows"], total["ends"]),
         "watermark-behind-ack": total["acks_led"],

@@ -2,10 +2,13 @@
 
 Steps of readers. Take all records that one process was handed of one place (topic and partition) with an offset of 0
 or more, whatever their status, in the order of `event`. Two that follow each other there, x and then y, are a *step*
-from offset a to offset b. It is *judged* unless the process completed an ASSIGN of that place, however it ended, with
-an `event` between theirs, and, where the workload deleted the topic, unless x and y are of different eras
-(`checkers.core.deletions`). It is *inside* if x and y have the same `op`, or the same `txn`, which is not null;
-otherwise it lies between two polls. Replicas (`checkers.replicas`) are no readers.
+from offset a to offset b. In a history that was imported a transaction that did not end `ok` takes back what it was
+handed: the reader has to be back where it was. So y, unless it has the `op` or the (not null) `txn` of the record
+before it, makes its step with the last record before it that no such transaction was handed, if there is one.
+(Clients of ours say by an ASSIGN where they go on.) A step is *judged* unless the process completed an ASSIGN or a
+REVOKE of that place, however it ended, with an `event` between theirs, and, where the workload deleted the topic,
+unless x and y are of different eras (`checkers.core.deletions`). It is *inside* if x and y have the same `op`, or the
+same `txn`, which is not null; otherwise it lies between two polls. Replicas (`checkers.replicas`) are no readers.
 
 Known offsets of a place (and era) are those of all records that any reader was handed, and of all sends that ended
 `ok`, of 0 or more. *Committed* ones are those of `ok` sends, and of records that a reader was handed whom the manifest
@@ -363,7 +366,8 @@ def _concluded_steps(
 
 def _too_tangled(gathered: OddSteps) -> str:
     readers = len(gathered.tangled)
-    return f"the file is not in the order of its events: what {readers:,} readings were handed was not put in order"
+    why = "the file is not in the order of its events, or transactions were aborted"
+    return f"{why}: what {readers:,} readings were handed was not put in order"
 
 
 def _without(rows: pl.DataFrame, others: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -472,7 +476,8 @@ def _unexplained(missing: Sequence[pl.DataFrame], places: pl.DataFrame) -> pl.Da
 
 
 def _assigns(ops: pl.DataFrame) -> pl.DataFrame:
-    given = (pl.col("f") == F.ASSIGN) & pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
+    moved = pl.col("f").is_in([int(F.ASSIGN), int(F.REVOKE)])
+    given = moved & pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
     return ops.filter(given).select(*READER, "event").sort(*READER, "event")
 
 
@@ -492,7 +497,7 @@ def _moves(ops: pl.DataFrame, went_back: Sequence[pl.DataFrame], run: RunContext
 
 
 def _unassigned(steps: pl.DataFrame, assigns: pl.DataFrame) -> pl.DataFrame:
-    """Steps whose reader was not given the partition in between."""
+    """Steps whose reader was not given the partition in between, and did not lose it."""
     if steps.is_empty() or assigns.is_empty():
         return steps
     table = columns(assigns, (*READER, "event"))
@@ -520,7 +525,7 @@ def _with_rewinds(steps: pl.DataFrame, moves: Assignments) -> pl.DataFrame:
 def _judged_steps(piece: Piece, gathered: OddSteps, run: RunContext) -> JudgedSteps:
     known = KnownOffsets(piece.sends, piece.records, run)
     of_tangled = piece.records.join(gathered.tangled, on=READER, how="semi", maintain_order="left")
-    runs = known.with_next(Reading(of_tangled).runs())
+    runs = known.with_next(Reading(of_tangled, run).runs())
     steps = known.with_next(_without(_not_compacted(piece.steps, run), gathered.tangled, READER))
     ends = pl.concat([steps.filter(pl.col("to").is_null()).select(*LOG, "offset"), runs.select(*LOG, "offset")])
     steps = _unassigned(_resolved(steps.drop_nulls("to"), gathered.firsts, run), gathered.moves.assigns)

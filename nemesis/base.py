@@ -157,6 +157,7 @@ class Fault(ABC):
     name: ClassVar[str]
     description: ClassVar[str]  # one line, for `tidegauge list nemeses`
     needs: ClassVar[frozenset[Capability]]
+    calls: ClassVar[frozenset[str]] = frozenset()  # admin requests that the product has to know for it
     longest_s: ClassVar[float] = 120.0  # from the injection on; whatever has not bitten by then is undone
     roles: ClassVar[tuple[str, ...]]  # what it can be aimed at; the first one unless told otherwise
     options: ClassVar[Mapping[str, Any]] = {}  # what else it can be told, with the defaults; keys of `schedule.Plan`
@@ -207,6 +208,20 @@ class Fault(ABC):
     def healed(self) -> str:
         """What is still there of it after `undo`, in a few words; nothing when all is as it was."""
         return ""
+
+
+class LeaderFault(Fault):
+    """A fault whose victim is chosen as the leader of a partition."""
+
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._victim: Victim | None = None
+        self._injected_at = 0.0
+
+    @property
+    def victim(self) -> Victim:
+        """Whom `aim` chose."""
+        return self.aimed(self._victim)
 
 
 class RepeatingFault(Fault):

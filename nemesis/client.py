@@ -113,6 +113,7 @@ class StaleMetadata(AtTheTap):
     name = "stale-metadata"
     description = "answers Metadata as it was while a leader moves, and closes some connections so that clients ask"
     needs = AtTheTap.needs | LeaderMove.needs
+    calls = LeaderMove.calls
     roles = ("all",)  # from the others clients would hear the truth
     changes_leaders = True
     done = "old answers to Metadata given"

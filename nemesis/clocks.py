@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecordsBuilder
 
+from harness.clusters.admin_calls import CREATE_TOPICS, DELETE_TOPICS
 from harness.clusters.base import Capability, NodeState, wait_until
 from harness.clusters.wire import NodeConnection, WireError
 from harness.foundation.protocol import ErrorCode
@@ -35,6 +36,7 @@ class ClockSkew(Fault):
     name = "clock-skew"
     description = "sets the clock of a node ahead or back"
     needs = frozenset({Capability.CLOCK, Capability.ADMIN})
+    calls = frozenset({CREATE_TOPICS, DELETE_TOPICS})
     roles = NODE_ROLES
     options: ClassVar = {"by": 60.0}
     tame = False

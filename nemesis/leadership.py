@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
+from harness.clusters.admin_calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, ELECT_LEADERS, REASSIGN
 from harness.clusters.base import Capability, NodeState, wait_until
 from harness.clusters.cluster_view import NO_LEADER, ClusterView, TopicPartition
 from harness.foundation.errors import ClusterError
@@ -28,7 +29,7 @@ from nemesis.admin import (
     try_once,
     until_done,
 )
-from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, RepeatingFault, Victim
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, LeaderFault, RepeatingFault, Victim
 from nemesis.iptables import Chains, PacketRule, addresses
 from nemesis.process import CAN_KILL, Kill, bring_to_state, not_running, start
 from nemesis.roles import choose_leader, leaders, leaves_a_majority
@@ -95,22 +96,12 @@ def put_first(heir: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
     return heir, *(replica for replica in replicas if replica != heir)
 
 
-class Leadership(Fault):
+class Leadership(LeaderFault):
     """What the faults of this family share: the victim leads a partition, and the proof is its successor."""
 
     changes_leaders = True
     roles = ("leader",)
     done = ""  # what was done, for the sentence of the proof
-
-    def __init__(self, context: FaultContext) -> None:
-        super().__init__(context)
-        self._victim: Victim | None = None
-        self._injected_at = 0.0
-
-    @property
-    def victim(self) -> Victim:
-        """Whom `aim` chose."""
-        return self.aimed(self._victim)
 
     def successor(self) -> FaultEvidence | None:
         """The new leader, by the word of any node but the old one."""
@@ -132,6 +123,7 @@ class LeaderMove(Leadership):
     name = "leader-move"
     description = "gives a partition another leader in good order (reassignment and preferred election)"
     needs = frozenset({Capability.ADMIN})
+    calls = frozenset({REASSIGN, ELECT_LEADERS})
     done = "move"
 
     def aim(self) -> Aim | None:
@@ -166,6 +158,7 @@ class PreferredElection(Fault):
     name = "preferred-election"
     description = "moves the leaders of all partitions at once (reassignment and one preferred election)"
     needs = frozenset({Capability.ADMIN})
+    calls = frozenset({REASSIGN, ELECT_LEADERS})
     roles = ("all",)
     changes_leaders = True
 
@@ -229,6 +222,7 @@ class LeaderChurn(Leadership, RepeatingFault):
     name = "leader-churn"
     description = "moves leadership of a partition from replica to replica, again and again"
     needs = frozenset({Capability.ADMIN})
+    calls = frozenset({REASSIGN, ELECT_LEADERS})
     options = {"period": 0.5}
 
     @property
@@ -359,6 +353,7 @@ class UncleanElection(DisablesLeader):
     name = "unclean-election"
     description = "kills a leader that is the only one in sync, and lets a replica that lags become leader"
     needs = frozenset({Capability.ADMIN, Capability.PARTITION, *CAN_KILL})
+    calls = frozenset({DESCRIBE_CONFIGS, ALTER_CONFIGS, ELECT_LEADERS})
     ports = ("broker",)
     blocks = True
     unclean = True

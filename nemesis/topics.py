@@ -8,6 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from harness.clusters.admin_calls import (
+    ALTER_CONFIGS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    REASSIGN,
+)
 from harness.clusters.base import Capability, wait_until
 from harness.clusters.cluster_view import NO_LEADER, PartitionView
 from harness.foundation.errors import ClusterError
@@ -27,7 +35,7 @@ from nemesis.admin import (
     topic_ids,
     until_done,
 )
-from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, Victim
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, LeaderFault
 from nemesis.roles import choose_leader
 
 MIN_ISR = "min.insync.replicas"
@@ -76,6 +84,7 @@ class AddPartitions(OnATopic):
     """A topic gets more partitions, and keeps them."""
 
     name = "add-partitions"
+    calls = frozenset({CREATE_PARTITIONS})
     description = "gives a topic one more partition, or as many as told; this cannot be taken back"
     options: ClassVar[Mapping[str, int | None]] = {"to": None}
     tame = False
@@ -114,25 +123,16 @@ class AddPartitions(OnATopic):
         """Partitions stay."""
 
 
-class ShrinkReplicas(Fault):
+class ShrinkReplicas(LeaderFault):
     """A partition is left with fewer replicas for a while."""
 
     name = "shrink-replicas"
     description = "takes the followers away from a partition (reassignment) and gives them back"
     needs = frozenset({Capability.ADMIN})
+    calls = frozenset({REASSIGN})
     roles = ("leader",)
     options: ClassVar[Mapping[str, int]] = {"to": 1}
     blocks = True  # fewer replicas than have to be in sync
-
-    def __init__(self, context: FaultContext) -> None:
-        super().__init__(context)
-        self._victim: Victim | None = None
-        self._injected_at = 0.0
-
-    @property
-    def victim(self) -> Victim:
-        """Whom `aim` chose."""
-        return self.aimed(self._victim)
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -193,6 +193,7 @@ class RecreateTopic(OnATopic):
     """A topic is deleted, with all that is in it, and created again."""
 
     name = "recreate-topic"
+    calls = frozenset({CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS})
     description = "deletes a topic and creates it again with the same partitions and settings, but empty"
     changes_leaders = True
     blocks = True
@@ -267,6 +268,7 @@ class MinIsr(OnATopic):
     """More replicas have to be in sync before a write is acknowledged, for a while."""
 
     name = "min-isr"
+    calls = frozenset({DESCRIBE_CONFIGS, ALTER_CONFIGS})
     description = "changes min.insync.replicas of a topic, and changes it back"
     options: ClassVar[Mapping[str, int]] = {"to": 3}
     blocks = True  # fewer replicas than that may be in sync, or be there at all

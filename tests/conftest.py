@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.foundation import optional_work
 from tests.support import docker_or_skip
 from tests.support.spark_sessions import end_spark_session, spark_session
 
@@ -45,6 +46,12 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.delenv("TIDEGAUGE_HOME")
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _time_for_optional_work() -> None:
+    """What one test gave up is not given up in the next."""
+    optional_work.start_over()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -32,6 +32,11 @@ LEAST_VALUE_BYTES = 64  # what identifies a message has to fit
 class Settings(ClientSettings):
     """What every workload can be told; each adds its own."""
 
+    topic: str = Field(
+        default="",
+        pattern=r"^[A-Za-z0-9._-]{0,200}$",
+        description="what the names of topics begin with that you have created yourself, new and empty, for this run",
+    )
     partitions: PositiveInt = Field(default=3, le=10_000, description="partitions of each topic")
     replication_factor: PositiveInt = Field(default=3, description="replicas of each partition")
     min_insync_replicas: PositiveInt = Field(
@@ -70,7 +75,7 @@ class Settings(ClientSettings):
             )
         return self
 
-    def topic(self, number: int, name: str) -> TopicSpec:
+    def topic_spec(self, number: int, name: str) -> TopicSpec:
         """A topic with these settings."""
         return TopicSpec(
             number=number,

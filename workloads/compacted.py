@@ -58,7 +58,7 @@ class Compacted(Workload[CompactedSettings]):
 
     def topics(self, settings: CompactedSettings) -> list[TopicSpec]:
         """One."""
-        topic = settings.topic(0, "compacted")
+        topic = settings.topic_spec(0, "compacted")
         return [topic.model_copy(update={"config": topic.config | CLEANED_ALL_THE_TIME})]
 
     def stages(self, settings: CompactedSettings, faults: int) -> list[list[Role]]:  # noqa: ARG002 - the same with faults

@@ -114,7 +114,7 @@ class ExactlyOnce(Workload[ExactlyOnceSettings]):
 
     def topics(self, settings: ExactlyOnceSettings) -> list[TopicSpec]:
         """One in, one out."""
-        return [settings.topic(INPUT, "input"), settings.topic(OUTPUT, "output")]
+        return [settings.topic_spec(INPUT, "input"), settings.topic_spec(OUTPUT, "output")]
 
     def stages(self, settings: ExactlyOnceSettings, faults: int) -> list[list[Role]]:  # noqa: ARG002 - the same with faults
         """One stage without an end of its own."""

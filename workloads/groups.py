@@ -76,7 +76,7 @@ class Groups(Workload[GroupsSettings]):
 
     def topics(self, settings: GroupsSettings) -> list[TopicSpec]:
         """One."""
-        return [settings.topic(0, "shared")]
+        return [settings.topic_spec(0, "shared")]
 
     def stages(self, settings: GroupsSettings, faults: int) -> list[list[Role]]:  # noqa: ARG002 - the same with faults
         """One stage without an end of its own."""

@@ -49,7 +49,7 @@ class LargeBatch(Workload[LargeBatchSettings]):
 
     def topics(self, settings: LargeBatchSettings) -> list[TopicSpec]:
         """One."""
-        return [settings.topic(0, TOPIC)]
+        return [settings.topic_spec(0, TOPIC)]
 
     def stages(self, settings: LargeBatchSettings, faults: int) -> list[list[Role]]:
         """The consumer after the producer, or beside it."""

@@ -29,12 +29,15 @@ def collect_garbage_less_often() -> None:
 
 
 class Control:
-    """Lines from the runner: {"stop": true}, {"cue": k}, {"acked": n}; their end means that the runner is gone."""
+    """Lines from the runner: {"stop": true}, {"leave": true}, {"cue": k}, {"acked": n}.
+
+    To leave is to stop without waiting for what is outstanding. The end of the lines means that the runner is gone.
+    """
 
     def __init__(self) -> None:
         self.cue = 0
         self.acked: int | None = None
-        self.gone = False
+        self.gone = False  # nobody waits for what is outstanding: the runner has ended, or said so
         self.terminated = False  # by SIGTERM, which the runner never sends
         self._stop = threading.Event()
         self._unread = b""
@@ -76,7 +79,8 @@ class Control:
                 self.cue = max(self.cue, int(message.get("cue", 0)))
                 if "acked" in message:
                     self.acked = int(message["acked"])
-                if message.get("stop"):
+                self.gone = self.gone or bool(message.get("leave"))
+                if message.get("stop") or message.get("leave"):
                     self.stop()
 
     def _terminate(self, *_: object) -> None:

@@ -65,7 +65,7 @@ class TopicsSettings(Settings):
 
     def numbered(self, number: int) -> TopicSpec:
         """The topic of this number, as it is at first."""
-        return self.topic(number, f"topic-{number}")
+        return self.topic_spec(number, f"topic-{number}")
 
 
 def number_of(name: str) -> int:

@@ -51,7 +51,9 @@ class StreamSettings(Settings):
     def generation(self, number: int) -> list[TopicSpec]:
         """The topics of a generation; their numbers go on from one generation to the next."""
         suffix = f"-g{number}" if self.rotate else ""
-        return [self.topic(number * self.topics + index, f"stream-{index}{suffix}") for index in range(self.topics)]
+        return [
+            self.topic_spec(number * self.topics + index, f"stream-{index}{suffix}") for index in range(self.topics)
+        ]
 
     def generation_at(self, time_ns: int, began: int) -> int:
         """Which generation is written to."""

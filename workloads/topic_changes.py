@@ -143,7 +143,7 @@ class TopicChanger:
         if created == Type.OK:
             del self.missing[number]
 
-    def _do(self, f: F, number: int, ask: Callable[[TopicAdmin], None], count: int | None = None) -> Type:
+    def _do(self, f: F, number: int, ask: Callable[[TopicAdmin], object], count: int | None = None) -> Type:
         """One operation, recorded whatever comes of it."""
         recorder = self._session.recorder
         op = recorder.begin(f, topic=number, count=count)

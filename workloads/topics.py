@@ -5,35 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import InvalidConfigurationError, KafkaError, PolicyViolationError, TopicAlreadyExistsError
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from harness.clusters import wire
 from harness.clusters.admin import Admin
-from harness.foundation.errors import ClusterError
+from harness.clusters.product_support import by_node
+from harness.foundation.errors import ClusterError, one_line
 from harness.foundation.security import Security
 from workloads.base import TopicSpec
+from workloads.topic_creation import (
+    Addressed,
+    TopicMaker,
+    holds_records,
+    names_at,
+    partitions_at,
+    refused_deletion,
+)
 
 CREATE_TIMEOUT_S = 30.0
 CHANGE_TIMEOUT_S = 8.0  # of whoever has to end soon when it is told to
 ASK_TIMEOUT_S = 2.0
 EVERY_S = 0.05
-
-
-class Addressed(Protocol):
-    """A node, as far as it matters here."""
-
-    @property
-    def id(self) -> int:
-        """Its number."""
-
-    @property
-    def address(self) -> str:
-        """Where clients reach it."""
+OF_SETTINGS = (InvalidConfigurationError, PolicyViolationError)  # what refuses a topic for its settings
 
 
 @dataclass(frozen=True)
@@ -59,19 +57,32 @@ class TopicAdmin:
             **security.kafka_python(),
         )
 
-    def create(self, topic: TopicSpec, prefix: str) -> None:
+    def create(self, topic: TopicSpec, prefix: str) -> str:
         """Create it; that somebody else just did so is as good. KafkaError when it cannot be."""
         with suppress(TopicAlreadyExistsError):
-            self.create_anew(topic, prefix)
+            return self.create_anew(topic, prefix)
+        return ""
 
-    def create_anew(self, topic: TopicSpec, prefix: str) -> None:
-        """Create it, where there is none. KafkaError when it cannot be, when there is one, or nobody knows."""
+    def create_anew(self, topic: TopicSpec, prefix: str) -> str:
+        """Create it, where there is none; what was said against its settings if it was created without them.
+
+        KafkaError when it cannot be, when there is one, or nobody knows.
+        """
         options: dict[str, Any] = {
             "num_partitions": topic.partitions,
             "replication_factor": topic.replication_factor,
             "configs": topic.config,
         }
-        self._admin.create_topics({topic.full_name(prefix): options})
+        try:
+            self._admin.create_topics({topic.full_name(prefix): options})
+        except OF_SETTINGS as error:
+            self._admin.create_topics({topic.full_name(prefix): {**options, "configs": {}}})
+            return one_line(error)
+        return ""
+
+    def wait_for(self, names: Sequence[str]) -> None:
+        """Until they are there. KafkaError when they are not in time."""
+        self._admin.wait_for_topics(list(names), timeout_ms=CREATE_TIMEOUT_S * 1000)
 
     def delete(self, name: str) -> None:
         """Delete it. KafkaError when it cannot be, or nobody knows."""
@@ -94,46 +105,98 @@ class TopicAdmin:
         self._admin.close()
 
 
-def create_topics(nodes: Sequence[Addressed], security: Security, topics: Sequence[TopicSpec], prefix: str) -> None:
-    """Create the topics a run begins with, and wait until every node lists them with leaders."""
+@dataclass(frozen=True)
+class MadeTopics:
+    """How it went, in sentences."""
+
+    given_up: tuple[str, ...] = ()  # of what was wanted
+    troubles: tuple[str, ...] = ()  # of nodes that do not know a topic
+
+
+def create_topics(
+    nodes: Sequence[Addressed], security: Security, topics: Sequence[TopicSpec], prefix: str
+) -> MadeTopics:
+    """Create the topics a run begins with, and wait until every node lists them with leaders, but not for ever."""
+    if security.protocol != "PLAINTEXT":  # nodes can be asked one by one over plain connections only
+        return MadeTopics(_create_through_admin(nodes, security, topics, prefix))
+    maker = TopicMaker(nodes, prefix)
+    for topic in topics:
+        maker.make(topic)
+    return MadeTopics(tuple(maker.given_up), tuple(_wait(nodes, topics, prefix)))
+
+
+def adopt_topics(nodes: Sequence[Addressed], security: Security, topics: Sequence[TopicSpec], prefix: str) -> None:
+    """Make sure that topics which the user has created are there, large enough and empty."""
+    for topic in topics if security.protocol == "PLAINTEXT" else ():
+        name = topic.full_name(prefix)
+        found = max(partitions_at(node.address, name) for node in nodes)
+        if found < topic.partitions:
+            raise ClusterError(
+                f"the topic {name} has {found} partitions, and the run needs {topic.partitions}",
+                f"create it with {topic.partitions} partitions, or leave `topic` out",
+            )
+        if any(holds_records(node.address, name, found) for node in nodes):
+            raise ClusterError(
+                f"the topic {name} holds records already, and nobody could tell them from those of the run",
+                "create new topics under another name and say that with `topic`",
+            )
+
+
+def _create_through_admin(
+    nodes: Sequence[Addressed], security: Security, topics: Sequence[TopicSpec], prefix: str
+) -> tuple[str, ...]:
     names = [topic.full_name(prefix) for topic in topics]
     try:
-        admin = TopicAdmin([node.address for node in nodes], security, "tidegauge-topics")
-        try:
-            for topic in topics:
-                admin.create(topic, prefix)
-            if security.protocol != "PLAINTEXT":  # nodes can be asked one by one over plain connections only
-                admin._admin.wait_for_topics(names, timeout_ms=CREATE_TIMEOUT_S * 1000)  # noqa: SLF001
-                return
-        finally:
-            admin.close()
+        with closing(TopicAdmin([node.address for node in nodes], security, "tidegauge-topics")) as admin:
+            refused = [admin.create(topic, prefix) for topic in topics]
+            admin.wait_for(names)
     except KafkaError as error:
         raise ClusterError(
-            f"the topics of the run could not be created ({error})",
-            "check that there are as many nodes as replication_factor asks for, and that clients may create topics",
+            f"the topics of the run could not be created ({one_line(error)})",
+            f"create {', '.join(names)} yourself and say `topic = {prefix}`",
         ) from error
-    _wait(nodes, topics, prefix)
+    return tuple(
+        f"topic {name}: it has the product's own settings ({why})"
+        for name, why in zip(names, refused, strict=True)
+        if why
+    )
 
 
 def delete_topics(nodes: Sequence[Addressed], security: Security, prefix: str) -> None:
     """Remove every topic of a run from a cluster that stays."""
-    try:
-        admin = Admin(
-            bootstrap_servers=[node.address for node in nodes], client_id="tidegauge-topics", **security.kafka_python()
+    if security.protocol != "PLAINTEXT":
+        _delete_through_admin(nodes, security, prefix)
+        return
+    names = sorted({name for node in nodes for name in names_at(node.address) if name.startswith(f"{prefix}-")})
+    said: dict[int, str] = {}
+    for node in nodes if names else ():
+        said[node.id] = refused_deletion(node.address, names)
+        if not said[node.id]:
+            return
+    if names:
+        raise ClusterError(
+            f"the topics of the run could not be removed ({by_node(said.items())})",
+            f"delete the topics that begin with {prefix}-",
         )
-        try:
+
+
+def _delete_through_admin(nodes: Sequence[Addressed], security: Security, prefix: str) -> None:
+    try:
+        with Admin(
+            bootstrap_servers=[node.address for node in nodes], client_id="tidegauge-topics", **security.kafka_python()
+        ) as admin:
             names = [name for name in admin.list_topics() if name.startswith(f"{prefix}-")]
             if names:
                 admin.delete_topics(names)
-        finally:
-            admin.close()
     except KafkaError as error:
         raise ClusterError(
-            f"the topics of the run could not be removed ({error})", f"delete the topics that begin with {prefix}-"
+            f"the topics of the run could not be removed ({one_line(error)})",
+            f"delete the topics that begin with {prefix}-",
         ) from error
 
 
-def _wait(nodes: Sequence[Addressed], topics: Sequence[TopicSpec], prefix: str) -> None:
+def _wait(nodes: Sequence[Addressed], topics: Sequence[TopicSpec], prefix: str) -> list[str]:
+    """Until every node lists them; what is missing when that takes too long, which is for the verdict to judge."""
     deadline = time.monotonic() + CREATE_TIMEOUT_S
     waiting = {node.id: node for node in nodes}
     reasons: dict[int, str] = {}
@@ -145,13 +208,11 @@ def _wait(nodes: Sequence[Addressed], topics: Sequence[TopicSpec], prefix: str) 
                 if not reason:
                     del waiting[node.id]
             if waiting and time.monotonic() > deadline:
-                node_id = min(waiting)
-                raise ClusterError(
-                    f"{CREATE_TIMEOUT_S:.0f} s after its topics were created node {node_id} {reasons[node_id]}",
-                    "see the logs of that node",
-                )
+                late = f"{CREATE_TIMEOUT_S:.0f} s after the topics were created"
+                return [f"{late} node {node_id} {reasons[node_id]}" for node_id in sorted(waiting)]
             if waiting:
                 time.sleep(EVERY_S)
+    return []
 
 
 def _missing(address: str, topics: Sequence[TopicSpec], prefix: str) -> str:
@@ -164,6 +225,8 @@ def _missing(address: str, topics: Sequence[TopicSpec], prefix: str) -> str:
                 allow_auto_topic_creation=False,
             )
             answer = connection.ask(request, MetadataResponse, wire.METADATA_VERSION)
+    except wire.TooMuch as error:
+        raise ClusterError(str(error), "see what that broker answers to Metadata") from error
     except wire.WireError as error:
         return f"does not answer ({error})"
     led = {

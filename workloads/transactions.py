@@ -85,7 +85,7 @@ class Transactions(Workload[TransactionsSettings]):
 
     def topics(self, settings: TransactionsSettings) -> list[TopicSpec]:
         """One."""
-        return [settings.topic(TOPIC, "transactions")]
+        return [settings.topic_spec(TOPIC, "transactions")]
 
     def stages(self, settings: TransactionsSettings, faults: int) -> list[list[Role]]:  # noqa: ARG002 - the same with faults
         """One stage without an end of its own."""
@@ -114,7 +114,7 @@ class Transactions(Workload[TransactionsSettings]):
             from workloads.pacing import feed
 
             of_all = settings.plain_rate * session.config.of
-            feed(session, settings, of_all, settings.topic(TOPIC, "transactions"))
+            feed(session, settings, of_all, settings.topic_spec(TOPIC, "transactions"))
         elif session.config.role == PRODUCER:
             transact(session, settings)
         else:
@@ -160,7 +160,7 @@ class TransactionWorker:
         self._settings = settings
         self._reader = reader
         self._random = Random(session.config.seed)  # noqa: S311 - a run can be repeated
-        self._name = settings.topic(TOPIC, "transactions").full_name(session.config.prefix)
+        self._name = settings.topic_spec(TOPIC, "transactions").full_name(session.config.prefix)
         self._fence_at = time.monotonic() + settings.fence_every
         self._began_at: dict[TopicPartition, int] = {}  # where the transaction found the partitions that it polled
 

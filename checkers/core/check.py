@@ -15,14 +15,14 @@ from checkers.core.conclusion import answer_of, concluded, drawing
 from checkers.core.deletions import Deletions, deletions
 from checkers.core.engine import failure
 from checkers.core.families import FAMILIES
-from checkers.core.planning_rows import planning_rows
+from checkers.core.planning_rows import ROWS_AT_MOST, planning_rows
 from checkers.core.results import Anomaly, CheckResults
 from checkers.core.run import LIMIT, RunContext
 from checkers.core.selection import NOT_ASKED, asked_for, written
 from checkers.core.spark import CheckJob, context_in_many_tasks, fits_one_task, in_many_tasks, in_one_task
 from checkers.core.timeline import Timeline, timeline
 from harness.foundation.limits import DEFAULTS
-from harness.history.schema import F, Kind
+from harness.history.schema import F, Kind, Type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,6 +162,7 @@ def _context(
         damaged=sealed.damaged_processes,
         acks=setting.acks,
         foreign=setting.foreign,
+        rewound=_rewound(spark, sealed, results) if setting.foreign else (),
         compacted=compacted,
         deletions=_deletions(spark, sealed, results),
         line=_timeline(spark, sealed, results),
@@ -180,6 +181,18 @@ def _deletions(spark: SparkSession | None, sealed: Sealed, results: CheckResults
     except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
         results.failures.append(failure("deleted topics", _text_of(error)))
         return Deletions()
+
+
+def _rewound(spark: SparkSession | None, sealed: Sealed, results: CheckResults) -> tuple[int, ...]:
+    try:
+        rows = planning_rows(sealed, spark, Kind.COMPLETE, ("op",), (F.TXN,), (Type.FAIL, Type.INFO))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
+        results.failures.append(failure("transactions that did not commit", _text_of(error)))
+        return ()
+    if len(rows) >= ROWS_AT_MOST:
+        said = f"there are {ROWS_AT_MOST:,} or more: of the others, readers count as moved on"
+        results.failures.append(failure("transactions that did not commit", said))
+    return tuple(sorted(row["op"] for row in rows))
 
 
 def _timeline(spark: SparkSession | None, sealed: Sealed, results: CheckResults) -> Timeline:

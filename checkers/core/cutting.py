@@ -44,8 +44,8 @@ PRODUCTS: dict[str, tuple[Product, ...]] = {
         Product("exchanges", lambda rows, _: marks_of(answers(empty("probes"), rows)), BY_LOG, EXCHANGES),
     ),
     "finals": (Product("ops", lambda rows, _: finals_of(rows), BY_LOG, OF_FINALS),),
-    "steps": (Product("records", lambda rows, _: steps_of(rows), BY_LOG, RECORDS),),
-    "spans": (Product("records", lambda rows, _: spans_of(rows), BY_PLACE, RECORDS),),
+    "steps": (Product("records", steps_of, BY_LOG, RECORDS),),
+    "spans": (Product("records", spans_of, BY_PLACE, RECORDS),),
     "shares": (Product("sends", lambda rows, run: shares_of(rows, run.stretch if run else 1), BY_PLACE, SENDS),),
 }
 ROUTES = {"sends": BY_LOG, "records": BY_LOG, "copies": BY_LOG, "ops": BY_PLACE, "probes": BY_PLACE,

@@ -135,7 +135,7 @@ class Piece:
 
     @cached_property
     def _reading(self) -> Reading:
-        return Reading(self.records)
+        return Reading(self.records, self.run)
 
 
 MARKS = ("topic", "partition", "era", "offset", "api", "led", "node", "invoked", "time", "event", "told")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.history.schema import F, Kind
+from harness.history.schema import F, Kind, Type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,26 +15,33 @@ if TYPE_CHECKING:
 ROWS_AT_MOST = 100_000
 
 
-def planning_rows(
-    sealed: Sealed, spark: SparkSession | None, kind: Kind, columns: Sequence[str], functions: Collection[F] = ()
+def planning_rows(  # noqa: PLR0913, PLR0917 - which rows of which history
+    sealed: Sealed,
+    spark: SparkSession | None,
+    kind: Kind,
+    columns: Sequence[str],
+    functions: Collection[F] = (),
+    types: Collection[Type] = (),
 ) -> list[dict[str, Any]]:
-    """Columns of a kind, or of some functions in it. Files here are read here: a job for them would take longer."""
+    """Columns of a kind, or of some functions in it that ended in one of these ways, if any are named.
+
+    Files here are read here: a job for them would take longer.
+    """
     if not sealed.files.get(kind) or not sealed.rows.get(kind) or not _has(sealed, kind, functions):
         return []
-    numbers = [int(function) for function in functions]
+    wanted = {"f": [int(function) for function in functions], "type": [int(type_) for type_ in types]}
+    filters = [(name, "in", numbers) for name, numbers in wanted.items() if numbers]
     if sealed.base:
         assert spark is not None, "the files are elsewhere"
         frame = spark.read.parquet(*sealed.urls(kind))
-        if numbers:
-            frame = frame.where(f"f in ({', '.join(map(str, numbers))})")
+        for name, _, numbers in filters:
+            frame = frame.where(f"{name} in ({', '.join(map(str, numbers))})")
         return [row.asDict() for row in frame.select(*columns).limit(ROWS_AT_MOST).collect()]
     from pyarrow import parquet
 
     rows: list[dict[str, Any]] = []
     for file in sealed.files[kind]:
-        rows += parquet.read_table(
-            file, columns=list(columns), filters=[("f", "in", numbers)] if numbers else None
-        ).to_pylist()
+        rows += parquet.read_table(file, columns=list(columns), filters=filters or None).to_pylist()
     return rows[:ROWS_AT_MOST]
 
 

@@ -189,12 +189,15 @@ class Fates:
 
     @cached_property
     def of_placed(self) -> Ints:
-        """The numbers of values by rows that say at which offset they are: usable acknowledgements, good records."""
-        return np.concatenate([self.of_send[self._usable], self.of_read[self._good]])
+        """The numbers of values by rows that say at which offset they are: usable acknowledgements, good records.
+
+        Not records that are elsewhere than where their value was sent to.
+        """
+        return np.concatenate([self.of_send[self._usable], self.of_read[self._good & ~self.astray]])
 
     def placed(self, name: str) -> Ints:
         """A column of these rows."""
-        return np.concatenate([ints(self.sends, name)[self._usable], ints(self.told, name)[self._good]])
+        return np.concatenate([ints(self.sends, name)[self._usable], ints(self.told, name)[self._good & ~self.astray]])
 
     def lowest(self, of: Ints, values: Ints) -> Ints:
         """By value the lowest of what rows say, given the number of each row's value."""
@@ -216,6 +219,19 @@ class Fates:
     def frame(self, *names: str) -> pl.DataFrame:
         """Columns as a table, with nulls."""
         return pl.DataFrame({name: _column(getattr(self, name)) for name in names})
+
+    @cached_property
+    def astray(self) -> Bools:
+        """Of records, whether they call themselves good and are elsewhere than where their value was sent to."""
+        found = self._good.copy()
+        elsewhere = np.zeros(len(found), np.bool_)
+        for name in ("topic", "partition"):
+            sent = np.full(len(self), NONE)
+            sent[self.of_send] = ints(self.sends, name)
+            found &= sent[self.of_read] != NONE
+            elsewhere |= sent[self.of_read] != ints(self.told, name)
+        found &= elsewhere
+        return found
 
     @cached_property
     def _usable(self) -> Bools:

@@ -68,8 +68,6 @@ def lanes_of(offset_times: OffsetTimes, run: RunContext) -> pl.DataFrame:
     wrong[offset_times.of_log] |= offsets.odd(log)
     value_known = np.zeros(len(offset_times), np.bool_)
     value_known[offset_times.of_log] = log.high != NONE
-    zeros = np.zeros(len(offset_times), np.bool_)
-    zeros[offset_times.of_log] = offsets.zero(log)
     first = log.keys.parts(offset_times.at[starts])
     add, most, least = np.add.reduceat, np.maximum.reduceat, np.minimum.reduceat
 
@@ -82,7 +80,7 @@ def lanes_of(offset_times: OffsetTimes, run: RunContext) -> pl.DataFrame:
     return pl.DataFrame({
         **{name: pl.Series(first[name]).cast(pl.Int32) for name in (*PLACE, "era")},
         "stretch": np.zeros(len(starts), np.int64) if whole else first["offset"] // run.stretch,
-        "wrong": count(wrong) > 0, "values": count(value_known), "acks": count(acked), "zeros": count(zeros),
+        "wrong": count(wrong) > 0, "values": count(value_known), "acks": count(acked),
         "sure_acks": count(acked & sure), "rows": count(logged & sure),
         "ends": count((offset_times.end_shown != NEVER) & sure),
         "shown": count((offset_times.shown != NEVER) & sure), "acks_led": count(acked & sure & (led_upto != NONE)),
@@ -101,7 +99,7 @@ def lanes_of(offset_times: OffsetTimes, run: RunContext) -> pl.DataFrame:
 _LANE_SCHEMA: dict[str, Any] = {
     "topic": pl.Int32, "partition": pl.Int32, "era": pl.Int32, "stretch": pl.Int64, "wrong": pl.Boolean,
     **dict.fromkeys(
-        ("values", "acks", "zeros", "sure_acks", "rows", "ends", "shown", "acks_led", "sent_max", "ended_max",
+        ("values", "acks", "sure_acks", "rows", "ends", "shown", "acks_led", "sent_max", "ended_max",
          "led_max",
          "final_max", "acked_min", "done_min", "end_min", "shown_min", "acked_max", "offset_max"),
         pl.Int64,

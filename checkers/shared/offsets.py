@@ -5,8 +5,8 @@ with an offset. (What an `info` or failed send says of its offset proves nothing
 the record tells.)
 
 inconsistent-offset   one offset with two or more values.
-shared-offset         one offset acknowledged to two or more sends: acknowledgements alone prove it.
-false-ack             offset 0 acknowledged to three or more sends.
+shared-offset         one offset acknowledged to two or more sends: acknowledgements alone prove it. Zero is an offset
+                      like any other.
 
 A topic that the workload deletes begins again at offset 0. So each era of it (`checkers.core.deletions`) has a log of
 its own, and what may belong to two eras has another one, whose findings are tagged `deleted topic`.
@@ -26,24 +26,16 @@ from checkers.core.run import RunContext
 from checkers.shared.by_offset import Proofs, good_records
 from harness.history.schema import Type
 
-ZEROS = 3  # acknowledgements of offset 0 that are one too many
 ABOUT = {
     "inconsistent-offset": "one offset, two or more values",
     "shared-offset": "one offset acknowledged to two or more sends",
-    "false-ack": "offset 0 acknowledged again and again",
 }
 
 
 def odd(log: PartitionLog) -> Bools:
     """Whether anything is wrong with a row of the log."""
-    wrong: Bools = (log.low < log.high) | (log.low_ack < log.high_ack) | ((log.offset == 0) & (log.acks >= ZEROS))
+    wrong: Bools = (log.low < log.high) | (log.low_ack < log.high_ack)
     return wrong
-
-
-def zero(log: PartitionLog) -> Bools:
-    """Rows that were looked at for acknowledgements of offset 0."""
-    looked: Bools = (log.offset == 0) & (log.acks > 0)
-    return looked
 
 
 def inconsistent(proofs: Proofs) -> Ints:
@@ -63,14 +55,8 @@ def judge(piece: Piece, proofs: Proofs, run: RunContext) -> Findings:
     acked = known.filter("acked")
     two_values = _ends(known).filter(pl.col("low") < pl.col("high"))
     shared = _ends(acked).filter(pl.col("low") < pl.col("high"))
-    zeros = _ends(acked).filter((pl.col("offset") == 0) & (pl.col("count") >= ZEROS))
     return merge_findings(
-        [
-            _found("inconsistent-offset", two_values, run),
-            _found("shared-offset", shared, run, "count"),
-            _found("false-ack", zeros, run, "count"),
-        ],
-        run.limit,
+        [_found("inconsistent-offset", two_values, run), _found("shared-offset", shared, run, "count")], run.limit
     )
 
 

@@ -11,6 +11,8 @@ next to the end of a span is asked for as if an odd step left it. A step from on
 
 Spans of a reader and place that overlap are *tangled*: the file is not in the order of its events. Then what a chunk
 says of that reader and place is worth nothing; its runs are put together instead, as spans that are as short as that.
+So are those of a reader with several spans that transactions took back in one of them: what comes before a record is
+then not always the record before it (`_before`).
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ def _picked(table: Sequence[Ints], rows: Sequence[Ints], place: Ints, answers: I
 class Reading:
     """What readers were handed, in the order of their events, as far as these records go."""
 
-    def __init__(self, records: pl.DataFrame) -> None:
+    def __init__(self, records: pl.DataFrame, run: RunContext | None = None) -> None:
         self.rows = placed(records)
         self._columns = {name: ints(self.rows, name) for name in (*READER, "era", "op", "txn", "offset", "event")}
         first, last = self._runs()
@@ -112,8 +114,10 @@ class Reading:
         new = np.append(True, reader[1:] != reader[:-1]) if len(reader) else np.zeros(0, np.bool_)
         self._starts = np.flatnonzero(new)  # of the runs of each reader and place
         self._number = np.cumsum(new) - 1
-        follows = np.flatnonzero(~new)  # runs that another one of the same reader and place comes before
-        self._steps = (self._last[follows - 1], self._first[follows])
+        self._back = is_in(self._columns["txn"], run.rewound if run else ())
+        within = self._is_within(self._last[:-1], self._first[1:])
+        left, follows = _before(new, self._back[self._first], within)
+        self._steps = (self._last[left], self._first[follows])
         self._compared = self._same("era", *self._steps)
         self._within = self._is_within(*self._steps)
         self._reader_of_step = self._number[follows]
@@ -139,11 +143,13 @@ class Reading:
         between = np.bincount(self._reader_of_step[self._compared & ~self._within], minlength=count)
         inside = np.bincount(self._reader_of_step[self._compared & self._within], minlength=count)
         of_runs = np.add.reduceat(self._last - self._first, self._starts) if count else np.zeros(0, np.int64)
-        return self._as_spans(self._first[self._starts], self._last[self._ends()], between, inside + of_runs)
+        back = _any(self._back[self._first], self._starts)
+        return self._as_spans(self._first[self._starts], self._last[self._ends()], between, inside + of_runs, back)
 
     def runs(self) -> pl.DataFrame:
         """Each run as a span of its own."""
-        return self._as_spans(self._first, self._last, np.zeros(len(self._first), np.int64), self._last - self._first)
+        nothing, back = np.zeros(len(self._first), np.int64), self._back[self._first]
+        return self._as_spans(self._first, self._last, nothing, self._last - self._first, back)
 
     def _ends(self) -> Ints:
         return np.append(self._starts[1:], len(self._first)) - 1 if len(self._starts) else self._starts
@@ -179,46 +185,68 @@ class Reading:
                 within |= self._same(name, one, other) & (self._columns[name][one] != NONE)
         return within
 
-    def _as_spans(self, first: Ints, last: Ints, between: Ints, inside: Ints) -> pl.DataFrame:
+    def _as_spans(self, first: Ints, last: Ints, between: Ints, inside: Ints, back: Bools) -> pl.DataFrame:
         begins = self.rows[first].select(*READER, *(pl.col(name).alias(f"first_{name}") for name in _FIRST))
         counts = [pl.Series("between", between, pl.Int64), pl.Series("inside", inside, pl.Int64)]
-        return begins.hstack(self.rows[last].select(_LAST)).with_columns(counts)
+        back_ = pl.Series("back", back, pl.Boolean)  # whether any of its records was taken back
+        return begins.hstack(self.rows[last].select(_LAST)).with_columns(*counts, back_)
 
 
-def steps_of(records: pl.DataFrame) -> pl.DataFrame:
+def _before(new: Bools, back: Bools, within: Bools) -> tuple[Ints, Ints]:
+    """Of runs in their order the one that each goes on from, and which those are that go on from any.
+
+    `new` says which begin a reader, `back` which were taken back, `within` which belong together with the one before.
+    A run goes on from the one it belongs together with, else from the last one of its reader that was not taken back.
+    """
+    follows = np.flatnonzero(~new)
+    left = follows - 1
+    if back.any():
+        rows = np.arange(len(new))
+        first = np.maximum.accumulate(np.where(new, rows, 0))
+        kept = np.maximum.accumulate(np.where(back, -1, rows))
+        left = np.where(within[follows - 1], left, kept[left])
+        there = left >= first[follows]
+        left, follows = left[there], follows[there]
+    return left, follows
+
+
+def steps_of(records: pl.DataFrame, run: RunContext | None = None) -> pl.DataFrame:
     """What goes to the stretches of a chunk's records: odd steps, and what the last records of spans leave."""
-    reading = Reading(records)
+    reading = Reading(records, run)
     return pl.concat([reading.odd_steps(), reading.ends()])
 
 
-def spans_of(records: pl.DataFrame) -> pl.DataFrame:
+def spans_of(records: pl.DataFrame, run: RunContext | None = None) -> pl.DataFrame:
     """What goes to the partitions of a chunk's records."""
-    return Reading(records).spans()
+    return Reading(records, run).spans()
 
 
 def tangled_in(spans: pl.DataFrame) -> pl.DataFrame:
-    """Readers, each with a place, whose spans overlap."""
-    ordered = spans.select(*READER, "first_event", "event").sort(*READER, "first_event")
-    again = _is_same_reader() & (pl.col("first_event") <= pl.col("event").shift(1))
-    return ordered.filter(again).select(READER).unique()
+    """Readers, each with a place, whose spans overlap, or which have several with records that were taken back."""
+    ordered = spans.select(*READER, "first_event", "event", "back").sort(*READER, "first_event")
+    overlaps = _is_same_reader() & (pl.col("first_event") <= pl.col("event").shift(1))
+    taken_back = (pl.len().over(READER) > 1) & pl.col("back").any().over(READER)
+    return ordered.filter(overlaps | taken_back).select(READER).unique()
 
 
 def joints(spans: pl.DataFrame, also: Sequence[str] = ()) -> pl.DataFrame:
     """The steps from one span to the next within an era; `also` names more columns of the spans that they leave."""
-    same = {name: pl.col(name).shift(1) == pl.col(f"first_{name}") for name in ("era", "op", "txn")}
-    within = same["op"].fill_null(value=False) | same["txn"].fill_null(value=False)
-    left = [name for name in (*_LEFT, *also) if name not in READER]
-    return (
-        spans.sort(*READER, "first_event")
-        .select(
-            *READER,
-            *(pl.col(name).shift(1) for name in left),
-            *(pl.col(f"first_{name}").alias(alias) for name, alias in _REACHED.items()),
-            within=within,
-            compared=_is_same_reader() & same["era"],
-        )
-        .filter("compared")
-        .drop("compared")
+    ordered = spans.sort(*READER, "first_event")
+    same = {name: pl.col(name).shift(1) == pl.col(f"first_{name}") for name in ("op", "txn")}
+    asked = ordered.select(
+        new=~_is_same_reader().fill_null(value=False),
+        within=same["op"].fill_null(value=False) | same["txn"].fill_null(value=False),
+    )
+    within = asked["within"].to_numpy()
+    left, follows = _before(asked["new"].to_numpy(), ordered["back"].to_numpy(), within[1:])
+    columns_left = [name for name in (*_LEFT, *also) if name not in READER]
+    rows = ordered[follows].select(
+        *READER, "first_era", *(pl.col(f"first_{name}").alias(alias) for name, alias in _REACHED.items())
+    )
+    steps = rows.hstack(ordered[left].select(columns_left))
+    steps = steps.with_columns(within=pl.Series(within[follows] & (left == follows - 1), dtype=pl.Boolean))
+    return steps.filter(pl.col("era") == pl.col("first_era")).select(
+        *READER, *columns_left, *_REACHED.values(), "within"
     )
 
 

@@ -19,6 +19,13 @@ class Admin(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no type
             self.close()
             raise
 
+    def metadata(self) -> dict[str, Any]:
+        """What `describe_cluster` returns, from Metadata: for products whose DescribeCluster cannot be read."""
+        told: dict[str, Any] = self._manager.run(self._get_cluster_metadata, [])
+        for broker in told["brokers"]:
+            broker["broker_id"] = broker.pop("node_id")
+        return told
+
     def close(self) -> None:
         """Also the sockets that its thread was woken by, which kafka-python leaves to the garbage collector."""
         super().close()

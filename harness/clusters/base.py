@@ -19,10 +19,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from harness.clusters import wire
+from harness.clusters import failed_start, wire
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.disk import NodeDisk
 from harness.clusters.target import ReadyCheck
+from harness.foundation import optional_work
 from harness.foundation.errors import CannotHere, ClusterError, NodeDied, TidegaugeError, UsageError
 from harness.foundation.paths import cache_dir, clusters_dir, nearest, state_dir
 from harness.foundation.progress import Progress, SilentProgress
@@ -32,6 +33,8 @@ DESCRIPTION_FILE = "cluster.json"
 FREE_DISK_BYTES = 300 * 1024 * 1024
 LOG_TAIL_LINES = 15
 PROBE_TIMEOUT_S = 2.0
+ODD_AT_MOST_S = 30.0  # for nodes that all answer, though not as they should: more time does not make them
+SETTLE_LOOK_S = 0.5
 
 
 class Capability(StrEnum):
@@ -97,6 +100,7 @@ class Description:
     directory: str
     harness_pid: int
     held_by_tidegauge: bool
+    stateless: bool
     ready_after_s: float
 
     def as_json(self) -> dict[str, Any]:
@@ -120,6 +124,7 @@ class Cluster(ABC):
         self.security = Security()
         self.progress: Progress = progress or SilentProgress()
         self.held_by_tidegauge = False
+        self.stateless = False  # whether any node may lead anything
         self._ready = ready
         self._id_is_ours = False  # whether we gave the nodes their cluster's id, so that another one is a stranger's
         self.name = f"{self.kind}-{secrets.token_hex(4)}"
@@ -258,6 +263,11 @@ class Cluster(ABC):
         return ",".join(node.address for node in self.nodes)
 
     @property
+    def addresses(self) -> frozenset[str]:
+        """Where it is; what its nodes say lies elsewhere is not a part of it."""
+        return frozenset(node.address for node in self.nodes)
+
+    @property
     def directory(self) -> Path:
         """Everything on disk that belongs to this cluster."""
         return clusters_dir() / self.name
@@ -277,9 +287,13 @@ class Cluster(ABC):
         try:
             self._bring_up()
             self.wait_until_ready()
+            self._settle()
             self.ready_after_s = round(time.monotonic() - began_at, 1)
             self._write_description()
         except BaseException as error:
+            optional_work.give_up()
+            if isinstance(error, ClusterError):
+                failed_start.keep_logs(self.name, self.nodes, self.log_tail, error)
             try:
                 self.stop()
             except TidegaugeError as second:
@@ -310,6 +324,7 @@ class Cluster(ABC):
             directory=str(self.directory),
             harness_pid=os.getpid(),
             held_by_tidegauge=self.held_by_tidegauge,
+            stateless=self.stateless,
             ready_after_s=self.ready_after_s,
         )
 
@@ -322,16 +337,25 @@ class Cluster(ABC):
         raise UsageError(f"there is no node {node_id} in {self.name}", f"its nodes are {known}")
 
     def wait_until_ready(self) -> None:
-        """Until the target's ready check holds on every node; a node that dies meanwhile ends the wait with its log."""
+        """Until the target's ready check holds on every node; a node that dies meanwhile ends the wait with its log.
+
+        Nodes that all answer, but with Metadata that cannot be true, are taken as they are: that is for the verdict.
+        """
         self.progress.step(f"waiting for {len(self.nodes)} nodes of {self.product} {self.version}")
         missing: dict[int, str] = {}
+        odd_since_s: float | None = None
 
         def ready() -> bool:
+            nonlocal odd_since_s
             self._fail_if_a_node_died()
             missing.clear()
             missing.update(self._not_ready())
             self.progress.detail(f"{len(self.nodes) - len(missing)}/{len(self.nodes)} ready")
-            return not missing
+            if not missing or not all(isinstance(why, _Odd) for why in missing.values()):
+                odd_since_s = None
+                return not missing
+            odd_since_s = time.monotonic() if odd_since_s is None else odd_since_s
+            return time.monotonic() - odd_since_s >= ODD_AT_MOST_S
 
         try:
             wait_until(ready, self._ready.timeout_s, "ready")
@@ -342,6 +366,16 @@ class Cluster(ABC):
                 "its last log lines are below; a busy machine may need a longer ready_timeout_s in the target",
                 log_tail=tuple(self.log_tail(first)),
             ) from None
+
+    def _settle(self) -> None:
+        """Leave nodes alone that are ready but not themselves yet; none may die meanwhile."""
+        if not self._ready.settle_s:
+            return
+        self.progress.step(f"waiting {self._ready.settle_s:g} s for the nodes to settle")
+        ends_at = time.monotonic() + self._ready.settle_s
+        while time.monotonic() < ends_at:
+            self._fail_if_a_node_died()
+            time.sleep(min(SETTLE_LOOK_S, self._ready.settle_s))
 
     def check_place(self) -> None:
         """Refuse to start where brokers would die within seconds: on a full disk, or in a path they cannot be told."""
@@ -377,9 +411,9 @@ class Cluster(ABC):
         if self._ready.kind == "answers":
             return ""
         if len(metadata.brokers) < len(self.nodes):
-            return f"its Metadata lists {len(metadata.brokers)} of {len(self.nodes)} brokers"
+            return _Odd(f"its Metadata lists {len(metadata.brokers)} of {len(self.nodes)} brokers")
         if metadata.controller_id < 0:
-            return "it knows of no controller"
+            return _Odd("it knows of no controller")
         found = metadata.cluster_id or ""
         if self._id_is_ours and found != self.cluster_id:
             raise ClusterError(
@@ -408,6 +442,12 @@ class Cluster(ABC):
         unfinished = self.directory / f"{DESCRIPTION_FILE}.new"
         unfinished.write_text(json.dumps(self.describe().as_json(), indent=2))
         unfinished.rename(self.directory / DESCRIPTION_FILE)
+
+
+class _Odd(str):
+    """Why a node is not ready that answers Metadata."""
+
+    __slots__ = ()
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, message: str, every_s: float = 0.2) -> None:

@@ -15,6 +15,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from functools import cache, partial
 from pathlib import Path
@@ -33,7 +34,8 @@ from harness.clusters.cleanup.undo import of_project
 from harness.clusters.disk import NodeDisk, why_no_disks
 from harness.clusters.image_builder import our_images
 from harness.clusters.networked import NetworkedCluster
-from harness.clusters.target import ContainerPart, NodePlan, Target, placeholders, render, write_inside
+from harness.clusters.target import ContainerPart, Target, write_inside
+from harness.clusters.template import NodePlan, placeholders, render
 from harness.foundation.errors import CannotHere, ClusterError, TidegaugeError, UsageError
 from harness.foundation.namespaces import (
     COMPOSE_PROJECT_LABEL,
@@ -139,6 +141,7 @@ class DockerCluster(NetworkedCluster):
                 f"the target '{target.name}' cannot run in containers", "add a [container] table, or use local"
             )
         target.check_ports(ports)
+        self.stateless = target.stateless
         if target.container.compose:  # KAFKA_IMAGE may name another version than the target
             self.version = image.rpartition("/")[2].partition(":")[2] or "unknown"
         self.image = image
@@ -418,6 +421,12 @@ class DockerCluster(NetworkedCluster):
             **{f"KAFKA_PORT_{number}": str(port) for number, port in enumerate(ports, start=1)},
         }
         command = [*compose.docker_compose_command(), "up", "--detach", "--quiet-pull", "--no-build"]
+        delay_s = self.target.start_delay_s
+        for number in range(self.target.nodes if delay_s else 1):
+            time.sleep(delay_s if number else 0)
+            self._compose([*command, f"node-{number + 1}"] if delay_s else command, environment, definition)
+
+    def _compose(self, command: list[str], environment: dict[str, str], definition: Path) -> None:
         try:
             ran = subprocess.run(command, env=environment, capture_output=True, timeout=UP_TIMEOUT_S, check=False)
             code, said = str(ran.returncode), ran.stderr or ran.stdout

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import struct
 from collections.abc import Sequence
 from typing import NoReturn
 
 from kafka.errors import KafkaError
 
+from harness.clusters import wire
 from harness.clusters.admin import Admin
 from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Cluster, Node, NodeState, Unavailable
 from harness.clusters.target import ReadyCheck
-from harness.foundation.errors import CannotHere, ClusterError, UsageError
+from harness.foundation.errors import CannotHere, ClusterError, UsageError, one_line
+from harness.foundation.metadata_answer import BROKERS_AT_MOST
 from harness.foundation.progress import Progress
 from harness.foundation.security import Security
 
 CONNECT_TIMEOUT_MS = 15_000
+UNREADABLE = (KafkaError, ValueError, TypeError, LookupError, struct.error)  # what kafka-python raises for answers
+PLAIN = "without TLS and SASL; if they have those, say so (--tls, --sasl)"
+SECURED = "with these TLS and SASL settings"
 
 
 def checked_addresses(addresses: Sequence[str]) -> list[tuple[str, int]]:
@@ -57,27 +64,54 @@ class ExternalCluster(Cluster):
             "use --cluster local or --cluster docker, or a fault of the client or the taps",
         )
 
+    @property
+    def addresses(self) -> frozenset[str]:
+        """Also those that were given: what is asked there need not name all of them."""
+        return super().addresses | set(self._addresses)
+
     def _bring_up(self) -> None:
         self.progress.step(f"connecting to {','.join(self._addresses)} ({self.security.protocol})")
+        cluster_id, listed = self._ask_nodes() if self.security.protocol == "PLAINTEXT" else self._ask_through_admin()
+        if not listed:
+            raise self._unreachable("it lists no broker")
+        if len(listed) > BROKERS_AT_MOST:
+            raise self._unreachable(f"it lists {len(listed):,} brokers, and {BROKERS_AT_MOST:,} are the most")
+        self.cluster_id = cluster_id or ""
+        self.nodes = numbered(listed)
+
+    def _ask_nodes(self) -> tuple[str | None, list[tuple[int, str]]]:
+        """The brokers, by the word of the first address that gives one; Metadata is known to every product."""
+        said = []
+        for address in self._addresses:
+            try:
+                told = wire.ask_metadata(address, CONNECT_TIMEOUT_MS / 1000)
+            except wire.TooMuch as error:
+                raise ClusterError(one_line(error), "see what that broker answers to Metadata") from error
+            except wire.WireError as error:
+                said.append(one_line(error))
+            else:
+                return told.cluster_id, list(told.listed)
+        raise self._unreachable("; ".join(said))
+
+    def _ask_through_admin(self) -> tuple[str | None, list[tuple[int, str]]]:
+        """DescribeCluster, and where that fails or cannot be read, Metadata."""
         try:
-            admin = Admin(
+            with Admin(
                 bootstrap_servers=list(self._addresses),
                 client_id="tidegauge",
                 request_timeout_ms=CONNECT_TIMEOUT_MS,
                 bootstrap_timeout_ms=CONNECT_TIMEOUT_MS,
                 **self.security.kafka_python(),
-            )
-        except (KafkaError, OSError, ValueError) as error:
-            raise self._unreachable(error) from error
-        try:
-            described = admin.describe_cluster()
-        except (KafkaError, OSError) as error:
-            raise self._unreachable(error) from error
-        finally:
-            admin.close()
-        self.cluster_id = described["cluster_id"]
-        brokers = sorted(described["brokers"], key=lambda broker: broker["broker_id"])
-        self.nodes = tuple(Node(b["broker_id"], _address(b["host"], b["port"])) for b in brokers)
+            ) as admin:
+                try:
+                    told = admin.describe_cluster()
+                except UNREADABLE as error:
+                    self.progress.detail(f"DescribeCluster failed ({one_line(error)}), asking for Metadata")
+                    told = admin.metadata()
+        except (*UNREADABLE, OSError) as error:
+            raise self._unreachable(one_line(error)) from error
+        listed = [(each["broker_id"], wire.address_of(each["host"], each["port"])) for each in told["brokers"]]
+        return told["cluster_id"], listed
 
     def wait_until_ready(self) -> None:
         """It answered, and whether it is well is for the run to find out."""
@@ -118,13 +152,22 @@ class ExternalCluster(Cluster):
             "use --cluster local or docker for faults",
         )
 
-    def _unreachable(self, error: Exception) -> ClusterError:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    def _unreachable(self, said: str) -> ClusterError:
+        secured = self.security.protocol != "PLAINTEXT"
         return ClusterError(
-            f"no broker answers at {','.join(self._addresses)} with {self.security.protocol} ({said})",
-            "check the addresses, that the brokers run, and the TLS and SASL settings",
+            f"no broker at {','.join(self._addresses)} can be asked with {self.security.protocol} ({said})",
+            f"check the addresses, and that they are listeners of brokers {SECURED if secured else PLAIN}",
         )
 
 
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def numbered(listed: Sequence[tuple[int, str]]) -> tuple[Node, ...]:
+    """The brokers, each with an id of its own: where several have the same one, the later ones get free numbers."""
+    claimed = {address: number for number, address in sorted(listed, reverse=True)}
+    free = itertools.filterfalse(set(claimed.values()).__contains__, itertools.count(1))
+    taken: set[int] = set()
+    nodes = []
+    for address, wanted in sorted(claimed.items(), key=lambda each: (each[1], each[0])):
+        number = wanted if wanted not in taken else next(free)
+        taken.add(number)
+        nodes.append(Node(number, address))
+    return tuple(nodes)

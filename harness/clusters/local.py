@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -36,10 +37,11 @@ from harness.clusters.helper_process import HelperProcess
 from harness.clusters.jars import ensure_jars
 from harness.clusters.netns import Network
 from harness.clusters.networked import NetworkedCluster
-from harness.clusters.target import NodePlan, Target, inside, placeholders, render, write_inside
-from harness.foundation import class_archive
+from harness.clusters.target import Target, copy_inside, inside, write_inside
+from harness.clusters.template import NodePlan, placeholders, render
+from harness.foundation import class_archive, optional_work
 from harness.foundation.class_archive import Archive
-from harness.foundation.errors import ClusterError, UsageError
+from harness.foundation.errors import CannotHere, ClusterError, UsageError
 from harness.foundation.java import Java, ensure_java
 from harness.foundation.namespaces import Place
 from harness.foundation.ports import PortLeases
@@ -72,7 +74,12 @@ class LocalCluster(NetworkedCluster):
                 f"the target '{target.name}' cannot run as local processes", "add a [process] table, or use docker"
             )
         target.check_ports(ports)
+        if netns and target.process.serves_all_nodes:
+            raise UsageError(
+                f"the nodes of '{target.name}' are one process, which has one network", "leave --netns out"
+            )
         self._process = target.process
+        self.stateless = target.stateless
         texts = [*target.process.files.values(), *target.process.command, *target.process.env.values()]
         self._id_is_ours = any("{cluster_id}" in text for text in texts)
         self._asked_ports = ports
@@ -88,6 +95,8 @@ class LocalCluster(NetworkedCluster):
     @property
     def capabilities(self) -> frozenset[Capability]:
         """What it has as it is equipped now."""
+        if self._process.serves_all_nodes:
+            return OURS | {Capability.ADMIN, Capability.LOGS}
         able = OURS | {Capability.KILL, Capability.PAUSE, Capability.RESTART, Capability.LOGS, Capability.ADMIN}
         able |= {Capability.FILES} if self._process.data else frozenset()
         able |= self._needs & {Capability.DISK, Capability.CLOCK}
@@ -107,6 +116,12 @@ class LocalCluster(NetworkedCluster):
         """By what this machine has."""
         if capability in self.capabilities:
             return None
+        if self._process.serves_all_nodes:
+            return Unavailable(
+                f"all nodes of the target '{self.target.name}' are one process, and this fault breaks single nodes "
+                f"({capability})",
+                "choose faults of clients or of taps, see `tidegauge list faults`",
+            )
         if capability in network_support.NETWORK:
             return network_support.missing(capability)
         if capability is Capability.CLOCK:
@@ -120,6 +135,8 @@ class LocalCluster(NetworkedCluster):
 
     def equip(self, needs: Collection[Capability]) -> None:
         """What the faults are made with, as far as it is not there already."""
+        if self._process.serves_all_nodes:
+            return
         new = frozenset(needs) - self._needs
         self._needs |= new
         if Capability.DISK in new:
@@ -184,13 +201,19 @@ class LocalCluster(NetworkedCluster):
         self._start_helper()
         self.nodes = tuple(self._node(plan) for plan in self._plans)
         self.progress.step(f"starting {len(self.nodes)} nodes")
-        for plan in self._plans:
+        self._start_nodes()
+
+    def _start_nodes(self) -> None:
+        """One after the other, or all of them by the process of the first."""
+        for plan in self._plans[:1] if self._process.serves_all_nodes else self._plans:
             self._write_files(plan.node_id)
+            if self._children and self.target.start_delay_s:
+                time.sleep(self.target.start_delay_s)
             self._spawn(plan.node_id)
 
     def stop_node(self, node_id: int) -> None:
         """SIGTERM, and SIGKILL for one that does not go."""
-        child = self._child(node_id)
+        child = self._own_child(node_id)
         child.terminate()
         try:
             child.wait(STOP_TIMEOUT_S)
@@ -199,7 +222,7 @@ class LocalCluster(NetworkedCluster):
 
     def kill(self, node_id: int) -> None:
         """SIGKILL the node and all it started, and wait until they are gone."""
-        child = self._child(node_id)
+        child = self._own_child(node_id)
         tree = self._tree(child)
         for process in tree:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -217,7 +240,7 @@ class LocalCluster(NetworkedCluster):
 
     def start_node(self, node_id: int) -> None:
         """Start it again on its old directory and ports."""
-        if self._child(node_id).poll() is None:
+        if self._own_child(node_id).poll() is None:
             raise UsageError(f"node {node_id} of {self.name} runs already", "stop or kill it first")
         self._spawn(node_id)
 
@@ -303,7 +326,7 @@ class LocalCluster(NetworkedCluster):
             write_inside(node_dir, name, render(text.lstrip("\n"), values, f"{self.target.name}: {name}"))
         if self.target.once:
             for name in self.target.once.keep:
-                write_inside(node_dir, name, (prepared_files.prepared_dir(self.target) / name).read_bytes())
+                copy_inside(node_dir, name, prepared_files.prepared_dir(self.target) / name)
 
     def _start_helper(self) -> None:
         """What the nodes need beside themselves, on the host's side of their networks."""
@@ -384,8 +407,10 @@ class LocalCluster(NetworkedCluster):
         if self._archive.written is None:
             return
         try:
-            if len(self._children) == self.target.nodes and all(
-                self.state(node.id) is NodeState.RUNNING for node in self.nodes
+            if (
+                optional_work.is_wanted()
+                and len(self._children) == self.target.nodes
+                and all(self.state(node.id) is NodeState.RUNNING for node in self.nodes)
             ):
                 self.progress.step("keeping the classes of a node, so that others start faster (once)")
                 self._child(RECORDER).terminate()
@@ -398,7 +423,16 @@ class LocalCluster(NetworkedCluster):
 
     def _child(self, node_id: int) -> subprocess.Popen[bytes]:
         self.node(node_id)
-        return self._children[node_id]
+        return self._children[self._plans[0].node_id if self._process.serves_all_nodes else node_id]
+
+    def _own_child(self, node_id: int) -> subprocess.Popen[bytes]:
+        """The process of this node and of no other."""
+        if self._process.serves_all_nodes:
+            raise CannotHere(
+                f"node {node_id} of {self.name} cannot be stopped or started alone: all its nodes are one process",
+                "take the whole cluster down, or leave it out",
+            )
+        return self._child(node_id)
 
     def _tree(self, child: subprocess.Popen[bytes]) -> list[psutil.Process]:
         if child.poll() is not None:  # its number may be another's by now
@@ -411,7 +445,7 @@ class LocalCluster(NetworkedCluster):
 
     def _signal(self, node_id: int, signal_number: signal.Signals) -> None:
         """To the node and all it started, and wait until it took effect."""
-        for process in self._tree(self._child(node_id)):
+        for process in self._tree(self._own_child(node_id)):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(signal_number)
         wanted = NodeState.PAUSED if signal_number == signal.SIGSTOP else NodeState.RUNNING

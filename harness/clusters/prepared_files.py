@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from harness.clusters.target import Target, inside, write_inside
-from harness.foundation.errors import ClusterError
+from harness.foundation.errors import CannotHere, ClusterError
 from harness.foundation.paths import cache_dir
 from harness.foundation.progress import Progress
 
 MANIFEST = "sha256.json"
-TIMEOUT_S = 120.0
+TIMEOUT_S = 600.0  # a product may be compiled, on a machine that is busy
 LOG_TAIL_LINES = 15
 
 Render = Callable[[str], str]
@@ -48,6 +49,11 @@ def ensure(target: Target, scratch: Path, render: Render, environment: dict[str,
     part = target.once
     if part is None or is_prepared(target):
         return
+    if os.sep not in part.command[0] and not part.command[0].startswith("{") and shutil.which(part.command[0]) is None:
+        raise CannotHere(
+            f"{target.name} is made with the program '{part.command[0]}', which is not on this machine",
+            f"install {part.command[0]}, or choose another target",
+        )
     progress.step(f"preparing {target.name} {target.version} (once)")
     for name, text in part.files.items():
         write_inside(scratch, name, render(text.lstrip("\n")))

@@ -38,6 +38,7 @@ class ClusterSpec(Model):
     ports: tuple[int, ...] = ()
     image: str | None = None
     bootstrap: tuple[str, ...] = ()
+    stateless: bool = False  # of a cluster that runs already; a target says it in its file
     tls: bool = False
     ca_file: Path | None = None
     certificate_file: Path | None = None

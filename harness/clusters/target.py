@@ -4,24 +4,13 @@ A target says how one node is started, as a process (`[process]`) or as a contai
 needs, which files it reads, how we know that it is ready, and what its log lines mean. Apache Kafka is a target like
 any other (`harness/clusters/targets/kafka.toml`). `docs/targets.md` is the page for users.
 
-Text in a target may use placeholders. They are filled per node, and an unknown one is an error, never left standing:
-
-    {node_id} {node_dir} {cluster_id} {version}
-    {bind}              the address to listen on            {host}         the name other nodes reach this node by
-    {client_host}       the name clients reach it by        {port.NAME}    this node's port of that name
-    {peers.NAME}        ["host:port", ...] of the other nodes, as a JSON (and TOML) array
-    {nodes.NAME}        the same for all nodes
-    {nodes.NAME:csv}    host:port,host:port                 {nodes.NAME:voters}   1@host:port,2@host:port
-    {java} {classpath}  when the target has a [java] table
-    {class_archive}     the same, a word of its own in the command of [process]: options for a faster start, or nothing
-    {helper.host} {helper.port}   where the process of a [helper] table is reached
+What text in a target may hold beside plain words, placeholders and loops, is in `harness.clusters.template`.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -34,7 +23,6 @@ from harness.foundation.errors import UsageError
 from harness.foundation.paths import PACKAGE
 
 VERSION = r"^[0-9]+(\.[0-9]+){1,3}$"
-_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_]+(?:\.[a-z0-9_-]+(?::[a-z]+)?)?)\}")
 
 
 ReadyKind = Literal["kafka", "answers", "port"]
@@ -46,6 +34,7 @@ class ReadyCheck:
 
     kind: ReadyKind
     timeout_s: float
+    settle_s: float = 0.0  # how long it is left alone after that
 
 
 # what a command line and an environment can carry
@@ -84,6 +73,7 @@ class ProcessPart(Model):
     env: dict[VariableName, Word] = {}
     files: dict[FileName, str] = {}
     data: FileName | None = None  # where it keeps its data, in its directory
+    serves_all_nodes: bool = False  # one process is the whole cluster: no fault can hit one node of it
 
 
 class HelperPart(Model):
@@ -137,6 +127,9 @@ class Target(Model):
     client_port: str = ""
     ready: ReadyKind = "kafka"
     ready_timeout_s: float = Field(default=120, gt=0)
+    settle_s: float = Field(default=0, ge=0, le=600)  # after all nodes are ready
+    start_delay_s: float = Field(default=0, ge=0, le=600)  # between the starts of two nodes
+    stateless: bool = False  # any node may lead anything: the data lies elsewhere
     java: JavaPart | None = None
     once: OncePart | None = None
     helper: HelperPart | None = None
@@ -182,7 +175,7 @@ class Target(Model):
     @property
     def ready_check(self) -> ReadyCheck:
         """How we know that a node is ready."""
-        return ReadyCheck(self.ready, self.ready_timeout_s)
+        return ReadyCheck(self.ready, self.ready_timeout_s, self.settle_s)
 
     @property
     def kafka_port(self) -> str:
@@ -243,57 +236,6 @@ def _full_version(name: str, asked: str) -> str:
     return asked
 
 
-@dataclass(frozen=True)
-class NodePlan:
-    """What the placeholders of one node mean."""
-
-    node_id: int
-    host: str
-    bind: str
-    client_host: str
-    ports: Mapping[str, int]
-
-
-def placeholders(plans: list[NodePlan], node_id: int, extra: Mapping[str, str]) -> dict[str, str]:
-    """Every placeholder of one node, by name."""
-    mine = next(plan for plan in plans if plan.node_id == node_id)
-    values = {
-        "node_id": str(node_id),
-        "host": mine.host,
-        "bind": mine.bind,
-        "client_host": mine.client_host,
-        **extra,
-    }
-    for name, port in mine.ports.items():
-        everyone = [(plan.node_id, f"{plan.host}:{plan.ports[name]}") for plan in plans]
-        addresses = [address for _, address in everyone]
-        peers = [address for other, address in everyone if other != node_id]
-        values[f"port.{name}"] = str(port)
-        values[f"nodes.{name}"] = json.dumps(addresses)
-        values[f"peers.{name}"] = json.dumps(peers)
-        values[f"nodes.{name}:csv"] = ",".join(addresses)
-        values[f"peers.{name}:csv"] = ",".join(peers)
-        values[f"nodes.{name}:voters"] = ",".join(f"{other}@{address}" for other, address in everyone)
-    return values
-
-
-def render(text: str, values: Mapping[str, str], source: str) -> str:
-    """`text` with its placeholders filled; `{{` and `}}` stand for plain braces."""
-
-    def fill(match: re.Match[str]) -> str:
-        name = match.group(1)
-        if name is None:
-            return match.group(0)[0]
-        if name not in values:
-            raise UsageError(
-                f"{source}: unknown placeholder {{{name}}}",
-                f"{suggestion(name, list(values))} (plain braces are written {{{{ and }}}})",
-            )
-        return values[name]
-
-    return _PLACEHOLDER.sub(fill, text)
-
-
 def inside(directory: Path, name: str) -> Path:
     """The place of a target's file, which must lie in the directory it is meant for."""
     path = (directory / name).resolve()
@@ -307,3 +249,10 @@ def write_inside(directory: Path, name: str, content: str | bytes) -> None:
     path = inside(directory, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def copy_inside(directory: Path, name: str, source: Path) -> None:
+    """Put a copy of a file there, which can be executed if the file can."""
+    path = inside(directory, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source, path)

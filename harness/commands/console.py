@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
+from harness.foundation.console import SafeConsole
 from harness.foundation.errors import from_os_error
 
 if TYPE_CHECKING:  # they take long to import
     from harness.clusters.image_choice import Consent
     from harness.judging.checking import Checked
 
-out = Console()
-err = Console(stderr=True)
+out = SafeConsole()
+err = SafeConsole(stderr=True)
 
 
 def consent(decided: bool | None) -> Consent:

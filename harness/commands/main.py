@@ -35,6 +35,7 @@ from harness.commands.report import report
 from harness.commands.run import run
 from harness.commands.suite import suite
 from harness.commands.tap import tap
+from harness.foundation import optional_work
 from harness.foundation.errors import Exit, Interrupted, TidegaugeError, from_os_error, unexpected
 
 COMMANDS: dict[str, Callable[..., None]] = {  # in the order of the help
@@ -118,4 +119,5 @@ def _end(error: TidegaugeError) -> NoReturn:
 
 
 def _interrupted(_signal: int, _frame: FrameType | None) -> None:
+    optional_work.give_up()
     raise KeyboardInterrupt

@@ -12,6 +12,7 @@ from harness.clusters.flags import parts
 from harness.commands.console import err, out
 from harness.commands.option_groups import with_options
 from harness.commands.options import JsonFlag, TlsOptions
+from harness.foundation.errors import Exit
 from harness.foundation.view import viewed_on
 
 
@@ -61,3 +62,5 @@ def tap(
         view.phase("tap", recording.time)
         seen = tap_recording.record(recording, sys.argv, view, lambda taps: terminal.taps(out, taps, as_json=as_json))
     terminal.recorded(out, seen, as_json=as_json)
+    if seen["deaths"]:  # something that passed is missing from what was recorded
+        raise typer.Exit(Exit.HARNESS_ERROR)

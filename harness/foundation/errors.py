@@ -16,9 +16,12 @@ error nobody can act on is a bug in the harness.
 from __future__ import annotations
 
 import errno
+import re
 import traceback
 from enum import IntEnum
 from typing import ClassVar
+
+_OBJECT = re.compile(r"\b[A-Z]\w*(?:Request|Response)(?:_v\d+)?\(")  # a protocol object, as its repr begins
 
 
 class Exit(IntEnum):
@@ -45,6 +48,11 @@ class TidegaugeError(Exception):
         self.log_tail = log_tail
         if log_tail:
             self.add_note("\n".join(log_tail))  # who meets it as an exception sees the log as well
+
+    def add_lines(self, lines: tuple[str, ...]) -> None:
+        """More of a log than was known when it was raised."""
+        self.log_tail += lines
+        self.add_note("\n".join(lines))
 
     def __str__(self) -> str:
         return f"{self.message}: {self.remedy}"
@@ -74,6 +82,25 @@ class Interrupted(TidegaugeError):
     """The user stopped it, and everything was undone."""
 
     exit_code = Exit.INTERRUPTED
+
+
+LINE_AT_MOST = 200
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, short enough to be quoted; kafka-python puts whole requests and responses into its texts."""
+    if isinstance(error, TidegaugeError):
+        return " ".join(str(error).split())
+    code = getattr(error, "errno", None)
+    is_kafkas = isinstance(code, int) and not isinstance(error, OSError)
+    text = " ".join(" ".join(map(str, error.args) if is_kafkas else [str(error)]).split())
+    if is_kafkas:
+        text = text if text and not _OBJECT.search(text) else str(getattr(error, "description", "") or "")
+        text = f"{type(error).__name__.removesuffix('Error')}{f': {text}' if text else ''}"
+    elif cut := _OBJECT.search(text):
+        text = text[: cut.start()].rstrip(" :'\"(") or type(error).__name__
+    text = text or type(error).__name__
+    return text if len(text) <= LINE_AT_MOST else f"{text[: LINE_AT_MOST - 1]}…"
 
 
 def unexpected(error: Exception) -> TidegaugeError:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from harness.foundation import optional_work
+
 TICK_S = 0.2
 
 
@@ -40,6 +42,7 @@ class StopRequest:
 
     def _heard(self, _signal: int, _frame: FrameType | None) -> None:
         self.asked += 1
+        optional_work.give_up()
         if self.asked > 1 or not self.may_wait:
             self.ignore()
             raise KeyboardInterrupt

@@ -1,4 +1,8 @@
-"""How long something may stand still: the `[limits]` of a scenario. Generous: a slow machine is no broken broker."""
+"""How long something may stand still: the `[limits]` of a scenario. Generous: a slow machine is no broken broker.
+
+The first ones are for checks. The others end phases of a run in which nothing moves any more: `patience_s` says when
+more waiting cannot change what the checks say.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +38,21 @@ class Limits(Model):
         default=30.0, gt=0, description="From a fault's end to the first send that gets through."
     )
     leaderless_s: Duration = Field(default=10.0, gt=0, description="A partition without a leader, outside of faults.")
+    idle_s: Duration = Field(
+        default=25.0,
+        gt=0,
+        description="Nothing at all moves, outside of faults: the phase ends early, never before the limits above.",
+    )
+    whole_s: Duration = Field(
+        default=60.0,
+        gt=0,
+        description="Until a cluster that had faults is whole again; without faults it has `idle_s` at most.",
+    )
 
 
 DEFAULTS: Mapping[str, float] = Limits().model_dump()
 TXN_ENDED_S = 20.0  # until a coordinator ends a transaction whose time is over
+MARGIN_S = 2.0  # so that what stood still did so for longer than the check needs
 SESSIONS = 4  # that a group may take to get over members that are gone
 
 
@@ -50,3 +65,19 @@ def limits_of(given: Mapping[str, float], settings: Mapping[str, object]) -> dic
     if isinstance(session_ms, int):
         limits["group_stall_s"] = max(limits["group_stall_s"], SESSIONS * session_ms / 1000)
     return limits
+
+
+def patience_s(
+    given: Mapping[str, float], settings: Mapping[str, object], *, watched: bool, in_group: bool, faults: bool
+) -> float:
+    """How long nothing may move before waiting is in vain: by then each check has seen as much as it needs.
+
+    A run is `watched` if probes or taps see what brokers say; without them consumers have to wait for longer.
+    """
+    limits = limits_of(given, settings)
+    needed = ["stall_s", "no_progress_s"]
+    needed += [] if watched else ["stuck_s"]
+    needed += ["lso_stuck_s"] if "transaction_timeout_ms" in settings else []
+    needed += ["group_stall_s"] if in_group else []
+    needed += ["recovery_s"] if faults else []
+    return max(limits["idle_s"], *(limits[name] + MARGIN_S for name in needed))

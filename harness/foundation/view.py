@@ -27,6 +27,7 @@ class LoadStatus:
     counts: Mapping[str, int] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     leaders: str = ""
+    waits: str = ""  # what it waits for, when nothing moves
 
 
 class View(Protocol):
@@ -103,7 +104,7 @@ class PlainView:
         if now_s - self._last_line_s < LINE_EVERY_S:
             return
         clock = _clock(now_s - self._phase_began_s, self._limit_s)
-        parts = [f"{self._name} {clock}", summary(standing, rates), *standing.faults, standing.leaders]
+        parts = [f"{self._name} {clock}", summary(standing, rates), *standing.faults, standing.waits, standing.leaders]
         self._print(f"         {' · '.join(part for part in parts if part)}")
 
     def step(self, text: str) -> None:
@@ -201,6 +202,8 @@ class LiveView:
             lines.append(Text(f"  {'':<8} {summary(self._standing, rates)}"))
             if self._standing.faults:
                 lines.append(Text(f"  {'':<8} {' · '.join(self._standing.faults)}", "yellow"))
+            if self._standing.waits:
+                lines.append(Text(f"  {'':<8} {self._standing.waits}", "yellow"))
             if self._standing.leaders:
                 lines.append(Text(f"  {'':<8} {self._standing.leaders}", "dim"))
         lines += [Text(f"  {'':<8} {text}") for text in self._happened[-6:]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,10 @@ class KindFiles:
     def close(self) -> list[dict[str, Any]]:
         """Finish them, and say what each of them holds."""
         return [*self._closed, self._file.close()]
+
+    def abandon(self) -> None:
+        """Let go of the one that is open; what is in it is of no use."""
+        self._file.abandon()
 
 
 def merged(streams: list[Iterator[Rows]]) -> Iterator[Rows]:
@@ -95,6 +100,14 @@ class _File:
         self.schema = parquet_schema(self.kind)
         self.sink = _Sink(self.directory / self.name, "wb")
         self.writer = pq.ParquetWriter(self.sink, self.schema, compression="zstd", compression_level=1)
+
+    def abandon(self) -> None:
+        """Close it, on a disk that takes no more as well."""
+        with suppress(OSError, pa.ArrowException):
+            self.writer.close()
+        self.writer.is_open = False  # else it would try once more when it is forgotten
+        with suppress(OSError):
+            self.sink.close()
 
     def append(self, rows: Rows) -> None:
         """Add rows in the order of time."""

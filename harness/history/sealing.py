@@ -18,7 +18,8 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -90,24 +91,26 @@ def seal(run: Path, killed: Collection[int] = ()) -> None:
     texts = {OPEN: 0}
     numbers = topic_numbers(segments)
     processes = [_Process(Source(segment, texts, numbers)) for segment in segments if segment.process is not None]
-    history = _Unfinished(run, texts)
-    completions = history.files(Kind.COMPLETE)  # first, and open to the end: they say which operations have none
-    completions.write(merged([process.blocks(Kind.COMPLETE) for process in processes]))
-    for kind in Kind:
-        if kind is not Kind.COMPLETE:
-            history.write(kind, [process.blocks(kind) for process in processes])
-    completions.write(_open_operations(processes))
-    history.keep(completions)
-    damage = [(segment, _damage(segment, killed)) for segment in segments]  # of what has been read, which is all
-    history.finish(
-        {
-            "processes": {str(process.source.segment.process): process.source.segment.about for process in processes},
-            "topics": {str(number): name for name, number in numbers.items()},
-            "damage": [*strays, *(sentence for _, found in damage for sentence in found.sentences)],
-            "damaged_processes": sorted({int(segment.path.stem) for segment, found in damage if found.sentences}),
-            "has_holes": any(found.has_holes for _, found in damage),
-        }
-    )
+    with _Unfinished(run, texts) as history:
+        completions = history.files(Kind.COMPLETE)  # first, and open to the end: they say which operations have none
+        completions.write(merged([process.blocks(Kind.COMPLETE) for process in processes]))
+        for kind in Kind:
+            if kind is not Kind.COMPLETE:
+                history.write(kind, [process.blocks(kind) for process in processes])
+        completions.write(_open_operations(processes))
+        history.keep(completions)
+        damage = [(segment, _damage(segment, killed)) for segment in segments]  # of what has been read, which is all
+        history.finish(
+            {
+                "processes": {
+                    str(process.source.segment.process): process.source.segment.about for process in processes
+                },
+                "topics": {str(number): name for name, number in numbers.items()},
+                "damage": [*strays, *(sentence for _, found in damage for sentence in found.sentences)],
+                "damaged_processes": sorted({int(segment.path.stem) for segment, found in damage if found.sentences}),
+                "has_holes": any(found.has_holes for _, found in damage),
+            }
+        )
     for segment, found in damage:
         if not found.sentences:
             segment.path.unlink()
@@ -122,10 +125,10 @@ def write_history(
 
     Rows name texts by their number among `texts`; `about` is what the manifest says beside the files.
     """
-    history = _Unfinished(run, texts)
-    for kind in Kind:
-        history.write(kind, streams[kind])
-    history.finish(about)
+    with _Unfinished(run, texts) as history:
+        for kind in Kind:
+            history.write(kind, streams[kind])
+        history.finish(about)
 
 
 class _Unfinished:
@@ -135,12 +138,24 @@ class _Unfinished:
         self._run, self._directory = run, run / f"{HISTORY}.new"
         self._texts = pa.array(list(texts), pa.string())
         self._entries: list[dict[str, Any]] = []
+        self._open: list[KindFiles] = []
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if kind is not None:  # what it was to be made from is still there
+            for files in self._open:
+                files.abandon()
+            shutil.rmtree(self._directory, ignore_errors=True)
+
     def files(self, kind: Kind) -> KindFiles:
         """Begin the files of a kind."""
-        return KindFiles(self._directory, kind, self._texts)
+        files = KindFiles(self._directory, kind, self._texts)
+        self._open.append(files)
+        return files
 
     def write(self, kind: Kind, streams: list[Iterator[Rows]]) -> None:
         """All of a kind."""
@@ -151,6 +166,7 @@ class _Unfinished:
     def keep(self, files: KindFiles) -> None:
         """Finish the files of a kind."""
         self._entries += files.close()
+        self._open.remove(files)
 
     def finish(self, about: Mapping[str, Any]) -> None:
         """Write the manifest, and put everything in place."""

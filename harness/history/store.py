@@ -4,7 +4,7 @@ store/<scenario>/<time>/run.json       what was run, on what, with which version
                        scenario.toml   repeats it
                        segments/       what processes wrote, until it is sealed
                        history/        the sealed history (docs/history.md)
-                       logs/<node>/    the brokers' logs
+                       logs/<node>/    the brokers' logs; logs/harness.log: what failed in the harness, if anything did
                        results.json    the verdict, its evidence and the figures
                        report.html     the same to look at; series.json is what it draws, trace.json is for Perfetto
 store/<scenario>/latest                its newest run
@@ -14,19 +14,22 @@ store/suites/<suite>/<time>/           how far a suite has come (`harness.suite.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import re
+import shutil
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.foundation.errors import CannotHere, UsageError, from_os_error
+from harness.foundation.errors import CannotHere, TidegaugeError, UsageError
 from harness.foundation.paths import STORE_VARIABLE
 from harness.history.sealing import HISTORY
 from harness.history.sources import SEGMENTS
@@ -34,7 +37,9 @@ from harness.history.sources import SEGMENTS
 RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
 SCENARIO_FILE = "scenario.toml"
+FAILURE_LOG = "harness.log"
 LATEST = "latest"
+FULL_BYTES = 1024 * 1024  # less than that is as good as nothing
 _SECRET = re.compile(r"(password|passwd|secret|token|credential|api[-_]?key)", re.IGNORECASE)
 _USER_INFO = re.compile(r"(?<=//)[^/@\s]+@")
 
@@ -95,11 +100,33 @@ class Run:
         """Put results.json in place."""
         _write(self.path / RESULTS_FILE, results)
 
+    def write_failure(self, error: BaseException) -> None:
+        """Keep an error with all that led to it, answers of brokers included; sentences elsewhere are one line."""
+        with suppress(OSError):  # the error itself is what matters
+            (self.path / "logs").mkdir(parents=True, exist_ok=True)
+            with (self.path / "logs" / FAILURE_LOG).open("a", encoding="utf-8", errors="replace") as log:
+                log.writelines(traceback.format_exception(error))
+
     def write_log(self, node: int, lines: list[str]) -> None:
         """Keep a node's log."""
         directory = self.path / "logs" / str(node)
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "broker.log").write_text("\n".join([*lines, ""]), errors="replace")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise store_failure(error, directory, "keeping a log") from error
+        write_whole(directory / "broker.log", "\n".join([*lines, ""]))
+
+    def is_meant_by(self, error: OSError) -> bool:
+        """Whether an error was met in this run; one that names no file is, where its disk is full."""
+        if error.filename is not None:
+            return str(error.filename).startswith(str(self.path))
+        return error.errno in {errno.ENOSPC, errno.EDQUOT} and shutil.disk_usage(self.path).free < FULL_BYTES
+
+    def failure(self, error: OSError, doing: str) -> TidegaugeError:
+        """What is said of an error met while something was written to the run; whether it was checked is looked up."""
+        checked = (self.path / RESULTS_FILE).is_file()
+        known = "the run was checked before that" if checked else "nothing was checked"
+        return store_failure(error, self.path, doing, known)
 
 
 def create(store: Path, title: str, *, link_above: bool = True) -> Run:
@@ -119,7 +146,7 @@ def create(store: Path, title: str, *, link_above: bool = True) -> Run:
         if link_above:
             _link(store / LATEST, Path(title) / path.name)
     except OSError as error:
-        raise from_os_error(error, "making the run's directory in the store") from error
+        raise store_failure(error, parent, "making the run's directory", "nothing was started") from error
     return Run(path)
 
 
@@ -175,6 +202,34 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:
+    write_whole(path, json.dumps(data, indent=2, default=str) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put a file of the store in place, whole or not at all."""
     unfinished = path.with_name(f"{path.name}.new")
-    unfinished.write_text(json.dumps(data, indent=2, default=str) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    try:
+        unfinished.write_text(text, encoding="utf-8", errors="replace")
+        unfinished.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise store_failure(error, path, f"writing {path.name}") from error
+
+
+def store_failure(error: OSError, path: Path, doing: str, known: str = "") -> TidegaugeError:
+    """The sentence for a store that is full or cannot be written to: which one, and what is `known` of the run."""
+    ending = f", and {known}" if known else ""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return CannotHere(
+            f"the store is full: {doing} failed in {path.parent}{ending}",
+            f"free some space there, or name a store on another disk (--store, {STORE_VARIABLE})",
+        )
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return CannotHere(
+            f"the store cannot be written to: {doing} is not permitted in {path.parent}{ending}",
+            f"check its owner and mode, or name another store (--store, {STORE_VARIABLE})",
+        )
+    return TidegaugeError(
+        f"the store failed: {doing} in {path.parent} ({error.strerror or error}){ending}", "see the path and try again"
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,7 @@ from checkers.core.budget import BUDGET_S
 from checkers.core.check import CheckSettings, check
 from checkers.core.results import CheckResults
 from harness.clusters.cleanup.guard import Guard
-from harness.foundation.errors import Exit, UsageError
+from harness.foundation.errors import Exit, TidegaugeError, UsageError
 from harness.foundation.limits import limits_of
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
@@ -55,6 +55,7 @@ class Checked:
     facts: dict[str, Any]
     results: CheckResults
     verdict: Verdict
+    unkept: TidegaugeError | None = None  # why results.json could not be written; raised once the verdict was told
 
     @property
     def exit_code(self) -> Exit:
@@ -122,6 +123,8 @@ def check_again(
                         history, facts = run.open(session.get()), run.facts(session.get())
                     found.append(_checked(run, history, facts, session, view, asked))
                     after(found[-1], history)
+                    if found[-1].unkept is not None:
+                        raise found[-1].unkept
                 return found
     finally:
         guard.release()
@@ -154,9 +157,19 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
     results = check(session.get(), without_the_missing(sealed, facts), setting_of(run, facts, asked))
     add_sentences(results, foreign=known.imported)
     checked = Checked(run, facts, results, decide(results, known))
-    if isinstance(run, Run) and not asked.only:
-        run.write_results(checked.as_json())
-    return checked
+    unkept = _keep(checked) if isinstance(run, Run) and not asked.only else None
+    return replace(checked, unkept=unkept)
+
+
+def _keep(checked: Checked) -> TidegaugeError | None:
+    """Write results.json; what is to be said if that is not possible."""
+    assert isinstance(checked.run, Run), "results are kept beside runs on this machine"
+    try:
+        checked.run.write_results(checked.as_json())
+    except TidegaugeError as error:
+        said = f"the run was checked ({checked.verdict.outcome}), but its results could not be kept: {error.message}"
+        return type(error)(said, error.remedy)
+    return None
 
 
 def setting_of(run: Run | RemoteRun, facts: dict[str, Any], asked: CheckOptions) -> CheckSettings:
@@ -183,12 +196,13 @@ def run_facts_of(facts: dict[str, Any]) -> RunFacts:
     return RunFacts(
         known=bool(settings),
         traffic_only=facts.get("kind") == "tap" or bool(facts.get("traffic_only")),
-        imported=facts.get("kind") == "import",
+        imported=facts.get("kind") == "import" and not facts.get("ours"),
         acks=str(settings.get("acks", "all")),
         idempotence=bool(facts.get("idempotent", settings.get("idempotence"))),
         retries=settings.get("retries"),
         client=str(settings.get("client", "")),
         unclean_election=bool(settings.get("unclean_election")),
+        stateless=bool(table_of(facts, "cluster").get("stateless")),
         faults=tuple(_planned(planned)),
         probes=bool(settings.get("probes")) and not facts.get("no_probes"),
         reads_beside_sends=settings.get("consume") != "after" or not planned,
@@ -196,10 +210,12 @@ def run_facts_of(facts: dict[str, Any]) -> RunFacts:
         interrupted=bool(facts.get("interrupted")),
         garbled=int(tap.get("not_understood", 0)) - int(tap.get("unknown_apis", 0)),
         refused=int(tap.get("refused", 0)),
+        exchanges=int(tap.get("exchanges", 0)),
         dead_workers=tuple(facts.get("dead_workers") or ()),
         dead_roles=tuple(facts.get("dead_roles") or ()),
         elections={int(number): bool(unclean) for number, unclean in table_of(facts, "elections").items()},
         failures=failures_of(facts),
+        given_up=tuple(str(each) for each in facts.get("given_up") or ()),
     )
 
 

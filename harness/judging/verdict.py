@@ -46,6 +46,7 @@ VerdictOutcome = Literal["valid", "invalid", "unknown"]
 EXITS: dict[VerdictOutcome, Exit] = {"valid": Exit.VALID, "invalid": Exit.INVALID, "unknown": Exit.UNKNOWN}
 REGRESSIONS = frozenset({"watermark-regression", "end-offset-regression"})
 REASONS_AT_MOST = 20
+NAMES_AT_MOST = 6
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Verdict:
     coverage: Coverage
     looked_for: int
     not_looked_at: dict[str, str] = field(default_factory=dict)  # anomalies, and why
+    given_up: tuple[str, ...] = ()  # what the product could not be made to do
 
     @property
     def exit_code(self) -> Exit:
@@ -98,6 +100,7 @@ class Verdict:
             ],
             "looked_for": self.looked_for,
             "not_looked_at": self.not_looked_at,
+            "given_up": list(self.given_up),
         }
 
 
@@ -130,7 +133,8 @@ def decide(results: CheckResults, facts: RunFacts) -> Verdict:
         for anomaly in results.anomalies.values()
         if anomaly.not_applicable or anomaly.unchecked or not anomaly.looked_at
     }
-    return Verdict(outcome, tuple(reasons), seen, results.coverage, len(results.looked_for), not_looked_at)
+    looked_for = len(results.looked_for)
+    return Verdict(outcome, tuple(reasons), seen, results.coverage, looked_for, not_looked_at, facts.given_up)
 
 
 def _seen(results: CheckResults, name: str, facts: RunFacts) -> SeenAnomaly:
@@ -173,9 +177,24 @@ def _missing_at_taps(results: CheckResults, facts: RunFacts) -> Iterator[Reason]
         yield Reason(
             "not-understood", f"{facts.garbled:,} exchanges could not be read, and nobody knows what they were"
         )
+    if not facts.traffic_only:
+        return
     looked = any(results.anomalies[name].looked_at for name in REGRESSIONS if name in results.anomalies)
-    if facts.traffic_only and not looked:
-        yield Reason("nothing-passed", "nothing that can be checked passed the taps")
+    judged = sorted(name for name, each in results.anomalies.items() if each.looked_at and not each.not_applicable)
+    if not looked and not judged:
+        unable = f"{facts.exchanges:,} exchanges passed the taps, and none of them can be checked"
+        yield Reason("nothing-passed", unable if facts.exchanges else "nothing passed the taps")
+    elif not looked:
+        yield Reason(
+            "watermarks-not-seen",
+            f"of {facts.exchanges:,} exchanges at the taps none showed watermarks twice, so what moves them was not"
+            f" judged; judged were {_listed(judged)}",
+        )
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - NAMES_AT_MOST
+    return ", ".join(names[:NAMES_AT_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
 def _missing_operations(results: CheckResults, facts: RunFacts) -> Iterator[Reason]:

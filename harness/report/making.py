@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from checkers.summaries.drawn_series import VERSION, fingerprint
-from harness.foundation.errors import TidegaugeError, from_os_error
+from harness.foundation.errors import TidegaugeError
 from harness.foundation.view import View
 from harness.history.opening import open_run
 from harness.history.sealing import Sealed
-from harness.history.store import Run
+from harness.history.store import Run, write_whole
 from harness.judging.checking import Checked, CheckOptions, check_again, checked_before
 from harness.report.trace import TRACE_FILE, write_trace
 from harness.spark.place import Place
@@ -89,7 +89,7 @@ def keep_series(run: Run, checked: Checked, view: View) -> dict[str, Any] | None
         return None
     series = {**checked.results.drawn, "of": fingerprint(checked.as_json())}
     try:
-        _write(run.path / SERIES_FILE, json.dumps(series, separators=(",", ":")))
+        write_whole(run.path / SERIES_FILE, json.dumps(series, separators=(",", ":")))
     except Exception as error:  # noqa: BLE001 - the same; what is drawn now needs no file
         view.happened(f"there is no {SERIES_FILE} ({_first_line(error)})")
     return series
@@ -106,18 +106,9 @@ def _write_page(run: Run, checked: Checked, series: Mapping[str, Any] | None) ->
     from harness.report.page import render  # what draws takes a moment to load
 
     path = run.path / REPORT_FILE
-    _write(path, render(checked.facts, checked.as_json(), series, str(run.path)))
+    write_whole(path, render(checked.facts, checked.as_json(), series, str(run.path)))
     return path
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:ERROR_CHARACTERS]
-
-
-def _write(path: Path, text: str) -> None:
-    unfinished = path.with_name(f"{path.name}.new")
-    try:
-        unfinished.write_text(text, encoding="utf-8", errors="replace")
-        unfinished.replace(path)
-    except OSError as error:
-        raise from_os_error(error, f"writing {path.name}") from error

@@ -105,6 +105,7 @@ def _verdict() -> dict[str, Schema]:
         },
         "looked_for": {**WHOLE, "description": "anomalies that there was something to look at for"},
         "not_looked_at": {"type": "object", "additionalProperties": TEXT, "description": "anomalies, and why"},
+        "given_up": {**TEXTS, "description": "what the product could not be made to do, so that it was not tested"},
     }
 
 

@@ -40,6 +40,7 @@ def start_taps(  # noqa: PLR0913, PLR0917 - a run's cluster, what is run, and wh
                 Upstream(node=node.id, address=node.address, port=ports[node.id]) for node in cluster.nodes
             ),
             security=SecuritySpec.of(cluster.security),
+            cluster=tuple(cluster.addresses),
             topics={topic.full_name(prefix): topic.number for topic in workload.topics(scenario.settings)},
             rules=(*workload.tap_rules(scenario.settings), *scenario.tap.rule),
             broken=scenario.tap.broken,

@@ -1,21 +1,25 @@
 """The load of a run: its workers in stages, cued by the faults, watched while they work.
 
 A workload that ends by itself is waited for; one that does not is stopped when its time is over, but not before the
-last fault is and clients have had a few seconds on the healed cluster.
+last fault is and clients have had a few seconds on the healed cluster. A stage in which nothing moves any more is ended
+early (`harness.runs.idleness`): its clients are told to leave, and what has no outcome by then has none.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from harness.clusters.base import Cluster
+from harness.clusters.cleanup.guard import keep_all_supervised
 from harness.clusters.cluster_view import ClusterView, observe
 from harness.foundation.interrupts import StopRequest
+from harness.foundation.limits import patience_s
 from harness.foundation.security import Security, SecuritySpec
 from harness.foundation.view import LoadStatus, View
 from harness.history.schema import FIRST_WORKER, now
@@ -23,12 +27,14 @@ from harness.history.sources import segment_path
 from harness.history.store import Run
 from harness.runs.client_victims import ClientVictims
 from harness.runs.consumer_churn import ConsumerChurn
+from harness.runs.idleness import Idleness, waited_for
 from harness.runs.scenario import Scenario, derived_seed
 from harness.tap.taps import Taps
 from nemesis.conductor import Conductor
 from workloads import find_workload
 from workloads.base import (
     CONSUMER,
+    COUNTS,
     FINAL,
     KEEPER,
     PROBE,
@@ -41,7 +47,7 @@ from workloads.base import (
     TopicSpec,
     WorkerConfig,
 )
-from workloads.fleet import Fleet
+from workloads.fleet import Fleet, WorkerProcess
 
 TICK_S = 0.1
 LOOK_EVERY_S = 1.0
@@ -51,7 +57,11 @@ CLIENTS_START_S = 30.0  # for clients to begin with their work, on a machine tha
 GRACE_S = 240.0  # for a load that ends by itself, beyond its time and its consumers' patience
 FINISH_TIMEOUT_S = 150.0  # for workers to flush: longer than clients try to deliver, unless they were told how long
 FINISH_GRACE_S = 30.0  # beyond what they were told
+LEAVE_S = 15.0  # for workers to leave what is outstanding
+AGAIN_S = 15.0  # for a final read after a load in which nothing moved any more
+READERS_END_S = 60.0  # for final readers, beyond their own patience
 LEADERS_SHOWN = 6
+WORKING = (KEEPER, PRODUCER, CONSUMER)
 
 
 @dataclass(frozen=True)
@@ -91,12 +101,28 @@ class Load:
         self._churning = ConsumerChurn(churn, self.clients, chances)
         self._leaders = ""
         self._last_look: tuple[int, list[str]] | None = None
-        self.was_cut_short = False
+        self._supervised_until_s = 0.0  # as far as is known
+        self._waited_in_vain = False  # for a stage that then was given up
+        self.not_over = ""  # why the load ended before all of it was done
         protocol = self.endpoints.security.protocol
         self.no_probes = "" if protocol == "PLAINTEXT" else f"nodes cannot be asked one by one over {protocol}"
         self.ends_by_itself = all(role.finite for stage in self._stages for role in stage)
-        patience_s = settings.consumer_timeout_ms / 1000 if self.ends_by_itself else 0
-        self.limit_s = self.scenario.time + GRACE_S + patience_s
+        consumers_s = settings.consumer_timeout_ms / 1000 if self.ends_by_itself else 0
+        self.limit_s = self.scenario.time + GRACE_S + consumers_s
+        self._idle = Idleness(self._patience_s())
+        self._gave_up, self._stage_began_s = False, time.monotonic()  # of the stage that works now
+
+    def _patience_s(self) -> float:
+        """How long nothing may move before waiting is in vain."""
+        settings = self.scenario.settings
+        roles = [role for stage in self._stages for role in stage]
+        return patience_s(
+            self.scenario.limits.model_dump(),
+            settings.model_dump(),
+            watched=self.endpoints.taps is not None or (settings.probes and not self.no_probes),
+            in_group=any(self._workload.in_group(settings, role) for role in roles),
+            faults=self.faults > 0,
+        )
 
     def topics_in_use(self) -> list[str]:
         """The names of the topics that clients use at the moment."""
@@ -144,11 +170,7 @@ class Load:
             if not begun and (self._clients_work() or elapsed_s > CLIENTS_START_S):
                 begun = True
                 conductor.start()
-            if self._nobody_gets_through:
-                break
-            if elapsed_s > self.limit_s:
-                view.happened(f"the load was not over after {self.limit_s:.0f} s and is stopped")
-                self.was_cut_short = True
+            if self._nobody_gets_through or self._is_given_up(elapsed_s, view):
                 break
             if self.ends_by_itself:
                 if self._over(finite):
@@ -168,15 +190,50 @@ class Load:
         """Have the clients end, with what they still have to send and to hear."""
         self._churning.close()
         self.clients.close()
-        for role in (KEEPER, PRODUCER, CONSUMER):
+        for role in WORKING:
             self.fleet.tell({"stop": True}, role)
         told_ms = self.scenario.settings.delivery_timeout_ms
         patience_s = min(FINISH_TIMEOUT_S, told_ms / 1000 + FINISH_GRACE_S) if told_ms else FINISH_TIMEOUT_S
-        deadline_s = time.monotonic() + patience_s
+        leaving = self._gave_up
+        deadline_s = time.monotonic() + (LEAVE_S if leaving else patience_s)
+        self._idle.begin()
         while stop.asked < 2 and time.monotonic() < deadline_s and not self._nobody_gets_through:
             self._tick(conductor, view)
-            if all(self.fleet.over(role) for role in (KEEPER, PRODUCER, CONSUMER)):
+            if all(self.fleet.over(role) for role in WORKING):
                 return
+            if self._idle.in_vain and not leaving:
+                view.happened(f"nothing has moved for {self._idle.limit_s:.0f} s: clients leave what is outstanding")
+                self._have_all_leave()
+                deadline_s, leaving = time.monotonic() + LEAVE_S, True
+
+    def _is_given_up(self, elapsed_s: float, view: View) -> bool:
+        """Whether the load is to end before all of it is done."""
+        if elapsed_s > self.limit_s:
+            self.not_over = f"the load was not over after {self.limit_s:.0f} s and was stopped"
+            view.happened(self.not_over)
+            return True
+        return self._idle.in_vain and self._waits_in_vain(view)
+
+    def _waits_in_vain(self, view: View) -> bool:
+        """End a stage in which nothing moves any more; whether the load is over with that."""
+        said = f"nothing moved for {self._idle.lasted_s:.0f} s: {self._waits_for()}"
+        view.happened(f"{said}; more waiting would change nothing")
+        again, self._gave_up = self._gave_up, True
+        self._waited_in_vain = True
+        sending = any(not worker.over for role in (KEEPER, PRODUCER) for worker in self.fleet.of(role))
+        if sending or again:
+            self.not_over = f"the load ended early, because {said}"
+        self._have_all_leave()
+        self._idle.begin()
+        return again or not self.ends_by_itself
+
+    def _have_all_leave(self) -> None:
+        for role in WORKING:
+            self.fleet.tell({"stop": True, "leave": True}, role)
+
+    def _waits_for(self) -> str:
+        sending = not self.fleet.over(PRODUCER)
+        return waited_for(self.fleet.totals(PRODUCER), self.fleet.totals(CONSUMER), sending=sending)
 
     def read_to_the_end(
         self, targets: Sequence[Sequence[FinalTarget]], limit_s: float, stop: StopRequest, view: View
@@ -192,13 +249,30 @@ class Load:
             roles = (*roles, REPLICA)
             for number in range(len(self.endpoints.nodes)):
                 self._start(Role(REPLICA, number, len(self.endpoints.nodes)), [at for share in targets for at in share])
-        asked = stop.asked
+        asked, idle = stop.asked, Idleness(self._final_patience_s + READERS_END_S)
         while time.monotonic() < deadline_s and stop.asked == asked and not self._nobody_gets_through:
             if all(self.fleet.over(role) for role in roles):
                 break
             self._look_after(view)
-            view.detail(f"{self.fleet.totals(FINAL)['read']:,} read")
+            readers = [worker for role in roles for worker in self.fleet.of(role)]
+            idle.look(self._counts(readers), sum(worker.over for worker in readers))
+            if idle.in_vain:
+                view.happened(f"the final read is ended: nothing of it has moved for {idle.lasted_s:.0f} s")
+                break
+            waits = next((worker.detail for worker in readers if worker.detail and not worker.over), "")
+            parts = [
+                f"{self.fleet.totals(FINAL)['read']:,} read",
+                idle.sentence(waits or "readers to end", self._final_patience_s),
+            ]
+            view.detail(" · ".join(part for part in parts if part))
             time.sleep(TICK_S)
+
+    @property
+    def _final_patience_s(self) -> float:
+        """How long final readers wait in vain; where the load did so already, they need not do it all over."""
+        settings = self.scenario.settings
+        waited = self._waited_in_vain and "transaction_timeout_ms" not in type(settings).model_fields
+        return min(settings.final_read_timeout_s, AGAIN_S) if waited else settings.final_read_timeout_s
 
     @property
     def _reads_replicas(self) -> bool:
@@ -208,6 +282,8 @@ class Load:
 
     def _start_stage(self, stage: list[Role]) -> list[int]:
         """Start a stage's workers, and return the processes of those that end by themselves."""
+        self._idle.begin()
+        self._gave_up, self._stage_began_s = False, time.monotonic()
         started = [(self._start(role), role.finite) for role in stage]
         if any(worker.over for worker in self.fleet.of(PRODUCER)):
             self._tell_acknowledged()
@@ -235,6 +311,7 @@ class Load:
                 settings={
                     **self.scenario.settings.model_dump(mode="json", by_alias=True),
                     "bootstrap": self.endpoints.bootstrap,
+                    "final_read_timeout_s": self._final_patience_s,
                 },
                 segment=segment_path(self.run_dir, process),
                 run=self._nonce,
@@ -275,11 +352,31 @@ class Load:
         self._churning.tick(time.monotonic())
         self.clients.take_places(self._take_place)
         faults = tuple(f"{one.slot.fault}: {one.sentence}" for one in conductor.current())
-        view.standing(LoadStatus(self.fleet.totals(), faults, self._leaders))
+        self._look_whether_idle(conductor)
+        waits = self._idle.sentence(self._waits_for())
+        view.standing(LoadStatus(self.fleet.totals(), faults, self._leaders, waits))
         time.sleep(TICK_S)
+
+    def _look_whether_idle(self, conductor: Conductor) -> None:
+        """Nobody is expected to move while a fault is to come or at work, nor workers that still start."""
+        working = [worker for role in WORKING for worker in self.fleet.of(role)]
+        starting = time.monotonic() - self._stage_began_s < CLIENTS_START_S
+        excused = not all(outcome.over for outcome in conductor.outcomes)
+        excused = excused or (starting and any(not (worker.spoke or worker.over) for worker in working))
+        self._idle.look(self._counts(working), sum(worker.over for worker in working), excused=excused)
+
+    @staticmethod
+    def _counts(workers: Sequence[WorkerProcess]) -> Counter[str]:
+        counts = Counter(dict.fromkeys(COUNTS, 0))
+        for worker in workers:
+            counts.update(worker.counts)
+        return counts
 
     def _look_after(self, view: View) -> None:
         self.fleet.poll()
+        if time.monotonic() >= self._supervised_until_s:
+            self._supervised_until_s = time.monotonic() + LOOK_EVERY_S
+            keep_all_supervised()
         for sentence in self.endpoints.taps.watch() if self.endpoints.taps else ():
             view.happened(sentence)
 

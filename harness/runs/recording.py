@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.clusters.base import Cluster
+from harness.clusters.cleanup.guard import keep_all_supervised
 from harness.clusters.cluster_view import observe
-from harness.foundation.errors import TidegaugeError
+from harness.foundation import optional_work
+from harness.foundation.errors import TidegaugeError, one_line
 from harness.foundation.interrupts import StopRequest
 from harness.foundation.processes import TOKEN_VARIABLE
 from harness.foundation.reasons import LOAD_NOT_OVER, NOT_WHOLE, NOTED, Reason
@@ -28,6 +30,7 @@ from harness.history.store import Run
 from harness.runs import provenance
 from harness.runs.client_endpoints import client_endpoints, start_taps
 from harness.runs.load import Load
+from harness.runs.preparing import look_at, make_topics
 from harness.runs.scenario import Scenario
 from nemesis import FAULTS, faults_on
 from nemesis.conductor import Conductor, FaultOutcome
@@ -35,9 +38,8 @@ from nemesis.schedule import Slot
 from workloads import find_workload
 from workloads.base import FinalTarget
 from workloads.fleet import Fleet
-from workloads.topics import create_topics, delete_topics
+from workloads.topics import delete_topics
 
-RECOVERY_TIMEOUT_S = 60.0
 FINAL_READERS = 2
 FINAL_LIMIT_S = 900.0
 FINISH_TIMEOUT_S = 10.0
@@ -61,7 +63,10 @@ class RunRecording:
     troubles: list[Reason] = field(default_factory=list)
     failure: Exception | None = None  # of ours, in its middle; all that was recorded until then can be checked
     topics_removed: bool = False
-    prefix: str = field(default_factory=lambda: f"tg-{secrets.token_hex(4)}")
+    prefix: str = ""  # of topic names
+
+    def __post_init__(self) -> None:
+        self.prefix = self.prefix or self.scenario.settings.topic or f"tg-{secrets.token_hex(4)}"
 
     def set_up(self, undo: ExitStack, token: str) -> None:
         """A cluster that is up and has the topics; and whoever will load it, and break it, ready to begin."""
@@ -77,10 +82,11 @@ class RunRecording:
         with self._phase("set up"):
             if not self.cluster_is_shared:
                 undo.callback(self.cluster.stop)
+                undo.push(optional_work.give_up_on_error)
                 self.cluster.start()
             undo.callback(self._remove_topics)
             about.join(MACHINE_TIMEOUT_S)
-            self._create_topics()
+            self._prepare()
             endpoints = client_endpoints(self.cluster, self.scenario, self._taps, self.view)
         self._fleet = Fleet({TOKEN_VARIABLE: token}, self.store.path / "logs")
         undo.callback(self._fleet.stop, 0)
@@ -109,14 +115,17 @@ class RunRecording:
 
     def recover(self) -> None:
         """Wait until every node answers and every partition has a leader and all its replicas in sync."""
-        with self._phase("recover", RECOVERY_TIMEOUT_S):
+        limits = self.scenario.limits
+        limit_s = limits.whole_s if self.plan else min(limits.whole_s, limits.idle_s)
+        with self._phase("recover", limit_s):
             began_s = time.monotonic()
             while not self.stop.asked:
                 troubles = observe(self.cluster.nodes, self._load.topics_in_use(), self.cluster.security).troubles()
                 waited_s = time.monotonic() - began_s
-                if not troubles or waited_s > RECOVERY_TIMEOUT_S:
+                if not troubles or waited_s > limit_s:
                     break
-                self.view.detail(troubles[0])
+                keep_all_supervised()
+                self.view.detail(f"waiting for the cluster to be whole: {troubles[0]}")
                 time.sleep(TICK_S)
             else:
                 return
@@ -171,12 +180,18 @@ class RunRecording:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - told, kept, and raised again after the verdict
-            self.view.happened(f"the run failed, and what was recorded is checked: {error}")
+            optional_work.give_up()
+            self.view.happened(f"the run failed, and what was recorded is checked: {one_line(error)}")
             self.heal()
             self.failure = error
 
     def _recorder_of(self, process: int, role: str, undo: ExitStack) -> Recorder:
         return undo.enter_context(Recorder(segment_path(self.store.path, process), process, {"role": role}))
+
+    @property
+    def _has_own_topics(self) -> bool:
+        """Whether its user has created them."""
+        return bool(self.scenario.settings.topic)
 
     def _make_conductor(self) -> Conductor:
         load = self._load
@@ -185,12 +200,20 @@ class RunRecording:
             self.plan, faults, self._nemesis, load.topic_number, self._fault, troubles_since=load.troubles_since
         )
 
-    def _create_topics(self) -> None:
+    def _prepare(self) -> None:
+        """Find out what there is to run on, and make the topics; what was given up is kept and told."""
         topics = find_workload(self.scenario.workload).topics(self.scenario.settings)
+        self.view.step("asking the nodes what they can do")
+        found = look_at(self.cluster, self.plan, probes=self.scenario.settings.probes)
+        self.plan = found.plan
         for topic in topics:
             self._recorder.topic(topic.number, topic.full_name(self.prefix))
         self.view.step(f"creating {len(topics)} topic{'s' if len(topics) != 1 else ''}")
-        create_topics(self.cluster.nodes, self.cluster.security, topics, self.prefix)
+        make_topics(self.cluster, topics, self.prefix, found, own=self._has_own_topics)
+        self.troubles += found.reasons
+        self.store.update(**found.as_json())
+        for sentence in found.sentences:
+            self.view.happened(sentence)
         compacted = [topic for topic in topics if topic.config.get("cleanup.policy") == "compact"]
         names = [topic.full_name(self.prefix) for topic in compacted]
         self.store.update(cluster=self.cluster.describe().as_json(), compacted=names)
@@ -221,9 +244,8 @@ class RunRecording:
 
     def _note_what_no_event_says(self) -> None:
         """What else the verdict has to know; from here on the run can be checked again."""
-        if self._load.was_cut_short:
-            late = f"the load was not over after {self._load.limit_s:.0f} s and was stopped"
-            self.troubles.append(Reason(LOAD_NOT_OVER, late))
+        if self._load.not_over:
+            self.troubles.append(Reason(LOAD_NOT_OVER, self._load.not_over))
         if self._taps:
             said = [
                 *self._taps.troubles,
@@ -232,7 +254,8 @@ class RunRecording:
             ]
             self.troubles += [Reason(NOTED, sentence) for sentence in said]
         if self.failure:
-            self.store.update(error=str(self.failure))
+            self.store.write_failure(self.failure)
+            self.store.update(error=one_line(self.failure))
         dead = self._fleet.dead()
         self.store.update(
             state="failed" if self.failure else "interrupted" if self.stop.asked else "recorded",
@@ -264,6 +287,8 @@ class RunRecording:
 
     def _remove_topics(self) -> None:
         """From a cluster that stays, what we made there; our own goes as a whole."""
+        if self._has_own_topics:
+            return
         if (self.cluster.stays or self.cluster_is_shared) and not self.topics_removed:
             self.topics_removed = True
             try:

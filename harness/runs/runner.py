@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,7 @@ from typing import TypeVar
 from checkers.core.spark import warm_up
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.spec import make_cluster
-from harness.foundation.errors import Exit, Interrupted
+from harness.foundation.errors import Exit, Interrupted, TidegaugeError
 from harness.foundation.interrupts import StopRequest
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
@@ -135,6 +135,8 @@ def check_recorded(recorded: Recorded, session: Session, view: View) -> Checked:
 
 def _ended(checked: Checked, recorded: Recorded) -> Checked:
     """The end of a run that was checked; what failed in it is raised now, but what was found stays found."""
+    if checked.unkept is not None:
+        raise checked.unkept
     if recorded.failure and checked.exit_code is not Exit.INVALID:
         raise recorded.failure
     if not (recorded.stopped or recorded.failure):
@@ -175,8 +177,12 @@ def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
             ) from None
         except BaseException as error:
             # what was recorded can be checked again, whatever happened after it
-            if run.facts.get("state") == "running":
-                run.update(state="failed", error=str(error))
+            with suppress(TidegaugeError, OSError):  # a store that is full takes no news of that
+                if run.facts.get("state") == "running":
+                    run.write_failure(error)
+                    run.update(state="failed", error=str(error))
+            if isinstance(error, OSError) and run.is_meant_by(error):
+                raise run.failure(error, "recording the run") from error
             raise
 
 

@@ -17,6 +17,7 @@ from checkers.core.spark import warm_up
 from harness.clusters.base import Cluster
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.spec import ClusterSpec, make_cluster
+from harness.foundation import optional_work
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import viewed_on
 from harness.spark.place import Place
@@ -48,5 +49,6 @@ def sharing(
                 view.phase("cluster")
                 cluster = make_cluster(spec, view)
                 undo.callback(cluster.stop)
+                undo.push(optional_work.give_up_on_error)
                 cluster.start()
         yield SharedResources(cluster, session, reports)

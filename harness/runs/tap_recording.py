@@ -71,7 +71,8 @@ def record(
     with stop.listening(), recorded(recording, command_line) as (run, taps):
         opened(taps.current.taps)
         _watch(taps, stop, view, recording.time)
-    return {"record": str(run.path), **taps.counts, "troubles": [*taps.deaths, *taps.troubles]}
+    told = {"deaths": taps.deaths, "troubles": [*taps.deaths, *taps.troubles]}
+    return {"record": str(run.path), **taps.counts, **told}
 
 
 @contextmanager

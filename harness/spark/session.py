@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from harness.foundation import class_archive
+from harness.foundation import class_archive, optional_work
 from harness.foundation.class_archive import Archive
 from harness.foundation.errors import TidegaugeError, from_os_error
 from harness.foundation.java import Java, find_java
@@ -28,6 +28,7 @@ from harness.spark import jvm as spark_jvm
 from harness.spark.jvm import LOG_FILE, POLL_S, Jvm
 from harness.spark.place import Place
 from harness.spark.shipping import ship
+from harness.spark.stopped import LOOK_EVERY_S, StoppedProcesses
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +68,7 @@ class Session:
         self._gateway: Any = None
         self._spark: SparkSession | None = None
         self._error: TidegaugeError | None = None
+        self._were_stopped = 0  # processes of Spark, and were killed
         self._lock = threading.Lock()
         self._up, self._wanted, self._closed = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="spark", daemon=True)
@@ -125,7 +127,7 @@ class Session:
     @property
     def writes_archive(self) -> bool:
         """Whether closing it takes some seconds more, because the JVM writes the archive of its classes (once)."""
-        return self._archive.written is not None
+        return self._archive.written is not None and optional_work.is_wanted()
 
     def close(self) -> None:
         """End it, with its processes and files; only the log stays."""
@@ -153,9 +155,16 @@ class Session:
                 f"Spark did not start ({type(error).__name__}: {said})", "see the end of its log below", self._log()
             )
         self._up.set()
+        threading.Thread(target=self._end_stopped, name="spark watch", daemon=True).start()
         if self._spark is not None and self._warm and not self._wanted.is_set():
             with suppress(Exception):  # what stops this will stop the first real job too, which can say so
                 self._warm(self._spark)
+
+    def _end_stopped(self) -> None:
+        """Nobody waits for ever for a JVM or a worker that somebody has stopped."""
+        stopped = StoppedProcesses()
+        while self._jvm is not None and not self._closed.wait(LOOK_EVERY_S):
+            self._were_stopped += stopped.kill(self._jvm.pid)
 
     def _bring_up(self) -> None:
         self._place.check()
@@ -231,11 +240,12 @@ class Session:
                 return
             self._closed.set()
         try:
-            if not (in_order and self._up.is_set()):
+            in_a_hurry = self._archive.written is not None and not optional_work.is_wanted()
+            if not (in_order and self._up.is_set()) or in_a_hurry:
                 self._kill()
             self._thread.join(WARM_UP_TIMEOUT_S)
             timeout_s = ARCHIVE_TIMEOUT_S if self.writes_archive else END_TIMEOUT_S
-            if self._jvm is not None and self._jvm.end(timeout_s):
+            if self._jvm is not None and self._jvm.end(timeout_s) and not in_a_hurry:
                 self._archive.keep()
         finally:
             self._kill()
@@ -285,6 +295,9 @@ class Session:
             time.sleep(POLL_S)
         if not gone:
             return None
+        if self._were_stopped:
+            said = "Spark's JVM was stopped by somebody (SIGSTOP), and was killed to come to an end"
+            return TidegaugeError(said, "try again, and let it run", self._log())
         return TidegaugeError("Spark's JVM ended while it worked", "free some memory and try again", self._log())
 
     def _is_gone(self) -> bool:

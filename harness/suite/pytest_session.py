@@ -16,8 +16,6 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from harness.clusters.base import Cluster, NodeState
 from harness.clusters.flags import (
     BOOTSTRAP_VARIABLE,
@@ -28,6 +26,7 @@ from harness.clusters.flags import (
 )
 from harness.clusters.spec import ClusterSpec
 from harness.foundation.config import parse
+from harness.foundation.console import SafeConsole
 from harness.foundation.errors import TidegaugeError
 from harness.foundation.view import Asides, viewed_on
 from harness.history.store import Run, create, store_dir
@@ -101,7 +100,7 @@ class PytestSession:
 
     def __init__(self, store: Path, flags: Mapping[str, Any], seed: int) -> None:
         self.store, self.flags, self.seed = store, flags, seed
-        self._console = Console(stderr=True)
+        self._console = SafeConsole(stderr=True)
         self.pool = ResourcePool()
         self.prepare: Callable[[ClusterSpec], ClusterSpec] = cache(self._prepare)
 

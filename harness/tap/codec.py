@@ -18,6 +18,7 @@ import kafka.protocol.metadata
 import kafka.protocol.producer
 import kafka.protocol.sasl
 
+from harness.foundation.frame_skim import FrameSkim, Garbled, skip_tags
 from harness.foundation.protocol import Api
 from harness.tap import schemas
 
@@ -33,15 +34,10 @@ _START = struct.Struct(">hhih")  # API, version, correlation, length of the clie
 _CORRELATION = struct.Struct(">i")
 HEADER_BYTES = _START.size
 NO_ID = UUID(int=0)
-TAGS_AT_MOST = 100
 MODEST_BYTES = 1024 * 1024  # what is read without a second look
 PARTS_AT_MOST = 10_000  # partitions in a larger Produce
 TOPICS_AT_MOST = 100_000  # in a larger Metadata
 TRANSACTIONS_SINCE, TOPIC_IDS_SINCE = 3, 13  # versions of Produce
-
-
-class Garbled(Exception):
-    """Bytes that are no request or response of the API and version they claim."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +103,7 @@ def read_header(frame: bytes) -> RequestHeader:
     if codec is None:
         return RequestHeader(api, version, correlation, client, 0)
     if codec.request.flexible_version_q(version):
-        end = _skip_tags(frame, end)
+        end = skip_tags(frame, end)
     return RequestHeader(api, version, correlation, client, end)
 
 
@@ -115,13 +111,13 @@ def is_modest(frame: bytes, header: RequestHeader) -> bool:
     """Whether a request can be read in no time: large ones are sends of a few large parts, or name many topics."""
     if not header.body or len(frame) <= MODEST_BYTES:
         return True
-    skim = _Skim(frame, header.body, compact=bool(CODECS[header.api].request.flexible_version_q(header.version)))
+    skim = FrameSkim(frame, header.body, compact=bool(CODECS[header.api].request.flexible_version_q(header.version)))
     if header.api == Api.METADATA:
         return skim.length(4) <= TOPICS_AT_MOST
     return header.api == Api.PRODUCE and _has_few_parts(skim, header)
 
 
-def _has_few_parts(skim: _Skim, header: RequestHeader) -> bool:
+def _has_few_parts(skim: FrameSkim, header: RequestHeader) -> bool:
     """Skims a Produce request, from length to length."""
     try:
         if header.version >= TRANSACTIONS_SINCE:
@@ -143,36 +139,6 @@ def _has_few_parts(skim: _Skim, header: RequestHeader) -> bool:
     except Garbled:
         return False
     return True
-
-
-class _Skim:
-    """A place in a frame that moves on."""
-
-    def __init__(self, frame: bytes, at: int, *, compact: bool) -> None:
-        self.parts = 0
-        self._frame = frame
-        self._at = at
-        self._compact = compact
-
-    def length(self, size: int) -> int:
-        """A length or a count, which takes that many bytes where it is not compact; none is 0."""
-        if self._compact:
-            value, self._at = _varint(self._frame, self._at)
-            return max(value - 1, 0)
-        value = int.from_bytes(self._frame[self._at : self._at + size], signed=True)
-        self.skip(size)
-        return max(value, 0)
-
-    def skip(self, size: int) -> None:
-        """Go on."""
-        self._at += size
-        if self._at > len(self._frame):
-            raise Garbled("a length beyond its frame")
-
-    def tags(self) -> None:
-        """Go past tagged fields."""
-        if self._compact:
-            self._at = _skip_tags(self._frame, self._at)
 
 
 def correlation_of(frame: bytes) -> int:
@@ -231,33 +197,7 @@ def _has_tags(api: int, version: int) -> bool:
 
 
 def _response_body(frame: bytes, api: int, version: int) -> int:
-    return _skip_tags(frame, _CORRELATION.size) if _has_tags(api, version) else _CORRELATION.size
-
-
-def _skip_tags(frame: bytes, at: int) -> int:
-    """The end of the tagged fields that begin here."""
-    count, at = _varint(frame, at)
-    if count > TAGS_AT_MOST:
-        raise Garbled(f"{count} tagged fields")
-    for _ in range(count):
-        _, at = _varint(frame, at)
-        size, at = _varint(frame, at)
-        at += size
-    if at > len(frame):
-        raise Garbled("tagged fields that are longer than their frame")
-    return at
-
-
-def _varint(frame: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(frame) or shift > 28:
-            raise Garbled("a number without an end")
-        byte = frame[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
+    return skip_tags(frame, _CORRELATION.size) if _has_tags(api, version) else _CORRELATION.size
 
 
 class TopicNames:

@@ -16,10 +16,11 @@ from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from harness.foundation import metadata_answer
+from harness.foundation.frame_skim import Garbled
 from harness.foundation.protocol import Api
 from harness.history.schema import Type, now
 from harness.tap import codec
-from harness.tap.codec import Garbled
 from harness.tap.exchange import (
     Answer,
     Changed,
@@ -356,6 +357,8 @@ class ProxiedConnection:
                 earlier.done, earlier.type = True, Type.INFO  # a version of the future: it asked for no answer
         exchange = slot.exchange
         exchange.response_frame = frame
+        if exchange.api == Api.METADATA and exchange.known and self._is_large(slot, frame):
+            return
         self.proxy.recognise(exchange, self.tap)
         effects = self.proxy.ask(exchange, "on_response")
         if effects:
@@ -363,6 +366,23 @@ class ProxiedConnection:
             return
         slot.payload, slot.done = self.proxy.answer(exchange, frame), True
         self._flush()
+
+    def _is_large(self, slot: ResponseSlot, frame: bytes) -> bool:
+        """Whether a Metadata answer is too large to be read; then it was passed on as far as that is possible."""
+        exchange = slot.exchange
+        try:
+            if brokers := metadata_answer.too_many_brokers(frame, exchange.version):
+                said = f"a Metadata answer with {brokers:,} brokers"
+                self.proxy.counts.trouble(f"node {self.tap.node} gave {said}: the connection was ended")
+                self.refuse(said)
+                return True
+            if len(frame) <= codec.MODEST_BYTES:
+                return False
+            slot.payload, slot.done = self.proxy.pass_unread(exchange, frame), True
+        except Garbled:
+            return False
+        self._flush()
+        return True
 
     def _unasked(self, correlation: int | None, frame: bytes) -> None:
         ghost = self._ghosts.pop(correlation, None) if correlation is not None else None

@@ -27,9 +27,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from harness.foundation.frame_skim import Garbled
 from harness.foundation.protocol import Api
 from harness.tap import codec
-from harness.tap.codec import REQUESTS, RESPONSES, Garbled, PartitionPart, RequestHeader, TopicNames
+from harness.tap.codec import REQUESTS, RESPONSES, PartitionPart, RequestHeader, TopicNames
 
 Then = Literal["silence", "close", "reset"]
 
@@ -157,6 +158,10 @@ class Exchange:
     def known(self) -> bool:
         """Whether there is a codec for it."""
         return self.header.body > 0
+
+    def leave_unread(self) -> None:
+        """Nobody looks into it from now on."""
+        self.header = self.header._replace(body=0)
 
     @property
     def request(self) -> Any:

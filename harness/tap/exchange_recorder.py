@@ -12,9 +12,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from harness.foundation.frame_skim import Garbled
 from harness.history.schema import COLUMNS, KINDS, NO_CONNECTION, Kind, Recorder, Type, now, row_struct, row_type
 from harness.tap import codec
-from harness.tap.codec import Garbled, TopicNames
+from harness.tap.codec import TopicNames
 from harness.tap.exchange import Exchange
 from harness.tap.recorded_groups import OF_GROUPS
 from harness.tap.recorded_requests import (

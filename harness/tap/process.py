@@ -42,6 +42,12 @@ LAST_WORD_S = 2.0
 READY, RUNNING, ENDED, FAILED = "ready", "running", "ended", "failed"
 
 
+def place_of(address: str) -> tuple[str, int]:
+    """Host and port."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 class Upstream(Model):
     """A broker: its number (-1 when nobody knows it yet), where it is, and where its tap listens (0: anywhere)."""
 
@@ -52,8 +58,7 @@ class Upstream(Model):
     @property
     def place(self) -> tuple[str, int]:
         """Host and port."""
-        host, _, port = self.address.rpartition(":")
-        return host.strip("[]"), int(port)
+        return place_of(self.address)
 
 
 class TapConfig(Model):
@@ -64,6 +69,7 @@ class TapConfig(Model):
     upstreams: tuple[Upstream, ...]
     security: SecuritySpec = SecuritySpec()
     topics: dict[str, int] = {}
+    cluster: tuple[str, ...] = ()  # addresses of the cluster under test; none: whatever answers name
     rules: tuple[Rule, ...] = ()
     broken: tuple[str, ...] = ()
     seed: int = 0
@@ -82,7 +88,7 @@ class _Process:
         self.seer = ExchangeRecorder(recorder, config.topics)
         alone = config.security.model_copy(update={"mechanism": None})  # users and passwords are the clients' affair
         tls = alone.with_secrets().tls_context()
-        self.proxy = Proxy(self.seer, TapContext(TopicNames(), {}), tls)
+        self.proxy = Proxy(self.seer, TapContext(TopicNames(), {}), tls, frozenset(map(place_of, config.cluster)))
         self.stopped = asyncio.Event()
         self._unread = b""
         self._lines = 0  # of control, so far

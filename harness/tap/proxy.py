@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from harness.foundation import metadata_answer
+from harness.foundation.frame_skim import Garbled
+from harness.foundation.metadata_answer import BROKERS_AT_MOST
 from harness.foundation.protocol import Api
 from harness.tap import addresses, codec
-from harness.tap.codec import Garbled
 from harness.tap.connection import ProxiedConnection
 from harness.tap.exchange import UNNOTICED, Answer, Bend, Close, Drop, Effect, Exchange, TapContext
 from harness.tap.exchange_recorder import ExchangeRecorder
@@ -23,9 +25,11 @@ from harness.tap.resends import ResendCounter
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 512
+NAME_CHARACTERS = 253  # there is no longer name of a host
 TROUBLES_AT_MOST = 20
 UNKNOWN_NODE = -1
-TAPS_AT_MOST = 1000
+TAPS_AT_MOST = BROKERS_AT_MOST
+NOWHERE = (LOOPBACK, 1)  # for brokers that nobody shall connect to: nothing listens there
 
 
 @dataclass(eq=False)
@@ -61,14 +65,22 @@ class Counts:
 class Proxy:
     """All taps of a process, and what they share."""
 
-    def __init__(self, seer: ExchangeRecorder, world: TapContext, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        seer: ExchangeRecorder,
+        world: TapContext,
+        tls: ssl.SSLContext | None = None,
+        cluster: frozenset[tuple[str, int]] = frozenset(),
+    ) -> None:
         self.seer = seer
         seer.names = world.names
         self.world = world
         self.tls = tls
+        self.cluster = cluster  # the addresses of the cluster under test; none: of whatever answers name
         self.counts = Counts()
         self.budget = FrameBudget()
         self.taps: list[Tap] = []
+        self._tap_of: dict[int, Tap] = {}  # by node
         self.connections: set[ProxiedConnection] = set()
         self.acted: Counter[str] = Counter()  # exchanges that were bent, by who did it
         self.resends = ResendCounter()
@@ -94,7 +106,7 @@ class Proxy:
         tap = Tap(node, upstream, listener)
         self.taps.append(tap)
         if node != UNKNOWN_NODE:
-            self.world.nodes[node] = upstream
+            self._know(tap, node, upstream)
         self.run(self._serve(tap))
         return tap
 
@@ -104,20 +116,45 @@ class Proxy:
 
     def locate(self, node: int, host: str, port: int, *, news: bool = True) -> tuple[str, int]:
         """The tap of a broker that an answer names; a new one when there is none. Only news tell that it has moved."""
-        tap = next((each for each in self.taps if each.node == node), None)
+        tap = self._tap_of.get(node)
         if tap is None:
             tap = next((t for t in self.taps if t.node == UNKNOWN_NODE and t.upstream == (host, port)), None)
             if tap is None:
-                if len(self.taps) >= TAPS_AT_MOST:
-                    self.counts.trouble(f"answers name more than {TAPS_AT_MOST} brokers: the others have no tap")
-                    return host, port
-                tap = self.open(node, (host, port))
-                tap.discovered = True
-            tap.node = node
-            self.world.nodes[node] = tap.upstream
+                tap = self._discover(node, host, port)
+                if tap is None:
+                    return NOWHERE
+            self._know(tap, node, tap.upstream)
         elif news and tap.discovered and tap.upstream != (host, port):
             tap.upstream = self.world.nodes[node] = (host, port)  # it has moved
         return LOOPBACK, tap.port
+
+    def _know(self, tap: Tap, node: int, upstream: tuple[str, int]) -> None:
+        tap.node = node
+        self._tap_of[node] = tap
+        self.world.nodes[node] = upstream
+
+    def _discover(self, node: int, host: str, port: int) -> Tap | None:
+        """A tap before a broker that only an answer has named; None where nobody shall connect to it."""
+        name = f"node {node} at {host[:NAME_CHARACTERS]}:{port}"
+        if self.cluster and (host, port) not in self.cluster:
+            self.counts.trouble(f"answers name {name}, which is not part of the cluster under test: nobody connected")
+            return None
+        if len(self.taps) >= TAPS_AT_MOST:
+            self.counts.trouble(f"answers name more than {TAPS_AT_MOST} brokers: nobody connected to the others")
+            return None
+        try:
+            tap = self.open(node, (host, port))
+        except OSError as error:
+            self.counts.trouble(f"there is no tap before {name} ({error}): nobody connected to it")
+            return None
+        tap.discovered = True
+        return tap
+
+    def pass_unread(self, exchange: Exchange, frame: bytes) -> bytes:
+        """A large Metadata answer with the taps' addresses; reading all of it would keep everybody waiting."""
+        exchange.leave_unread()
+        self.counts.trouble(f"a Metadata answer of {len(frame):,} bytes was passed on, and only its brokers were read")
+        return metadata_answer.with_addresses(frame, exchange.version, self.locate)
 
     def recognise(self, exchange: Exchange, tap: Tap) -> None:
         """Learn from the first Metadata which node a tap of somebody else's cluster stands before."""

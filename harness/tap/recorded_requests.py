@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy.typing as npt
 
+from harness.foundation.frame_skim import Garbled
 from harness.foundation.protocol import EARLIEST, LATEST, READ_COMMITTED, Api
 from harness.history.schema import COLUMNS, OffsetView
 from harness.tap.batch_headers import BatchHeader, batch_positions, header_at, headers_at, is_old_format
-from harness.tap.codec import Garbled, request_parts, response_parts
+from harness.tap.codec import request_parts, response_parts
 from harness.tap.exchange import Exchange
 
 NULL_64, NULL_32, NULL_16, NULL_8 = (COLUMNS[name].null for name in ("offset", "topic", "error", "view"))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from harness.foundation.frame_skim import Garbled
 from harness.foundation.protocol import Api
 from harness.tap.batch_headers import batch_positions, header_at
 from harness.tap.bounded_dict import BoundedDict
-from harness.tap.codec import Garbled
 from harness.tap.exchange import Close, Drop, Duplicate, Effects, Exchange, Hold
 
 Batch = tuple[str, int, int, int, int, int]  # topic, partition, producer id, epoch, sequence, checksum

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from harness.foundation.frame_skim import Garbled
 from harness.history.schema import Type
-from harness.tap.codec import Garbled
 from harness.tap.exchange import Delay, Exchange, Hold, Then
 
 

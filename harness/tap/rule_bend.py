@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from harness.foundation.frame_skim import Garbled
 from harness.foundation.protocol import Api
 from harness.tap import rule_names
-from harness.tap.codec import Garbled, PartitionPart
+from harness.tap.codec import PartitionPart
 from harness.tap.exchange import (
     CHANGED,
     NOTHING,

@@ -27,6 +27,7 @@ from harness.tap.rules import Rule
 START_TIMEOUT_S = 60.0
 FINISH_TIMEOUT_S = 10.0
 TELL_TIMEOUT_S = 5.0
+SILENT_S = 20.0  # it says how it stands twice a second
 REPLACED_AT_MOST = 5
 POLL_S = 0.02
 COUNTS = ("connections", "exchanges", "bent", "not_understood", "unknown_apis", "refused")
@@ -66,6 +67,7 @@ class TapProcess(Child):
         self.rules: list[str] = []  # that are there
         self.idle: list[str] = []  # rules and broken brokers of the scenario that have bent nothing so far
         self.troubles: list[str] = []
+        self.heard_at_s = time.monotonic()  # when it last said anything
         self._told = self._taken = 0  # lines of control, here and there
 
     def tell(self, message: Mapping[str, Any]) -> None:
@@ -76,6 +78,7 @@ class TapProcess(Child):
 
     def take(self, status: dict[str, Any]) -> None:
         """Where it listens, and what it counted."""
+        self.heard_at_s = time.monotonic()
         self.state, self.detail = str(status["state"]), str(status.get("detail", ""))
         if self.state != FAILED:
             self.taps = [TapPlace(**tap) for tap in status["taps"]]
@@ -176,9 +179,16 @@ class Taps:
 
     def _watch(self) -> list[str]:
         self.current.hear()
-        if self._finished or self.lost or not self.current.over:
+        if self._finished or self.lost:
+            return []
+        silent_s = time.monotonic() - self.current.heard_at_s
+        silent = not self.current.over and bool(self.current.taps) and silent_s > SILENT_S
+        if silent:
+            self.current.kill()  # stopped, or stuck: whoever is connected would wait for ever
+        if not self.current.over:
             return []
         said = f" ({self.current.detail})" if self.current.detail else ""
+        said = f" (it had said nothing for {silent_s:.0f} s)" if silent else said
         how = how_it_ended(self.current.popen.returncode) + said
         happened = [f"the tap ended with {how}: what passed before another one took its place was not recorded"]
         if len(self._processes) > REPLACED_AT_MOST:

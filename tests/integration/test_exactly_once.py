@@ -135,7 +135,7 @@ def test_offsets_that_a_group_refused_are_not_committed_with_the_next_transactio
     given = {"client": client, "isolation_level": "read_committed", "partitions": 2}
     settings = parse(ExactlyOnceSettings, given, "here")
     prefix = unique("test")
-    create_topics(cluster.nodes, cluster.security, [settings.topic(0, "input")], prefix)
+    create_topics(cluster.nodes, cluster.security, [settings.topic_spec(0, "input")], prefix)
     first, second = (f"{prefix}-input", 0), (f"{prefix}-input", 1)
     servers = [node.address for node in cluster.nodes]
 

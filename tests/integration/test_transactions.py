@@ -134,7 +134,7 @@ def expected_type(step: str) -> Type:
 def test_a_client_killed_at_every_step(cluster: Cluster, tmp_path: Path, client: str) -> None:
     """What is ok is there, what failed is not, info is either, but whole; and what was delivered is in the log."""
     walk = Walk(str(tmp_path / "run"), client, tuple(node.address for node in cluster.nodes), unique("walk"))
-    create_topics(cluster.nodes, cluster.security, [walk.settings.topic(0, "walk")], walk.prefix)
+    create_topics(cluster.nodes, cluster.security, [walk.settings.topic_spec(0, "walk")], walk.prefix)
     die_at_every_step(cluster, walk)
     inherit(walk)
     committed, raw = read_back(walk, FINAL), read_back(walk, RAW)
@@ -160,7 +160,7 @@ def test_a_client_killed_at_every_step(cluster: Cluster, tmp_path: Path, client:
 def test_a_second_instance_fences_the_first(cluster: Cluster, tmp_path: Path, client: str) -> None:
     """What the first still sends or commits is refused: a failure before its commit was called, doubt after it."""
     walk = Walk(str(tmp_path), client, tuple(node.address for node in cluster.nodes), unique("walk"))
-    create_topics(cluster.nodes, cluster.security, [walk.settings.topic(0, "walk")], walk.prefix)
+    create_topics(cluster.nodes, cluster.security, [walk.settings.topic_spec(0, "walk")], walk.prefix)
     segment_path(tmp_path, HEIRS).parent.mkdir()
     at = walk.session(HEIRS)
     first = Transactor(at, walk.settings, walk.prefix)

@@ -59,7 +59,7 @@ class Walk:
     @property
     def topic(self) -> str:
         """All write to this one."""
-        return self.settings.topic(0, "walk").full_name(self.prefix)
+        return self.settings.topic_spec(0, "walk").full_name(self.prefix)
 
     @property
     def pids(self) -> Path:

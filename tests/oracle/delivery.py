@@ -132,6 +132,11 @@ def _of_value(known: _Known, value: int) -> Iterator[Told]:
     """Phantoms, aborted reads and duplicates."""
     send, reads = known.sends.get(value), known.reads[value]
     good = [record for record in reads if record["status"] == Status.GOOD]
+    astray = [record for record in good if send and None not in _place(send) and _place(record) != _place(send)]
+    good = [record for record in good if record not in astray]
+    for place, offset in {(_place(record), record["offset"]) for record in astray}:
+        first = min(each["time"] for each in astray if (_place(each), each["offset"]) == (place, offset))
+        yield _told("misrouted", place, offset, [value], first)
     acknowledged = [send] if send and send["type"] == Type.OK and _has_offset(send) else []
     place = _place(send) if send else _place(good[0]) if good else (None, None)
     offsets = {each["offset"] for each in [*good, *acknowledged]}
@@ -254,13 +259,9 @@ def _of_offsets(known: _Known) -> Iterator[Told]:
     for reads in known.reads.values():
         for record in reads:
             learn(held, known.eras.of_read(record), record)
-    for anomaly, log, at_least in (
-        ("inconsistent-offset", held, 2),
-        ("shared-offset", acknowledged, 2),
-        ("false-ack", {at: values for at, values in acknowledged.items() if at[3] == 0}, 3),
-    ):
+    for anomaly, log in (("inconsistent-offset", held), ("shared-offset", acknowledged)):
         for (topic, partition, era, offset), values in log.items():
-            if len(values) >= at_least:
+            if len(values) > 1:
                 low, high = min(values), max(values)
                 tags = ["deleted topic"] if era == UNSURE else []
                 yield _told(anomaly, (topic, partition), offset, [low, high], min(values[low], values[high]), *tags)

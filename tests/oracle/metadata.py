@@ -206,14 +206,16 @@ def _coordinators(rows: Rows) -> Iterator[Told]:
     for thing, by_node in said.items():
         spans: list[tuple[int, int]] = []
         steadfast = False
-        for one, two in permutations(by_node, 2):
+        address = thing.startswith("node ")
+        for one, two in product(by_node, repeat=2):
             for (a_said, a), (b_said, b) in product(by_node[one].items(), by_node[two].items()):
-                if a_said != b_said and _long_after(a, b) and _long_after(b, a):
+                lasted = one != two and _long_after(a, b) and _long_after(b, a)
+                if a_said != b_said and (address or lasted):
                     since = max(min(event["time"] for event in each) for each in (a, b))
                     spans.append((since, max(since, min(max(event["invoked"] for event in each) for each in (a, b)))))
                     steadfast |= len(by_node[one]) == len(by_node[two]) == 1
         if spans:
-            tag = "steadfast" if steadfast else "moved"
+            tag = "address" if address else "steadfast" if steadfast else "moved"
             yield ("coordinator-mismatch", _of(thing), thing, tag, min(spans)[0], max(until for _, until in spans))
 
 

@@ -88,7 +88,7 @@ class World:
         offset: int | None = self.ends[partition]
         if arrived:
             place = 1 - partition if self.maybe(3) else partition
-            status = Status.GOOD if place == partition else Status.MISROUTED
+            status = Status.GOOD if place == partition or self.maybe(40) else Status.MISROUTED
             slot = Slot(0, value, columns.get("key"), status, committed)
             self.append(place, slot)
             if self.maybe(40 if self.lives > 1 else 3):  # there is more to tell of duplicates in a second life

@@ -71,6 +71,9 @@ def _poll(world: World, _producer: str, reader: str) -> None:
         partition = world.partition()
         world.cursors[reader, partition] += world.random.choice([0] * 8 + [-2, -1, 1, 1, 2, 2])
         world.poll(reader, partition, txn=txn, op=op, **times)
+    if txn:
+        type_ = world.random.choice([Type.OK, Type.OK, Type.INFO, Type.FAIL])
+        world.add(Kind.COMPLETE, reader, f=F.TXN, op=txn, type=type_, **times)
 
 
 def _move(world: World, _producer: str, reader: str) -> None:
@@ -181,6 +184,7 @@ class _Known:
         self.sends: dict[Place, list[Event]] = defaultdict(list)
         self.moves: dict[int, list[Event]] = defaultdict(list)
         self.rewinds: dict[tuple[int, Log], list[Rewind]] = {}
+        self.taken_back = {txn["op"] for txn in operations(rows, F.TXN) if txn["type"] != Type.OK}
         for send in operations(rows, F.SEND):
             if send.get("partition") is not None:
                 self.sends[_place(send)].append(send)
@@ -262,7 +266,7 @@ class Step:
     @property
     def inside(self) -> bool:
         """Of one operation, or of one transaction."""
-        return any(self.x.get(name) is not None and self.x.get(name) == self.y.get(name) for name in ("op", "txn"))
+        return _together(self.x, self.y)
 
     @property
     def log(self) -> Log:
@@ -279,6 +283,10 @@ class Step:
         all_tags = [*tags, *(tag for tag, is_so in more.items() if is_so)]
         events, times = (self.x["event"], self.y["event"]), (self.x["time"], self.y["time"])
         return (anomaly, *_place(self.y), offset, (), events, times, tuple(sorted(all_tags)))
+
+
+def _together(x: Event, y: Event) -> bool:
+    return any(x.get(name) is not None and x.get(name) == y.get(name) for name in ("op", "txn"))
 
 
 def _may_be_moved(known: _Known, step: Step) -> bool:
@@ -312,12 +320,24 @@ def _judged(known: _Known) -> Iterator[Step]:
         assigned = [
             move["event"]
             for move in known.moves[process]
-            if move["f"] == F.ASSIGN and (move.get("topic"), move.get("partition")) == place
+            if move["f"] in {F.ASSIGN, F.REVOKE} and (move.get("topic"), move.get("partition")) == place
         ]
-        for x, y in pairwise(sorted(mine, key=lambda record: record["event"])):
+        for x, y in _pairs(known, sorted(mine, key=lambda record: record["event"])):
             era = known.eras.of_read(y)
             if known.eras.of_read(x) == era and not any(x["event"] < event < y["event"] for event in assigned):
                 yield Step(x, y, era)
+
+
+def _pairs(known: _Known, mine: list[Event]) -> Iterator[tuple[Event, Event]]:
+    """Each record with the one that its reader goes on from."""
+    before: Event | None = None
+    kept: Event | None = None
+    for y in mine:
+        x = before if before and _together(before, y) else kept
+        if x:
+            yield x, y
+        before = y
+        kept = kept if y.get("txn") in known.taken_back else y
 
 
 def _of_steps(known: _Known, steps: list[Step]) -> Iterator[Told]:

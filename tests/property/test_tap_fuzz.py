@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from harness.foundation.frame_skim import Garbled
 from harness.foundation.protocol import Api
 from harness.tap import codec
-from harness.tap.codec import CODECS, Garbled
+from harness.tap.codec import CODECS
 from harness.tap.frames import BadFrame, FrameBudget, FrameReader, framed
 from harness.tap.rules import Rule, bends
 from tests.support import tap_frames as frames

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.clusters.target import NodePlan, placeholders, render
+from harness.clusters.template import NodePlan, placeholders, render
 
 PLANS = [NodePlan(n, f"h{n}", "b", f"c{n}", {"client": 100 + n, "rpc": 200 + n}) for n in (1, 2, 3)]
 VALUES = placeholders(PLANS, 2, {"version": "1", "node_dir": "/d", "cluster_id": "x"})

@@ -27,7 +27,7 @@ from checkers.core.spark import READ, CheckJob
 from checkers.core.tables import schema_of, tables_of
 from checkers.core.timeline import timeline
 from harness.foundation.limits import DEFAULTS
-from harness.history.schema import F, Kind
+from harness.history.schema import F, Kind, Type
 from harness.history.sealing import Sealed
 from tests.oracle import Oracle, compacted, oracles
 from tests.support.histories import Rows
@@ -58,13 +58,15 @@ def context(rows: Rows, *, compact: Collection[int] = (), limit: int = EVERYTHIN
         row[name] for events in rows.events.values() for row in events for name in ("time", "invoked") if name in row
     ]
     first, last = min(times, default=0), max(times, default=0)
-    changed = [{"offset": None, **row} for row in rows.events[Kind.COMPLETE] if row["f"] in {F.CREATE, F.DELETE}]
+    ended = rows.events[Kind.COMPLETE]
+    changed = [{"offset": None, **row} for row in ended if row["f"] in {F.CREATE, F.DELETE}]
     return RunContext(
         first_time_ns=first,
         last_time_ns=last,
         processes=rows.processes,
         topics=rows.topics,
         rows={kind: len(events) for kind, events in rows.events.items()},
+        rewound=tuple(sorted(row["op"] for row in ended if row["f"] == F.TXN and row["type"] != Type.OK)),
         compacted=frozenset(compact),
         deletions=deletions({"topic": None, **row} for row in changed),
         line=timeline(control, first, last, rows.topics),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +17,8 @@ import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from harness.clusters.cleanup.supervisor import DIRECTORY_VARIABLE, HARNESS_VARIABLE, IDENTITY_FILE, READY
 from harness.clusters.cleanup.undo import FORGOTTEN, Entry, record, undo_all
@@ -55,11 +58,13 @@ class Guard:
         self.record(kind=FORGOTTEN, of=kind, value=value)
 
     def keep_supervised(self) -> None:
-        """Start another supervisor if somebody killed ours."""
+        """Start another supervisor if somebody killed ours, and have ours go on if somebody stopped it."""
         with self._supervising:
             gone = self._report == NONE
             if gone or (select.select([self._report], [], [], 0)[0] and not os.read(self._report, 4096)):
                 self._start_supervisor()
+            else:
+                _wake(claimant(self.directory / IDENTITY_FILE))
 
     def release(self) -> None:
         """Have everything undone and wait for it; what could not be undone is an error that names it."""
@@ -78,6 +83,7 @@ class Guard:
 
     def let_go(self) -> None:
         """Close what ties the supervisor to this process; it takes that for our end."""
+        _guards.discard(self)
         self._lifeline, self._report = _closed(self._lifeline), _closed(self._report)
         self._claim = _closed(self._claim)
 
@@ -124,6 +130,18 @@ class Guard:
                 break
             line += chunk
         return line.decode().strip()
+
+
+def keep_all_supervised() -> None:
+    """For main loops: a supervisor that was killed or stopped is missed now, not when the next thing is made."""
+    for guard in list(_guards):
+        guard.keep_supervised()
+
+
+def _wake(supervisor: Identity | None) -> None:
+    with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+        if supervisor is not None and psutil.Process(supervisor.pid).status() == psutil.STATUS_STOPPED:
+            os.kill(supervisor.pid, signal.SIGCONT)
 
 
 def owner_of(directory: Path) -> Identity | None:

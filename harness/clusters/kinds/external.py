@@ -23,9 +23,10 @@ class External(ClusterKind):
 
     cluster = ExternalCluster
     about = "runs already"
-    takes = frozenset({"bootstrap", *SECURED})
+    takes = frozenset({"bootstrap", "stateless", *SECURED})
     extra_settings = (
         KindSettings(("bootstrap",), "--bootstrap does", "add --cluster external"),
+        KindSettings(("stateless",), "cluster.stateless does", "write `stateless = true` into the target file"),
         KindSettings(SECURED, "TLS and SASL flags do", "use --cluster external"),
     )
     can_be_shared = False
@@ -47,7 +48,9 @@ class External(ClusterKind):
             key_file=spec.key_file,
             mechanism=spec.mechanism,
         )
-        return ExternalCluster(spec.bootstrap, security, progress)
+        cluster = ExternalCluster(spec.bootstrap, security, progress)
+        cluster.stateless = spec.stateless
+        return cluster
 
     def log_lines(self, directory: Path, node_id: int, lines: int) -> NoReturn:  # noqa: ARG002 - as above
         """On hosts that we know nothing of."""

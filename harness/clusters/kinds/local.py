@@ -41,7 +41,9 @@ class Local(ClusterKind):
         return LocalCluster(target, netns=spec.netns, ports=spec.ports, progress=progress)
 
     def log_lines(self, directory: Path, node_id: int, lines: int) -> list[str]:
-        """From a file."""
+        """From a file, which a node has that is a process."""
+        if not (directory / f"node-{node_id}" / LOG_FILE).exists():
+            return []
         with (directory / f"node-{node_id}" / LOG_FILE).open(errors="replace") as file:
             return [line.rstrip("\n") for line in deque(file, maxlen=lines)]
 

@@ -60,7 +60,7 @@ def conclude(investigation: Investigation) -> Conclusion:
     found = investigation.symptoms
     notes = tuple(_notes(investigation))
     if len(investigation.of(BASELINE)) < REPETITIONS:
-        return Conclusion("", (), "nothing can be said: the baseline did not run often enough", None, (), (), (), notes)
+        return _of_too_few(investigation, found, notes)
     if not found:
         runs = len(investigation.of(BASELINE))
         sentence = f"nothing is wrong with the baseline: {runs} runs, nothing lost and nothing illegal seen"
@@ -83,9 +83,19 @@ def exit_code(investigation: Investigation) -> Exit:
     """What the command returns."""
     if investigation.interrupted:
         return Exit.INTERRUPTED
-    if len(investigation.of(BASELINE)) < REPETITIONS:
-        return Exit.UNKNOWN
-    return Exit.INVALID if investigation.symptoms else Exit.VALID
+    if investigation.symptoms:
+        return Exit.INVALID
+    return Exit.VALID if len(investigation.of(BASELINE)) >= REPETITIONS else Exit.UNKNOWN
+
+
+def _of_too_few(investigation: Investigation, found: Sequence[str], notes: tuple[str, ...]) -> Conclusion:
+    """What the only run of the baseline showed is known, whatever became of the others."""
+    if not found:
+        said = "nothing can be said: the baseline did not run often enough"
+        return Conclusion("", (), said, None, (), (), (), notes)
+    said = f"{', '.join(found)}: seen in the only run of the baseline, and not known what it follows"
+    cause, excluded = _cause(investigation, found[0]), tuple(_excluded(investigation, ()))
+    return Conclusion(found[0], (), said, cause, excluded, (), (), notes)
 
 
 def _step(investigation: Investigation, planned: PlannedExperiment, symptom: str) -> DecisionStep:
@@ -178,6 +188,8 @@ def _open(steps: Sequence[DecisionStep]) -> Iterator[str]:
 def _notes(investigation: Investigation) -> Iterator[str]:
     if investigation.stopped:
         yield investigation.stopped
+    if investigation.cut_short:
+        yield f"baseline: {investigation.cut_short}; what it showed until then is what experiments are compared with"
     for name, sentences in investigation.failures.items():
         yield f"{name}: {counted(len(sentences), 'run')} failed: {sentences[0]}"
     if investigation.of(BASELINE) and not any(run.causes or run.excluded for run in investigation.of(BASELINE)):

@@ -37,7 +37,7 @@ def shown(console: Console, investigation: Investigation, conclusion: Conclusion
     for title in head:
         grid.add_column(title, overflow="fold")
     for row in body:
-        grid.add_row(*(Text(cell.replace("\x1b", "␛"), COLOURS.get(cell, "")) for cell in row))
+        grid.add_row(*(Text(cell, COLOURS.get(cell, "")) for cell in row))
     console.print(grid, highlight=False)
     line(console)
     line(console, (f"  {conclusion.sentence}", "bold"))

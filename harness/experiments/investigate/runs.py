@@ -40,11 +40,11 @@ def runs_on(
                 checked = run_scenario(
                     each, store, command_line, view, lambda _: None, place=place, shared=shared, stop=stop
                 )
-            if stop.out_of_time:
-                raise TookTooLong(
-                    f"the load was not over after {LONGEST_S:.0f} s: what it did is in {checked.run.path}"
-                )
             name = "/".join(Path(checked.run.path).parts[-2:])
-            return ran_of(name, checked.as_json(), checked.facts, time.monotonic() - began_s)
+            ran = ran_of(name, checked.as_json(), checked.facts, time.monotonic() - began_s)
+            if stop.out_of_time:
+                said = f"the load was not over after {LONGEST_S:.0f} s: what it did is in {checked.run.path}"
+                raise TookTooLong(said, ran)
+            return ran
 
         yield run

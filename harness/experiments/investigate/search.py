@@ -45,7 +45,15 @@ FOLLOWING: tuple[Effect, ...] = ("gone", "less", "more")
 
 
 class TookTooLong(Exception):
-    """A run that was ended because it would have taken all the time; another try would do the same."""
+    """A run that was ended because it would have taken all the time, and what it showed until then.
+
+    Another try would do the same. Of a baseline that is an answer, and experiments are compared with it; an experiment
+    that was cut short says something only if the baseline was cut short as well.
+    """
+
+    def __init__(self, sentence: str, ran: RunSample) -> None:
+        super().__init__(sentence)
+        self.ran = ran
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,7 @@ class Investigation:
     ran: dict[str, list[RunSample]] = field(default_factory=dict)
     failures: dict[str, list[str]] = field(default_factory=dict)
     hopeless: set[str] = field(default_factory=set)  # experiments that would take too long again
+    cut_short: str = ""  # why runs of the baseline were ended: they do not come to an end by themselves
     stopped: str = ""  # why it ended before everything was decided
     interrupted: bool = False  # by the user
 
@@ -139,19 +148,31 @@ def investigate(
             _interrupt(investigation)
             break
         except TookTooLong as error:
-            investigation.failures.setdefault(planned.name, []).append(str(error))
-            investigation.hopeless.add(planned.name)
+            _take_cut_short(investigation, planned, error)
             tell(f"{planned.name}: {error}")
             continue
-        except TidegaugeError as error:
-            investigation.failures.setdefault(planned.name, []).append(str(error))
-            tell(f"{planned.name} failed: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, what the other runs showed stays known
+            said = str(error) if isinstance(error, TidegaugeError) else f"{type(error).__name__}: {error}"
+            investigation.failures.setdefault(planned.name, []).append(said)
+            tell(f"{planned.name} failed: {said}")
             continue
         if ran.interrupted:
             _interrupt(investigation)
             break
         investigation.ran.setdefault(planned.name, []).append(ran)
     return investigation
+
+
+def _take_cut_short(investigation: Investigation, planned: PlannedExperiment, error: TookTooLong) -> None:
+    """Keep what a run showed until it was ended, where it can be compared."""
+    if planned.name == BASELINE:
+        investigation.cut_short = str(error)
+    else:
+        investigation.hopeless.add(planned.name)
+    if investigation.cut_short:
+        investigation.ran.setdefault(planned.name, []).append(error.ran)
+    if planned.name != BASELINE:
+        investigation.failures.setdefault(planned.name, []).append(str(error))
 
 
 def _interrupt(investigation: Investigation) -> None:

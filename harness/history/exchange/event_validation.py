@@ -21,7 +21,7 @@ from harness.history.sealing import OPEN
 from harness.history.sources import Rows
 
 NULL = COLUMNS["op"].null
-READS = (F.POLL, F.FINAL, F.RAW)
+READS = (F.POLL, F.FINAL, F.RAW, F.REPLICA)
 REFERENCES = {"txn": (F.TXN,), "member": (F.SUBSCRIBE,)}
 _ONE = "give each its own"
 

@@ -14,12 +14,13 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, field_validator
 
 from harness.foundation.config import Model
 from harness.foundation.reasons import Reason
 from harness.history.schema import COLUMNS, ID_BITS, KINDS, TEXT, F, FaultStage, Kind, OffsetView, Status, Type
 
+IMPORTED = "import"  # the kind of a run whose history was imported
 DEFAULT_ROLE = "consumer"  # its reads count as those of the load
 PROCESSES_AT_MOST = 1 << (63 - ID_BITS)  # so that the number of a process fits above the counter of an event
 
@@ -42,7 +43,7 @@ REQUIRED: dict[Kind, frozenset[str]] = {
     Kind.COMPLETE: frozenset({"op", "f", "type"}),
     Kind.RECORD: frozenset({"op", "topic", "partition", "offset"}),
     Kind.PROBE: frozenset({"invoked", "node", "api"}),
-    Kind.EXCHANGE: frozenset({"op", "invoked"}),
+    Kind.EXCHANGE: frozenset({"invoked"}),  # a connection that failed is the row of no request
     Kind.FAULT: frozenset({"fault", "stage", "name"}),
     Kind.BROKER: frozenset(),
     Kind.PHASE: frozenset({"name"}),
@@ -72,6 +73,8 @@ class RunInfo(Model):
     expect: StrictStr | None = None
     seed: StrictInt | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
+    limits: dict[StrictStr, StrictInt | StrictFloat] = Field(default_factory=dict)  # seconds, as in a scenario
+    ours: StrictBool = False  # whether its clients were Tidegauge's, which record more than others
     idempotent: StrictBool | None = None
     schedule: tuple[dict[str, Any], ...] = ()
     compacted: tuple[StrictStr, ...] = ()
@@ -176,11 +179,12 @@ def facts_from(header: FileHeader, changes: Mapping[str, Any]) -> dict[str, Any]
     facts = about.model_dump(
         mode="json",
         exclude_none=True,
-        exclude={"workload", "expect", "settings", "damage", "damaged_processes"},
+        exclude={"workload", "expect", "settings", "limits", "damage", "damaged_processes"},
     )
     if "idempotence" in changes:
         facts.pop("idempotent", None)
-    scenario = {"workload": about.workload, "expect": about.expect, "settings": {**about.settings, **changes}}
+    scenario: dict[str, Any] = {"workload": about.workload, "expect": about.expect}
+    scenario |= {"settings": {**about.settings, **changes}, "limits": about.limits or None}
     return {**facts, "scenario": {name: value for name, value in scenario.items() if value is not None}}
 
 
@@ -196,6 +200,8 @@ def about_of(facts: Mapping[str, Any], failures: tuple[Reason, ...], damage: Map
         workload=scenario.get("workload"),
         expect=scenario.get("expect"),
         settings=scenario.get("settings") or {},
+        limits=scenario.get("limits") or {},
+        ours=facts.get("kind") != IMPORTED or bool(facts.get("ours")),
         troubles=tuple(each.as_json() for each in failures),
         traffic_only=facts.get("kind") == "tap" or bool(facts.get("traffic_only")),
         **known,

@@ -24,7 +24,7 @@ from harness.history.exchange import jsonl, parquet
 from harness.history.exchange.batch import Names
 from harness.history.exchange.event_validation import EventValidator
 from harness.history.exchange.external_sort import SortedRuns
-from harness.history.exchange.file_format import DEFAULT_ROLE, FileHeader, Wrong, facts_from
+from harness.history.exchange.file_format import DEFAULT_ROLE, IMPORTED, FileHeader, Wrong, facts_from
 from harness.history.exchange.jepsen import JepsenReader
 from harness.history.exchange.jepsen_processes import read_all
 from harness.history.exchange.jsonl_fast import LinesReader
@@ -33,7 +33,6 @@ from harness.history.schema import NEMESIS_PROCESS, SCHEMA_VERSION
 from harness.history.sealing import HISTORY
 from harness.history.store import LATEST, RUN_FILE, Run, create
 
-KIND = "import"
 FORMATS = ("jsonl", "parquet", "jepsen")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".edn": "jepsen"}
 _PACKED = (".gz", ".zst")
@@ -143,7 +142,7 @@ def _title(file: Path, name: str | None) -> str:
         title = file.name
         for suffix in (*_PACKED, *_SUFFIXES):
             title = title.removesuffix(suffix)
-        title = re.sub(r"[^A-Za-z0-9._+-]+", "-", title).lstrip("._+-")[:100] or KIND
+        title = re.sub(r"[^A-Za-z0-9._+-]+", "-", title).lstrip("._+-")[:100] or IMPORTED
     if not _TITLE.fullmatch(title) or title == LATEST:
         raise UsageError(f"'{title}' cannot be the name of a run", "take letters, digits, dots and dashes (--name)")
     return title
@@ -318,7 +317,7 @@ def _place(store: Path, title: str, scratch: Path, facts: Mapping[str, Any]) -> 
     finished = Run(scratch)
     finished.update(
         schema_version=SCHEMA_VERSION,
-        kind=KIND,
+        kind=IMPORTED,
         state="recorded",
         started_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         versions={"tidegauge": harness.__version__},

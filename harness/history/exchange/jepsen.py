@@ -5,9 +5,11 @@ key, ours in the run: a value is key << 40 | value. A process is its number plus
 which is what they do besides sending.
 
     :send :poll :txn       a send or a poll for each micro-operation; a transaction around them if it is :txn or has
-                           several. They end as the operation does; a poll that says what it returned is ok.
-    :assign                an assignment for each key, from offset 0 with :seek-to-beginning?
-    :subscribe :crash      one operation
+                           several. They end as the operation does; a poll that says what it returned is ok. Sends
+                           of a process to a key are numbered (`sequence`) in their order.
+    :assign :subscribe     what they change (`harness.history.exchange.jepsen_assignments`)
+    :crash                 one operation
+    the last polls         the final read of each key (`harness.history.exchange.jepsen_finals`)
     others, the nemesis    phases, named by what they are, so that nothing is lost without a word
 
 What is open at the end is `info`. Keys of operations that nothing is made of are counted (`left_out`). Here what
@@ -17,7 +19,7 @@ passages of the file say (`harness.history.exchange.jepsen_lines`) is put togeth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.exchange.batch import EventNumbers, Names, blank
+from harness.history.exchange.columns import runs_of
 from harness.history.exchange.external_sort import IdIndex, SortedRuns
 from harness.history.exchange.file_format import Wrong
+from harness.history.exchange.jepsen_assignments import Assignments
+from harness.history.exchange.jepsen_finals import FinalReads
 from harness.history.exchange.jepsen_lines import (
     LAYOUTS_AT_MOST,
     OPERATION,
@@ -39,7 +44,7 @@ from harness.history.exchange.jepsen_lines import (
     still_open,
 )
 from harness.history.exchange.jepsen_operations import NULL, VALUES
-from harness.history.schema import COLUMNS, F, Kind, Status
+from harness.history.schema import COLUMNS, ID_BITS, F, Kind, Status
 from harness.history.sealing import OPEN
 
 TOPIC = "jepsen"
@@ -47,6 +52,7 @@ TOPIC = "jepsen"
 Numbers = npt.NDArray[np.int64]
 _LINE, _PROCESS, _OP, _VALUE, _TXN = (OPERATION.index(name) for name in ("line", "process", "op", "value", "txn"))
 _DETAIL = OPERATION.index("detail")
+_READER, _READ_OP, _READ_TXN = (RECORD.index(name) for name in ("process", "op", "txn"))
 
 
 class JepsenReader:
@@ -62,6 +68,9 @@ class JepsenReader:
         self._values = IdIndex(directory, "value")
         self._events = EventNumbers()
         self._layouts: Counter[Keys] = Counter()
+        self._assignments = Assignments(self._new_op)
+        self._finals = FinalReads()
+        self._sequences: dict[tuple[int, int], int] = {}  # the next one of a process and key
         self._open: dict[int, OpenOperation] = {}
         self._next_op: dict[int, int] = {}
         self._time = 0
@@ -107,6 +116,10 @@ class JepsenReader:
         self._write(rest.result())
         if found := self._repeated():
             raise found
+        for kind, rows in self._finals.rows(self._new_op):
+            rows["topic"] = self._topic
+            rows["event"] = self._events.new(rows["process"])
+            self.runs.add(kind, rows)
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -158,15 +171,12 @@ class JepsenReader:
         records = np.concatenate([passage.records for passage in passages], axis=1)
         told = [each for passage in passages for each in passage.told]
         if operations.size:
+            self._finals.take(operations, records)
+            operations = self._assignments.applied(operations, records)
             self._note_values(operations)
-            self._write_operations(dict(zip(OPERATION, operations, strict=True)))
-        if records.size:
-            rows = blank(Kind.RECORD, records.shape[1])
-            for name, values in zip(RECORD, records, strict=True):
-                rows[name] = values
-            rows["topic"], rows["status"] = self._topic, Status.GOOD
-            rows["event"] = self._events.new(rows["process"])
-            self.runs.add(Kind.RECORD, rows)
+            events = self._new_events(operations, records)
+            self._write_operations(dict(zip(OPERATION, operations, strict=True)), events)
+            self._write_records(records, events[Kind.RECORD])
         if told:
             rows = blank(Kind.PHASE, len(told))
             for row, (process, time, name, detail) in zip(rows, told, strict=True):
@@ -182,7 +192,7 @@ class JepsenReader:
         starts = [self._next_op.get(process, 0) for process in processes]
         for table, process, op, txn in (
             (passage.operations, _PROCESS, _OP, _TXN),
-            (passage.records, RECORD.index("process"), RECORD.index("op"), RECORD.index("txn")),
+            (passage.records, _READER, _READ_OP, _READ_TXN),
         ):
             if table.size:
                 added = np.array(starts, np.int64)[np.searchsorted(processes, table[process])]
@@ -196,8 +206,53 @@ class JepsenReader:
             told = details != NULL
             details[told] = texts[details[told]]
 
-    def _write_operations(self, columns: dict[str, Any]) -> None:
+    def _new_op(self, process: int) -> int:
+        """The number of one more operation of a process."""
+        place = self._next_op.get(process, 0)
+        self._next_op[process] = place + 1
+        return (process << ID_BITS) + place
+
+    def _new_events(self, operations: Numbers, records: Numbers) -> dict[Kind, Numbers]:
+        """Numbers of events by kind: an operation is invoked, its records come, it ends, and then comes the next one.
+
+        What Jepsen invokes together, on one line, comes before all of its ends.
+        """
+        rows = np.arange(operations.shape[1])
+        first = np.append(True, operations[_LINE, 1:] != operations[_LINE, :-1])
+        begun = np.maximum.accumulate(np.where(first, rows, 0))
+        order = np.argsort(operations[_OP], kind="stable")
+        polls = order[np.searchsorted(operations[_OP], records[_READ_OP], sorter=order)]
+        places = np.concatenate([3 * begun, 3 * polls + 1, 3 * rows + 2])
+        processes = np.concatenate([operations[_PROCESS], records[_READER], operations[_PROCESS]])
+        order = np.argsort(places, kind="stable")
+        events = np.empty(len(places), np.int64)
+        events[order] = self._events.new(processes[order])
+        ends = (len(rows), len(rows) + records.shape[1])
+        return dict(zip((Kind.INVOKE, Kind.RECORD, Kind.COMPLETE), np.split(events, ends), strict=True))
+
+    def _sequence(self, process: Numbers, key: Numbers) -> Numbers:
+        """The place of each send among those of its process and key: micro-operations are in their order."""
+        order = np.lexsort((key, process))
+        changes = (np.diff(process[order], prepend=-1) != 0) | (np.diff(key[order], prepend=-1) != 0)
+        new = np.flatnonzero(changes)
+        counts = np.diff(new, append=len(order))
+        pairs = list(zip(process[order[new]].tolist(), key[order[new]].tolist(), strict=True))
+        starts = np.array([self._sequences.get(pair, 0) for pair in pairs], np.int64)
+        self._sequences.update(zip(pairs, (starts + counts).tolist(), strict=True))
+        sequence = np.empty(len(order), np.int64)
+        sequence[order] = runs_of(starts, counts)
+        return sequence
+
+    def _write_records(self, records: Numbers, events: Numbers) -> None:
+        rows = blank(Kind.RECORD, records.shape[1])
+        for name, values in zip(RECORD, records, strict=True):
+            rows[name] = values
+        rows["topic"], rows["status"], rows["event"] = self._topic, Status.GOOD, events
+        self.runs.add(Kind.RECORD, rows)
+
+    def _write_operations(self, columns: dict[str, Any], events: Mapping[Kind, Numbers]) -> None:
         sends = columns["f"] == F.SEND
+        sequence = self._sequence(columns["process"][sends], columns["partition"][sends])
         placed = columns["partition"] != NULL
         for kind in (Kind.INVOKE, Kind.COMPLETE):
             rows = blank(kind, len(placed))
@@ -209,5 +264,6 @@ class JepsenReader:
                 rows["time"] = columns["invoked"]
                 rows["offset"][sends] = NULL  # what nobody knew by then
                 rows["count"][columns["f"] == F.POLL] = COLUMNS["count"].null
-            rows["event"] = self._events.new(rows["process"])
+            rows["sequence"][sends] = sequence
+            rows["event"] = events[kind]
             self.runs.add(kind, rows)

@@ -42,8 +42,6 @@ _HEADS = np.zeros(256, np.bool_)  # the tokens that begin a micro-operation
 _HEADS[[SEND, SENT, POLL, POLLED]] = True
 _OF_POLL = np.zeros(256, np.bool_)
 _OF_POLL[[POLL, POLLED]] = True
-_SILENT = np.zeros(256, np.bool_)  # those that do not say what came of it
-_SILENT[[SEND, POLL]] = True
 
 
 @dataclass(frozen=True)
@@ -193,8 +191,8 @@ def _parts(lines: TokenizedLines, pairs: _Pairs) -> _Parts:
     if not (polls | (lines.tokens[asked] == SEND)).all() or (counts != told_counts).any():
         raise ReadOneByOne
     ends = told_tokens[heads]
-    ok, f = (np.repeat(column[completed], counts) for column in (lines.type == Type.OK, lines.f))
-    odd = (_OF_POLL[ends] != polls) | (ok & _SILENT[ends])
+    f = np.repeat(lines.f[completed], counts)
+    odd = _OF_POLL[ends] != polls
     odd |= ((f == FS[":send"]) & polls) | ((f == FS[":poll"]) & ~polls)
     if odd.any():
         raise ReadOneByOne

@@ -345,7 +345,7 @@ class ChunkParser:
         if opened.f not in MICRO:
             offset = 0 if opened.from_start else NULL
             f = F[opened.f[1:].upper()]
-            keys = opened.keys if f is F.ASSIGN and opened.keys else [NULL]
+            keys = opened.keys if f is not F.CRASH and opened.keys else [NULL]
             for key in keys:
                 rows += (line, ours, op, began, time, f, type_, key, offset, NULL, NULL, NULL, detail)
                 op += 1
@@ -366,7 +366,7 @@ class ChunkParser:
                 rows += (line, ours, op, began, time, _POLL, ended, NULL, NULL, NULL, count, txn, detail)
             else:
                 key, value = asked
-                offset = NULL if micro is None else offset_of_send(number, each, key, value, type_)
+                offset = NULL if micro is None else offset_of_send(number, each, key, value)
                 sent = key << ID_BITS | value
                 rows += (line, ours, op, began, time, _SEND, type_, key, offset, sent, NULL, txn, detail)
             op += 1
@@ -380,10 +380,6 @@ class ChunkParser:
         if not micro or micro[0] != ":poll" or len(micro) > 2:
             raise malformed(number, micro)
         if len(micro) == 1 or micro[1] is None:
-            if type_ is Type.OK:
-                raise Wrong(
-                    number, "a poll is ok and does not say what it returned", "write [:poll {key [[offset value]]}]"
-                )
             return NULL, type_
         found = micro[1]
         if type(found) is not dict or "m" not in found:

@@ -31,12 +31,11 @@ from statistics import median
 from checkers.core.results import Finding
 from checkers.core.timeline import Fault
 from harness.judging.diagnosis.cause import Cause, counted, listed, when
-from harness.judging.diagnosis.delivery import ORDER, STEPS
+from harness.judging.diagnosis.delivery import LOST, ORDER, STEPS
 from harness.judging.diagnosis.evidence import Evidence
 
 SHOWN = 2
 MS = 1_000_000
-LOST = ("lost-write", "lost-tail")
 LOST_EACH = 4  # for an offset that was given away again: a log that was cut off need not be filled again as far
 FOLLOWS = (*ORDER, *STEPS, "inconsistent-offset", "duplicate", "watermark-ahead", "retry-offset-changed")
 
@@ -49,8 +48,10 @@ def acknowledged_without_offset(evidence: Evidence) -> Cause | None:
     shared = evidence.wrong("shared-offset")
     counted_on = shared if _from_zero(shared, evidence.found("shared-offset")) else []
     follows = evidence.seen(*ORDER, "inconsistent-offset", "duplicate", "watermark-ahead") if counted_on else []
+    below = all("no offset" not in each.tags for each in proof)
     offsets = sorted({each.offset for each in proof if "no offset" in each.tags and each.offset is not None})
-    what = f"with offset {offsets[0]}" if len(offsets) == 1 else "without a usable offset"
+    none = f"with offset {offsets[0]}" if len(offsets) == 1 else "without a usable offset"
+    what = "below the log start" if below else none
     again = f"{counted(evidence.found('shared-offset'), 'offset')} from 0 on were acknowledged again and again"
     return Cause(
         "acknowledged-without-offset",

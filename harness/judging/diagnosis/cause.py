@@ -9,7 +9,7 @@ from typing import Any, Literal
 from checkers.core.results import Finding
 
 Confidence = Literal["certain", "likely", "possible"]
-MeasurementOutcome = Literal["none", "allowed", "seen", "not measured"]
+MeasurementOutcome = Literal["none", "allowed", "seen", "not measured", "not excluded"]
 
 CONFIDENCES: tuple[Confidence, ...] = ("certain", "likely", "possible")
 FINDINGS_TOLD = 5  # by results.json; all of them are there under their anomalies
@@ -83,13 +83,18 @@ class Excluded:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Causes, the surest first; those of what is allowed apart; what no rule explains is said."""
+    """Causes, the most harmful first; those of what is allowed apart; what no rule explains is said."""
 
     causes: tuple[Cause, ...] = ()
     allowed: tuple[Cause, ...] = ()
     excluded: tuple[Excluded, ...] = ()
     measured: tuple[Measured, ...] = ()
     unexplained: tuple[str, ...] = ()  # anomalies that are not allowed, and that no cause accounts for
+
+    @property
+    def not_excluded(self) -> tuple[Measured, ...]:
+        """What was looked for and not found, and may be there all the same."""
+        return tuple(each for each in self.measured if each.outcome == "not excluded") if self.causes else ()
 
     @property
     def cause(self) -> Cause | None:

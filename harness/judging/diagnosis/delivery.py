@@ -1,10 +1,13 @@
 """Delivery: what became of what was acknowledged. What acknowledgements say themselves: `acknowledgements`.
 
-corrupted                     corrupt. Accounts for as many lost writes as there are such records
-misrouted                     misrouted. The same, and for two values at an offset
+corrupted                     corrupt. Accounts for what is lost if that is no more than there are such records; or,
+                              where other causes account for some of it, for what is lost at their offsets. Readers were
+                              handed such a record: it accounts for nothing that they passed
+misrouted                     misrouted. The same, also by value, and for two values at an offset
 acknowledged-then-lost        lost-write, or lost-tail. Certain if no fault was injected; with one, whether it was seen
-                              to bite or not, likely, and named; accounts for what readers passed, and marks below what
-                              was lost
+                              to bite or not, likely, and named. Likely, too, if other causes account for some of what
+                              is lost and not all of it was kept: they may account for more. Accounts for what readers
+                              passed, and marks below what was lost
 skipped-by-readers            poll-skip while nothing is lost: others were handed it
 reader-goes-back              nonmonotonic-poll of consumers that were given nothing anew
 resend-not-recognised         retry-duplicate, retry-offset-changed: one producer id, epoch and sequence at two offsets
@@ -17,10 +20,14 @@ replicas-differ               replica-divergence
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from checkers.core.results import Finding
 from harness.judging.diagnosis.cause import Cause, counted, when
 from harness.judging.diagnosis.evidence import Evidence, times
 
 SHOWN = 2
+LOST = ("lost-write", "lost-tail")
 ORDER = ("realtime-order", "not-linearizable", "nonmonotonic-send", "int-nonmonotonic-send")
 SKIPS = ("poll-skip", "int-poll-skip", "gap")
 STEPS = (*SKIPS, "nonmonotonic-poll", "int-nonmonotonic-poll")
@@ -48,14 +55,16 @@ def _damaged(  # noqa: PLR0913, PLR0917 - what two rules differ by
     proof = evidence.wrong(anomaly)
     if not proof:
         return None
-    found, lost = evidence.found(anomaly), evidence.found("lost-write", "lost-tail")
-    accounted = ("lost-write", "lost-tail", "phantom", *SKIPS) if lost <= found else ()
+    found, lost = evidence.found(anomaly), evidence.found(*LOST)
+    accounted = lost <= found
+    left = evidence.seen(*LOST) if evidence.accounted_of(*LOST) else []
+    gone = evidence.seen(*LOST, "phantom") if accounted else _the_same(proof, left)
     return Cause(
         name,
         sentence.format(counted(found, "record")),
         "certain",
         tuple(proof),
-        tuple(evidence.seen(*accounted, *also)),
+        (*gone, *evidence.seen(*also)),
         because=(
             *evidence.quotes(proof),
             *when(accounted and lost, f"the {lost:,} acknowledged messages that nobody read are no more than these"),
@@ -64,14 +73,25 @@ def _damaged(  # noqa: PLR0913, PLR0917 - what two rules differ by
     )
 
 
+def _the_same(proof: Sequence[Finding], lost: Sequence[Finding]) -> list[Finding]:
+    """What is lost where one of these records is, or with its value."""
+    places = {(each.topic, each.partition, each.offset) for each in proof}
+    values = {value for each in proof for value in each.values}
+    return [
+        each for each in lost if (each.topic, each.partition, each.offset) in places or values.intersection(each.values)
+    ]
+
+
 def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
     """Acknowledged, and not there."""
-    proof = evidence.wrong("lost-write", "lost-tail")
+    proof = evidence.wrong(*LOST)
     if not proof:
         return None
-    count = evidence.found("lost-write", "lost-tail")
+    others = evidence.accounted_of(*LOST)
+    count, unsure = evidence.found(*LOST) - others, others and not evidence.whole(*LOST)
     injected, faults = evidence.faults, [fault for fault in evidence.faults if fault.bit]
-    what = f"acknowledged messages are lost: {count:,} of {evidence.results.figures.acknowledged:,}"
+    most = "at most " if unsure else ""
+    what = f"acknowledged messages are lost: {most}{count:,} of {evidence.results.figures.acknowledged:,}"
     passed = evidence.found("lost-write")
     remedy = (
         "acknowledge acks=all only when min.insync.replicas have the batch, and keep it through leader changes"
@@ -81,7 +101,7 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
     return Cause(
         "acknowledged-then-lost",
         f"{what}, {'with ' + (faults or injected)[0].name if injected else 'without any fault'} (acks={evidence.acks})",
-        "likely" if injected else "certain",
+        "likely" if injected or unsure else "certain",
         tuple(proof),
         (
             *evidence.seen(*SKIPS, "watermark-behind-ack", "watermark-frozen", "watermark-ahead"),
@@ -92,7 +112,10 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
             *when(passed, f"readers were handed what comes after {passed:,} of them: not merely late"),
             *(f"{fault.name}: {fault.detail}" for fault in faults[:SHOWN]),
         ),
-        against=tuple(f"{fault.name} was not seen to bite" for fault in injected[:1] if not faults),
+        against=(
+            *(f"{fault.name} was not seen to bite" for fault in injected[:1] if not faults),
+            *when(unsure, "another cause accounts for some of what is lost, and may account for all of it"),
+        ),
         remedies=(remedy,),
     )
 

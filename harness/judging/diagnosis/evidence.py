@@ -61,6 +61,11 @@ class Evidence:
         """Those with this mark."""
         return [each.finding for each in self._left(anomalies, "") if each.mark.status == status]
 
+    def counting(self, findings: Collection[Finding]) -> list[Finding]:
+        """Those of these findings that nothing allows, whatever accounts for them."""
+        wanted = frozenset(findings)
+        return [each.finding for each in self._judged() if each.finding in wanted and self._counts(each.mark)]
+
     def found(self, *anomalies: str) -> int:
         """How often these were found in all; of findings, only the first and the worst are kept."""
         return sum(self._anomaly(name).found for name in anomalies)
@@ -107,6 +112,10 @@ class Evidence:
         kept = [(each.topic, each.partition) in places for name in anomalies for each in self.kept(name)]
         return kept.count(True), found - kept.count(False)
 
+    def accounted_of(self, *anomalies: str) -> int:
+        """How many of these that were kept a cause accounts for already."""
+        return sum(each in self.accounted for name in anomalies for each in self.kept(name))
+
     def whole(self, *anomalies: str) -> bool:
         """Whether all their findings were kept."""
         return all(self._anomaly(name).found <= len(self._anomaly(name).findings) for name in anomalies)
@@ -145,6 +154,18 @@ class Evidence:
     def acks(self) -> str:
         """As the producers asked for them."""
         return str(self.settings.get("acks", "all"))
+
+    def uses(self, topic: str | None) -> bool:
+        """Whether the workload uses it; Kafka's own ones if it commits offsets or has transactions.
+
+        Nobody knows where no client was ours, or where there are too many partitions for a table.
+        """
+        figures = self.results.figures
+        if topic is None or not figures.table:
+            return True
+        if topic.startswith("__"):
+            return bool(figures.commits or figures.transactions)
+        return any(topic == row.topic for row in figures.table)
 
     @property
     def faults(self) -> list[Fault]:

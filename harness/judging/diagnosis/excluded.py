@@ -7,12 +7,14 @@ partition imbalance  a stall of class 3
 fetch hang           a stall of class 2, or what the final read did not get to, unless a mark that stands still or a
                      leader that refuses accounts for it
 misleading metadata  metadata-incomplete, metadata-disagreement, not-leader-loop
-lost messages        lost-write, lost-tail
+lost messages        lost-write, lost-tail. Not excluded unless every acknowledged message was read back: what lies
+                     where nobody could read may be lost as well
 offsets assigned twice
                      shared-offset: by acknowledgements alone
 
-`none` is measured and not there, `allowed` is there and permitted, `seen` is there; `not measured` says why. One that
-was measured and is not there, in a run that has a cause, is excluded as the cause.
+`none` is measured and not there, `allowed` is there and permitted, `seen` is there; `not measured` says why, and `not
+excluded` how much was not seen. One that was measured and is not there, in a run that has a cause, is excluded as the
+cause.
 """
 
 from __future__ import annotations
@@ -105,6 +107,17 @@ def _of(name: str, unit: str, *anomalies: str) -> Callable[[Evidence], Measured]
     return suspect
 
 
+def _lost_messages(evidence: Evidence) -> Measured:
+    """Only what was read back is certainly there."""
+    name, figures = "lost messages", evidence.results.figures
+    told = _of(name, "acknowledgements", "lost-write", "lost-tail")(evidence)
+    unread = max(sum(row.missing for row in figures.table), evidence.found("unseen"))
+    if told.outcome != "none" or not unread:
+        return told
+    said = f"{unread:,} of {counted(figures.acknowledged, 'acknowledged message')} could not be read"
+    return Measured(name, "not excluded", f"measured, none seen, but {said}")
+
+
 def excluded(told: tuple[Measured, ...]) -> Iterator[Measured]:
     """Those that were measured and are not there."""
     return (each for each in told if each.outcome == "none")
@@ -122,6 +135,6 @@ _SUSPECTS: tuple[Callable[[Evidence], Measured], ...] = (
         "metadata-disagreement",
         "not-leader-loop",
     ),
-    _of("lost messages", "acknowledgements", "lost-write", "lost-tail"),
+    _lost_messages,
     _of("offsets assigned twice", "acknowledgements", "shared-offset"),
 )

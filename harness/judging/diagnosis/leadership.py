@@ -1,4 +1,4 @@
-"""Leaders: who can be found, who answers, and who refuses.
+"""Leaders: who can be found, and who answers. Who refuses: `refusals`.
 
 The first rules of all: a client that finds nobody, or two leaders of one partition, account for nearly everything else
 that is seen.
@@ -6,30 +6,30 @@ that is seen.
 clients-cannot-find-leaders   metadata-incomplete: nodes leave brokers out that answer, or name leaders that they do not
                               list. Certain if clients went in circles meanwhile (not-leader-loop) or a leader is named
                               that cannot be looked up, else likely. Accounts for loops, disagreement about leaders,
-                              nodes that take themselves for leaders in the same lists, stalls, waits, what nobody got
-                              to, and what clients that are refused send twice or out of order as far as that is allowed
+                              nodes that take themselves for leaders in the same lists, waits where clients are refused
+                              or a leader cannot be looked up, and what clients that are refused send twice or out of
+                              order as far as that is allowed
 split-brain                   split-brain: appends acknowledged by two nodes. Accounts for all that is seen in the same
                               partitions of values, offsets, watermarks and leaders
 stale-leader                  impostor-leader of a node that had been the leader (deposed), beyond the time that a fault
                               excuses; in that time it is allowed
 answers-as-leader             impostor-leader of any other. Both account for watermarks, ends and reads of the same
-                              partitions, for they are what that node answers
-leader-refuses                not-leader-loop while nodes agree in their lists (neither of the above): those that are
-                              named as leaders refuse
-leaders-disputed              metadata-disagreement, epoch-regression or loops while nodes name different leaders
+                              partitions that its answers can have caused, and for disputes that it takes part in; not
+                              for loops, for who answers refuses nobody, nor for disputes that explain loops, nor for
+                              sends that do not get through. Of two nodes that name themselves for a partition each may
+                              be an impostor by the list of the other: then one may lead, and that is said
 no-leader                     leaderless
 """
 
 from __future__ import annotations
 
 from checkers.core.results import Finding
-from harness.judging.diagnosis.cause import Cause, counted, listed, when
-from harness.judging.diagnosis.evidence import Evidence, lasted_s, nodes_of, times, total
+from harness.judging.diagnosis.cause import Cause, listed, when
+from harness.judging.diagnosis.evidence import Evidence, lasted_s, nodes_of, total
+from harness.judging.diagnosis.refusals import RESENT, circles, given_up, lists_of_leaders, refused_by_themselves
 
-REQUESTS = {0: "Produce", 1: "Fetch", 2: "ListOffsets"}
 OF_LEADERS = ("not-leader-loop", "metadata-disagreement", "epoch-regression", "impostor-leader", "leaderless")
 WAITS = ("stall", "no-progress-in-fault", "slow-recovery", "unseen")
-RESENT = ("duplicate", "nonmonotonic-send")
 OF_WATERMARKS = (
     "watermark-regression",
     "end-offset-regression",
@@ -90,8 +90,8 @@ def clients_cannot_find_leaders(evidence: Evidence) -> Cause | None:
         else f"{what} in Metadata; no client was seen to go in circles because of it",
         "certain" if harmed else "likely",
         tuple(proof),
-        (*_misled(evidence, proof), *evidence.seen(*WAITS), *resent),
-        because=(*_circles(evidence, loops), *(each.detail for each in unlisted[:SHOWN]), *_given_up(evidence)),
+        (*_misled(evidence, proof), *evidence.beside([*loops, *unlisted], *WAITS), *resent),
+        because=(*circles(evidence, loops), *(each.detail for each in unlisted[:SHOWN]), *given_up(evidence)),
         remedies=(
             "list every broker in Metadata, whichever node is asked",
             "or forward to the leader what a node does not lead",
@@ -119,37 +119,6 @@ def _lists(left_out: dict[int, set[int]], brokers: int, most: str) -> str:
         for count, nodes in sorted(by_count.items())
     ]
     return f"{listed(said)} brokers"
-
-
-def _circles(evidence: Evidence, loops: list[Finding]) -> list[str]:
-    """Who asked whom, how often, for how long: the loops that cost most."""
-    told = [each for each in loops if {"refusals", "given_up", "api"} <= each.facts.keys()]
-    costly = sorted(told, key=lambda each: (-each.facts["given_up"], -each.facts["refusals"]))
-    lines = [
-        f"{evidence.place(each)}: {nodes_of([each])} refused {_who(each)} ({_request(each)})"
-        f" {times(each.facts['refusals'])} in {lasted_s([each]):.1f} s, also after it had refreshed its metadata;"
-        f" {counted(each.facts['given_up'], 'send')} given up meanwhile"
-        for each in costly[:SHOWN]
-    ]
-    if len(loops) > len(lines):
-        refused = total(loops, "refusals")
-        lines.append(f"{refused:,} refusals in {len(loops):,} such circles")
-    return lines
-
-
-def _request(finding: Finding) -> str:
-    api = finding.facts["api"]
-    return REQUESTS.get(api, f"request {api}")
-
-
-def _who(finding: Finding) -> str:
-    return f"process {finding.processes[0]}" if finding.processes else "a client"
-
-
-def _given_up(evidence: Evidence) -> list[str]:
-    figures = evidence.results.figures
-    lost = figures.sent - figures.acknowledged - figures.aborted
-    return [f"{lost:,} of {figures.sent:,} sends were not acknowledged"] if lost > 0 else []
 
 
 def split_brain(evidence: Evidence) -> Cause | None:
@@ -204,34 +173,58 @@ def answers_as_leader(evidence: Evidence) -> Cause | None:
     proof = evidence.wrong("impostor-leader")
     if not proof:
         return None
-    led = sorted({each.facts["leader"] for each in proof if "leader" in each.facts})
-    others = f", which the others say node {led[0]} leads" if len(led) == 1 else ""
+    resent = [each for each in evidence.seen("nonmonotonic-send") if each not in evidence.wrong("nonmonotonic-send")]
     return Cause(
         "answers-as-leader",
-        f"a node answers as leader and is not: {nodes_of(proof)} for {evidence.places(proof)}{others}",
+        _who_answers(evidence, proof),
         "certain",
         tuple(proof),
-        (*_of_its_answers(evidence, proof), *evidence.seen("nonmonotonic-send")),
+        (*_of_its_answers(evidence, proof), *resent),
         because=(
             *evidence.quotes(proof),
             *_falls(evidence, proof),
             f"{total(proof, 'answers'):,} answers without an error in all, by nodes that do not lead",
-            *evidence.quotes(evidence.wrong("metadata-disagreement")),
+            *lists_of_leaders(evidence.kept("metadata-disagreement")),
         ),
         remedies=(
-            "refuse Produce, Fetch and ListOffsets with NOT_LEADER_OR_FOLLOWER where a node does not lead",
+            f"refuse {_answered(proof)} with NOT_LEADER_OR_FOLLOWER where a node does not lead",
             "take the leader that Metadata names from the same state on every node",
         ),
     )
 
 
+def _who_answers(evidence: Evidence, proof: list[Finding]) -> str:
+    led = sorted({each.facts["leader"] for each in proof if "leader" in each.facts})
+    accused = {(each.topic, each.partition, node) for each in proof for node in each.nodes}
+    mutual = [each for each in proof if (each.topic, each.partition, each.facts.get("leader")) in accused]
+    if mutual:
+        return (
+            f"nodes answer as leaders whom others do not name: {nodes_of(proof)} for {evidence.places(proof)};"
+            f" of two that name themselves for {evidence.places(mutual)} one may lead"
+        )
+    others = f", which the others say node {led[0]} leads" if len(led) == 1 else ""
+    return f"a node answers as leader and is not: {nodes_of(proof)} for {evidence.places(proof)}{others}"
+
+
+def _answered(proof: list[Finding]) -> str:
+    """The requests that such a node was seen to answer; all that leaders answer if nobody counted them."""
+    if not all({"appends", "fetches"} <= each.facts.keys() for each in proof):
+        return "what only a leader may answer"
+    appends, fetches = total(proof, "appends"), total(proof, "fetches")
+    of_ends = total(proof, "answers") - appends - fetches
+    return listed([*when(appends, "Produce"), *when(fetches, "Fetch"), *when(of_ends > 0, "ListOffsets")])
+
+
 def _of_its_answers(evidence: Evidence, proof: list[Finding]) -> list[Finding]:
-    """What readers and probes saw because that node answered them."""
+    """What readers and probes saw because that node answered them; not what it refused."""
     nodes, whole = {node for each in proof for node in each.nodes}, evidence.whole("impostor-leader")
-    named = evidence.seen("metadata-disagreement")
-    disputed = [each for each in named if not whole or nodes.intersection(each.nodes)]
-    beside = evidence.beside(proof, *OF_WATERMARKS, *WAITS, "lost-tail", "not-leader-loop", "impostor-leader")
-    return [*disputed, *beside]
+    own = refused_by_themselves(evidence)
+    loops = [each for each in evidence.wrong("not-leader-loop") if nodes.intersection(each.nodes) and each not in own]
+    refused = evidence.beside(loops, "metadata-disagreement") if loops else []
+    disputes = [each for each in evidence.seen("metadata-disagreement") if each not in refused]
+    told = [*disputes, *evidence.beside(proof, *OF_WATERMARKS)]
+    its = [each for each in told if not whole or not each.nodes or nodes.intersection(each.nodes)]
+    return [*its, *evidence.beside(proof, "stall", "unseen", "lost-tail", "impostor-leader")]
 
 
 def _falls(evidence: Evidence, proof: list[Finding]) -> list[str]:
@@ -245,46 +238,6 @@ def _falls(evidence: Evidence, proof: list[Finding]) -> list[str]:
 
 def _changes(evidence: Evidence) -> list[str]:
     return [f"{fault.name}: {fault.detail}" for fault in evidence.faults if fault.bit and fault.detail][:SHOWN]
-
-
-def leaders_disputed(evidence: Evidence) -> Cause | None:
-    """Nodes that name different leaders, or older epochs."""
-    proof = evidence.wrong("metadata-disagreement", "epoch-regression")
-    if not proof:
-        return None
-    loops = evidence.seen("not-leader-loop")
-    return Cause(
-        "leaders-disputed",
-        f"nodes do not agree who leads {evidence.places(proof)}: what they tell depends on who is asked, and when",
-        "certain",
-        tuple(proof),
-        (*loops, *evidence.beside(loops, *WAITS)),
-        because=(*evidence.quotes(proof, SHOWN), *_circles(evidence, loops)),
-        remedies=("answer Metadata from replicated state, with its leader epoch, and never with an older one",),
-    )
-
-
-def leader_refuses(evidence: Evidence) -> Cause | None:
-    """Loops, though all agree on the leader."""
-    proof = evidence.wrong("not-leader-loop")
-    if not proof:
-        return None
-    agree = evidence.looked_at("metadata-disagreement") > 0 and not evidence.found("metadata-disagreement")
-    resent = [each for each in evidence.seen(*RESENT) if each not in evidence.wrong(*RESENT)]
-    follows = (*evidence.beside(proof, "unseen", "stall"), *evidence.seen("no-progress-in-fault", "slow-recovery"))
-    return Cause(
-        "leader-refuses",
-        f"nobody feels responsible for {evidence.places(proof)}: clients go in circles, refused by {nodes_of(proof)}",
-        "certain" if agree else "likely",
-        tuple(proof),
-        (*evidence.seen("not-leader-loop"), *follows, *resent),
-        because=(
-            *_circles(evidence, proof),
-            *_given_up(evidence),
-            *when(agree, "all nodes name the same leaders, and every broker: clients asked whom they were told to"),
-        ),
-        remedies=("let a node that Metadata names as leader lead, or name the one that does",),
-    )
 
 
 def no_leader(evidence: Evidence) -> Cause | None:

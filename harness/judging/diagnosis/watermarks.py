@@ -3,7 +3,8 @@
 shown-before-replicated   watermark-ahead: a mark was shown, and what lay below it was not there later. Certain if marks
                           of the same node fell within one epoch, or readers were handed what then failed or was
                           replaced: then the next offset is shown as the high watermark. Not while one offset was
-                          acknowledged twice and no mark fell: then acknowledgements are wrong, and not the marks.
+                          acknowledged twice and no mark fell in Fetch: then acknowledgements are wrong, and not the
+                          marks, and ends that fall in ListOffsets alone are a cause of their own.
                           Accounts for falling marks, values that were replaced, reads of what failed
 watermark-not-idempotent  retry-watermark-regression: marks fell right after a batch was sent again. Certain if that
                           happened after half of the resends or more, else likely. Accounts for marks that fall or
@@ -38,8 +39,10 @@ ENDS = ("not-linearizable",)
 def shown_before_replicated(evidence: Evidence) -> Cause | None:
     """Marks above what was there."""
     proof = evidence.wrong("watermark-ahead")
-    fell = [each for each in evidence.wrong(*FELL) if "same node" in each.tags and "one epoch" in each.tags]
-    if not proof or (not fell and (evidence.wrong("shared-offset", "false-ack"))):
+    doubted = evidence.wrong("shared-offset", "false-ack")
+    falls = evidence.wrong(*(FELL[:1] if doubted else FELL))
+    fell = [each for each in falls if "same node" in each.tags and "one epoch" in each.tags]
+    if not proof or (doubted and not fell):
         return None
     replaced = evidence.wrong("inconsistent-offset", "aborted-read")
     lost = evidence.found("lost-write", "lost-tail")

@@ -23,16 +23,23 @@ def judge(finding: Finding, results: CheckResults, facts: RunFacts) -> Mark:
     case = FindingCase(finding, results, facts, policy)
     if policy.by_absence and (unproven := _unproven(finding, results)):
         return unproven
-    if policy.by_own_deletion and "deleted topic" in finding.tags:
-        return Mark("allowed", "own-deletion")
-    if policy.by_deletion and case.deleted():
-        return Mark("allowed", "deleted-by-fault")
+    if excuse := _excuse(case):
+        return Mark("allowed", excuse)
     if not facts.known and policy.by_configuration and not policy.certain(case):
         return Mark("unproven", "setup-unknown")
     mark = _by_configuration(case)
     if mark.status == "illegal" and policy.by_unclean_election and case.perhaps_unclean():
         return Mark("unproven", "election-unknown")
     return mark
+
+
+def _excuse(case: FindingCase) -> str:
+    """The code of what permits it however the clients were set up, if anything does."""
+    if case.policy.by_own_deletion and "deleted topic" in case.finding.tags:
+        return "own-deletion"
+    if case.policy.by_deletion and case.deleted():
+        return "deleted-by-fault"
+    return "stateless" if case.policy.by_statelessness and case.facts.stateless else ""
 
 
 def _by_configuration(case: FindingCase) -> Mark:

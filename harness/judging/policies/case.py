@@ -36,12 +36,14 @@ class RunFacts:
 
     acks: str = "all"
     known: bool = True  # False: nobody knows how the run was set up
+    exchanges: int = 0  # that passed the taps
     traffic_only: bool = False  # somebody's clients at taps: no operations of ours, nothing but exchanges
     imported: bool = False  # the history of clients that are not ours
     idempotence: bool = False  # of producers of which the history does not say it
     retries: int | None = None  # None: as often as the client likes
     client: str = ""  # whatever nobody knows is not excused
     unclean_election: bool = False
+    stateless: bool = False  # any node may lead anything: the data lies elsewhere
     faults: tuple[PlannedFault, ...] = ()
     probes: bool = False
     reads_beside_sends: bool = True  # False: the workload sends first and reads afterwards
@@ -54,6 +56,7 @@ class RunFacts:
     garbled: int = 0  # exchanges at the taps of APIs we know that could not be read
     refused: int = 0  # connections that the taps ended because of what came over them
     failures: tuple[Reason, ...] = ()  # what else went wrong
+    given_up: tuple[str, ...] = ()  # sentences: what the product could not be made to do, so that it was not tested
 
     @property
     def changes_leaders(self) -> bool:
@@ -207,6 +210,7 @@ class Policy:
     by_deletion: bool = False  # a fault deleted the topic
     by_configuration: bool = False  # some configuration permits it: unproven when nobody knows how it was set up
     by_leader_change: bool = False  # acks=0 or 1, or unclean election, permits it when leaders change
+    by_statelessness: bool = False  # of brokers without data of their own any node may lead anything
     by_unclean_election: bool = False  # unproven when nobody knows whether an election was unclean
     certain: Callable[[FindingCase], bool] = never  # illegal however the run was set up
     seen_at_its_time: bool = False  # its time is when it was seen, and not that of the write or of the first event

@@ -2,6 +2,9 @@
 
 What lies in the *wake* of a fault that changes leaders, from its injection until RECOVERY_NS after the cluster was
 whole again (or, if nobody saw that, after it was undone), may be what a node did or said that could not know better.
+
+Stateless brokers, whose data lies in a store that all of them share, have no leaders to disagree about: who is named
+as one may depend on who asks. What they acknowledge is held to the same promises as that of any other broker.
 """
 
 from __future__ import annotations
@@ -93,12 +96,17 @@ def _judge_coordinator(case: FindingCase) -> Mark:
 POLICIES: dict[str, Policy] = {
     "not-leader-loop": Policy(_judge_loop, by_own_deletion=True, by_deletion=True),
     "metadata-incomplete": Policy(_judge_incomplete),
-    "metadata-disagreement": Policy(_judge_disagreement, by_deletion=True),
+    "metadata-disagreement": Policy(_judge_disagreement, by_deletion=True, by_statelessness=True),
     "epoch-regression": Policy(_judge_epochs, by_deletion=True),
-    "impostor-leader": Policy(_judge_impostor, by_deletion=True),
-    "coordinator-mismatch": Policy(_judge_coordinator),
+    "impostor-leader": Policy(_judge_impostor, by_deletion=True, by_statelessness=True),
+    "coordinator-mismatch": Policy(_judge_coordinator, by_statelessness=True),
     "split-brain": Policy(
-        _judge_split, by_deletion=True, by_configuration=True, by_leader_change=True, by_unclean_election=True
+        _judge_split,
+        by_deletion=True,
+        by_configuration=True,
+        by_leader_change=True,
+        by_statelessness=True,
+        by_unclean_election=True,
     ),
     "leaderless": Policy(_judge_stale, by_deletion=True),
 }

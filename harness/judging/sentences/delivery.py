@@ -57,8 +57,6 @@ def false_ack(finding: Finding, say: Wording) -> str:
             f"acknowledged at offset {facts['acknowledged']}, below log start {facts['log_start']}, which a node had"
             f" already shown at {say.at(facts['shown_ns'])}, before it was sent"
         )
-    if "count" in facts:
-        return f"offset {finding.offset} was acknowledged to {say.count(facts['count'], 'send')}"
     return "acknowledged without a usable offset"
 
 

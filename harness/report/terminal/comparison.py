@@ -127,9 +127,9 @@ def _pair(console: Console, pair: Pair) -> None:
 def _print(console: Console, rows: list[list[str]]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in rows[0]:
-        table.add_column(Text(_plain(title)), overflow="fold")
+        table.add_column(Text(title), overflow="fold")
     for row in rows[1:]:
-        table.add_row(*(Text(_plain(cell), COLOURS.get(cell, "")) for cell in row))
+        table.add_row(*(Text(cell, COLOURS.get(cell, "")) for cell in row))
     console.print(table, highlight=False)
 
 
@@ -159,7 +159,3 @@ def _by_number(name: str) -> tuple[int, ...]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= VALUE_LETTERS else f"{text[: VALUE_LETTERS - 1]}…"
-
-
-def _plain(text: str) -> str:
-    return text.replace("\x1b", "␛")

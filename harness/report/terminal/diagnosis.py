@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -10,28 +10,33 @@ from checkers.core.results import Finding
 from harness.judging.diagnosis import Cause, Diagnosis
 
 BECAUSE_SHOWN = 2
-MORE_SHOWN = 2
-EXCLUDED_SHOWN = 4
+ALLOWED_SHOWN = 2
+NAMES_SHOWN = 4
 TITLE = 10
 NS = 1_000_000_000
 OF_VALUES = frozenset({"lost-write", "lost-tail", "unseen", "phantom", "aborted-read", "duplicate", "false-ack"})
 
 
 def diagnosis_lines(diagnosis: Diagnosis, facts: Mapping[str, Any]) -> Iterator[str]:
-    """Cause, because, excluded, remedy, first; nothing if there is no cause."""
+    """Every cause in a line, with the evidence of the first; excluded, remedy, first; nothing if there is no cause."""
     cause = diagnosis.cause
     if cause is None:
         if diagnosis.unexplained:
-            yield _line("cause", f"not known: no rule accounts for {', '.join(diagnosis.unexplained[:EXCLUDED_SHOWN])}")
+            yield _line("cause", f"not known: no rule accounts for {_some(diagnosis.unexplained)}")
         return
-    yield _line("cause", f"{cause.sentence} ({cause.confidence})")
+    count = len(diagnosis.causes)
+    if count > 1:
+        yield _line("causes", f"{count}, the most harmful first")
+    yield _line("cause" if count == 1 else "1", f"{cause.sentence} ({cause.confidence})")
     yield from (_line("", sentence) for sentence in _evidence(cause))
+    for number, other in enumerate(diagnosis.causes[1:], 2):
+        yield _line(str(number), f"{other.sentence} ({other.confidence})")
     if diagnosis.excluded:
         yield _line("", f"excluded: {_excluded(diagnosis)}")
-    for other in diagnosis.causes[1 : 1 + MORE_SHOWN]:
-        yield _line("and", f"{other.sentence} ({other.confidence})")
+    for each in diagnosis.not_excluded:
+        yield _line("", f"not excluded: {each}")
     if diagnosis.unexplained:
-        yield _line("", f"not explained by that: {', '.join(diagnosis.unexplained[:EXCLUDED_SHOWN])}")
+        yield _line("", f"not explained by that: {_some(diagnosis.unexplained)}")
     if cause.remedies:
         yield _line("remedy", " · ".join(cause.remedies))
     if cause.first is not None:
@@ -40,7 +45,7 @@ def diagnosis_lines(diagnosis: Diagnosis, facts: Mapping[str, Any]) -> Iterator[
 
 def allowed_lines(diagnosis: Diagnosis) -> Iterator[str]:
     """Causes of what is allowed, and why that was seen."""
-    for cause in diagnosis.allowed[:MORE_SHOWN]:
+    for cause in diagnosis.allowed[:ALLOWED_SHOWN]:
         yield _line("allowed", f"{cause.sentence} ({cause.confidence})")
         yield from (_line("", sentence) for sentence in cause.because[:1])
 
@@ -73,8 +78,14 @@ def _evidence(cause: Cause) -> Iterator[str]:
 
 def _excluded(diagnosis: Diagnosis) -> str:
     """The first one with its measurement."""
-    names = [each.name for each in diagnosis.excluded[:EXCLUDED_SHOWN]]
+    names = [each.name for each in diagnosis.excluded[:NAMES_SHOWN]]
     return ", ".join([f"{names[0]} (measured: none)", *names[1:]])
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
 
 
 def _zone(started_at: str) -> timezone:

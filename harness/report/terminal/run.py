@@ -26,6 +26,7 @@ PARTITIONS_SHOWN = 6
 TABLE_FRAME = 2  # lines: its titles, and what is not shown of it
 REASONS_SHOWN = 3
 ILLEGAL_SHOWN = 6
+GIVEN_UP_SHOWN = 3
 NAMES_SHOWN = 8
 SEEN_SHOWN = 3
 FAULTS_SHOWN = 3
@@ -57,7 +58,7 @@ Line = tuple[str | tuple[str, str], ...]
 
 
 def screen(checked: Checked) -> list[Line]:
-    """A verdict in at most 25 lines."""
+    """A verdict in at most 25 lines, unless it has more causes than that has room for: no cause is left out."""
     figures = checked.results.figures
     # not somebody's clients at taps, of whose operations nobody knows
     ours = checked.facts.get("kind") != "tap" and not checked.facts.get("traffic_only")
@@ -67,9 +68,10 @@ def screen(checked: Checked) -> list[Line]:
         (f"  {'covered' if not number else '':<10}{text}",) for number, text in enumerate(_covered(checked, ours=ours))
     ]
     # the answer has room, then the table, then the coverage, of which a line is always there
+    numbers = numbers[: max(1, LINES_AT_MOST - len(answer) - len(end) - 1)]
     room = LINES_AT_MOST - len(numbers) - len(answer) - len(end)
     table = _table(figures, room - 1) if ours else []
-    return [*table, *numbers, *answer, *covered[: max(1, room - len(table))], *end][-LINES_AT_MOST:]
+    return [*table, *numbers, *answer, *covered[: max(1, room - len(table))], *end]
 
 
 def _answer(checked: Checked) -> list[Line]:
@@ -212,7 +214,7 @@ def _covered(checked: Checked, *, ours: bool) -> list[str]:
     if len(covered.faults) > FAULTS_SHOWN:
         bit = sum(each.fault.bit for each in covered.faults)
         lines.append(f"{len(covered.faults)} faults in all, {bit} bit")
-    return lines + _not_verified(checked) + _not_in_the_table(covered) + _not_looked_at(checked)
+    return lines + _given_up(checked) + _not_verified(checked) + _not_in_the_table(covered) + _not_looked_at(checked)
 
 
 def _measured(checked: Checked) -> list[str]:
@@ -244,6 +246,12 @@ def _not_in_the_table(covered: Coverage) -> list[str]:
 
 def _not_verified(checked: Checked) -> list[str]:
     return [] if checked.results.verified else ["checksums not verified: the history is not on this machine"]
+
+
+def _given_up(checked: Checked) -> list[str]:
+    given_up = checked.verdict.given_up
+    more = [f"given up: {len(given_up) - GIVEN_UP_SHOWN:,} things more (run.json)"]
+    return [f"given up: {each}" for each in given_up[:GIVEN_UP_SHOWN]] + more * (len(given_up) > GIVEN_UP_SHOWN)
 
 
 def _not_looked_at(checked: Checked) -> list[str]:

@@ -27,9 +27,7 @@ def as_json_line(console: Console, data: object) -> None:
 
 def line(console: Console, *parts: str | tuple[str, str]) -> None:
     """One line of plain text, some of it styled; whatever the text holds, it is shown as it is written."""
-    text = Text.assemble(*parts)
-    text.plain = text.plain.replace("\x1b", "␛")  # a log line must not steer the terminal
-    console.print(text, highlight=False, soft_wrap=True)
+    console.print(Text.assemble(*parts), highlight=False, soft_wrap=True)
 
 
 def error(console: Console, failure: TidegaugeError) -> None:

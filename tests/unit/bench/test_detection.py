@@ -10,12 +10,14 @@ import pytest
 
 from bench import detection
 from bench.detection import chosen, newest
+from bench.detection_combinations import COMBINED
 from bench.detection_matrix import CLIENTS, MATRIX, STARVED, WORKLOADS, DetectionCase
-from bench.detection_report import DetectionRow, FoundAnomaly, found_in, page, row_of
+from bench.detection_report import DetectionRow, FoundAnomaly, combined_table, found_in, page, row_of
 from checkers.core.families import FAMILIES
 from harness.foundation.errors import UsageError
 from harness.history.sealing import HISTORY
 from harness.history.store import Run, create
+from harness.judging.diagnosis.rules import NAMES
 from harness.runs.scenario import load, to_toml
 from harness.tap.broken import BROKEN
 from nemesis import FAULTS
@@ -74,7 +76,8 @@ def test_a_busy_machine_goes_through_every_fault() -> None:
 
 def test_names_are_unique() -> None:
     """They are directories of the store."""
-    assert len({case.name for case in (*MATRIX, *STARVED)}) == len(MATRIX) + len(STARVED)
+    cases = (*MATRIX, *STARVED, *COMBINED)
+    assert len({case.name for case in cases}) == len(cases)
 
 
 def test_each_bug_is_meant_for_something_that_is_looked_for() -> None:
@@ -84,7 +87,7 @@ def test_each_bug_is_meant_for_something_that_is_looked_for() -> None:
     assert all(case.meant for case in MATRIX if case.broken)
 
 
-@pytest.mark.parametrize("case", [*MATRIX, *STARVED], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*MATRIX, *STARVED, *COMBINED], ids=lambda case: case.name)
 def test_each_scenario_is_right(case: DetectionCase, tmp_path: Path) -> None:
     """The harness takes it as it is written."""
     file = tmp_path / "case.toml"
@@ -92,8 +95,37 @@ def test_each_scenario_is_right(case: DetectionCase, tmp_path: Path) -> None:
     scenario = load(file, {})
     assert (scenario.name, scenario.time, scenario.workload) == (case.name, case.time_s, case.workload)
     assert scenario.settings.client == case.client
-    assert scenario.tap.broken == ((case.broken,) if case.broken else ())
+    assert scenario.tap.broken == tuple(filter(None, case.broken.split(", ")))
     assert len(scenario.nemesis) == len(list(filter(None, case.nemesis.split(", "))))
+
+
+def test_pairs_and_triples_are_there_with_both_clients_and_causes_that_rules_have() -> None:
+    """A dozen pairs and four triples, at least."""
+    sizes = [len(case.broken.split(", ")) for case in COMBINED]
+    assert (sizes.count(2), sizes.count(3)) >= (24, 8)
+    assert {case.client for case in COMBINED} == set(CLIENTS)
+    assert {name for case in COMBINED for each in case.causes for name in each.split("/")} <= NAMES
+
+
+@pytest.mark.parametrize(
+    ("told", "wrong"),
+    [
+        ("a b c", ""),
+        ("a c b", ""),  # b and c may come in either order
+        ("b a c", "order"),
+        ("a b", "missing: c"),
+        ("a b c d", "invented: d"),
+    ],
+)
+def test_causes_of_several_bugs_are_told_each_in_its_order(told: str, wrong: str) -> None:
+    """And no other, of which the page says how sure it was."""
+    case = DetectionCase("both", "confluent-kafka", "stream", {}, 9, broken="x, y, z", causes=("a", "b/c"))
+    causes = tuple((name, "certain") for name in told.split())
+    row = DetectionRow(case, Path("run"), "invalid", causes=causes)
+    assert (row.wrong, row.fine) == (wrong, not wrong)
+    text = "\n".join(combined_table([row]))
+    assert "| `x`, `y`, `z` | confluent-kafka | stream | a, b/c |" in text
+    assert f"of none of the bugs: {int('d' in told)}." in text
 
 
 def test_a_bug_that_is_found(tmp_path: Path) -> None:

@@ -356,13 +356,14 @@ def _overlapping(rows: Rows, topic: int, appends: list[tuple[str, int, int]]) ->
 
 
 def _coordinators(rows: Rows) -> None:
-    """What nodes say of five things: the first and the fourth contradict."""
+    """What nodes say of groups, of which the first and the fourth contradict, and of the addresses of two nodes."""
     said = [
         ("group steadfast", 1, 1, "h:1", (0, 20)), ("group steadfast", 2, 2, "h:2", (10,)),
         ("group once", 1, 1, "h:1", (0,)), ("group once", 2, 2, "h:2", (10, 20)),
         ("group soon", 1, 1, "h:1", (0, 2)), ("group soon", 2, 2, "h:2", (0, 3)),
         ("group moved", 1, 1, "h:1", (0, 20)), ("group moved", 1, 2, "h:2", (10,)), ("group moved", 2, 2, "h:2", (10,)),
         ("group elsewhere", 3, 7, "h:7", (0, 20)), ("group elsewhere", 4, 7, "h:8 (bent)", (10,)),
+        ("group at two", 5, 9, "h:9", (10,)), ("group at two", 5, 9, "h:10", (10,)),
     ]  # fmt: skip
     for thing, node, leader, address, times in said:
         for time in times:
@@ -466,7 +467,7 @@ def test_only_the_acts_of_an_impostor_are_told(batch: Checked) -> None:
     (finding,) = [each for each in _of(batch, "t94") if each.anomaly == "impostor-leader"]
     assert (_told(finding), _span_s(finding)) == ("impostor-leader  2", (8, 9))
     span = {"began_ns": 8 * SECOND_NS, "ended_ns": 9 * SECOND_NS}
-    assert finding.facts == {"answers": 1, "leader": 1, "epoch": 1, **span}
+    assert finding.facts == {"answers": 1, "appends": 0, "fetches": 0, "leader": 1, "epoch": 1, **span}
 
 
 def test_two_leaders_of_one_epoch_contradict_from_the_second_to_the_last(batch: Checked) -> None:
@@ -478,10 +479,15 @@ def test_two_leaders_of_one_epoch_contradict_from_the_second_to_the_last(batch: 
 
 
 def test_of_coordinators_only_those_contradict_that_nodes_went_on_to_name(batch: Checked) -> None:
-    """Each after the other had said something else, and only while both did; and one node has one address."""
+    """Each after the other had said something else, and only while both did; one node id has one address, always."""
     findings = [each for each in batch[0] if each.anomaly == "coordinator-mismatch"]
     found = {finding.facts["thing"]: finding.tags for finding in findings}
-    assert found == {"group steadfast": ("steadfast",), "group moved": ("moved",), "node 7": ("steadfast",)}
+    assert found == {
+        "group steadfast": ("steadfast",),
+        "group moved": ("moved",),
+        "node 7": ("address",),
+        "node 9": ("address",),
+    }
     assert {_span_s(finding) for finding in findings} == {(10, 10)}
     (elsewhere,) = [each.facts for each in findings if each.facts["thing"] == "node 7"]
     assert elsewhere == {
@@ -647,6 +653,8 @@ MARKS = [
     ("coordinator-mismatch", ("moved",), 12, 40, "allowed"),
     ("coordinator-mismatch", ("moved",), 5, 6, "unproven"),
     ("coordinator-mismatch", ("steadfast",), 5, 6, "illegal"),
+    ("coordinator-mismatch", ("address",), 12, 20, "allowed"),
+    ("coordinator-mismatch", ("address",), 5, 6, "illegal"),
     ("metadata-disagreement", ("stale",), 2, 6, "unproven"),
     ("metadata-disagreement", ("one epoch",), 2, 6, "illegal"),
     ("metadata-disagreement", ("stale",), -3, 8, "illegal"),
@@ -694,3 +702,20 @@ def test_weak_acknowledgements_permit_two_leaders_at_once() -> None:
     results.coverage.faults = [FaultCoverage(Fault(1, "leader-kill", 10), None, None, None)]
     assert judge(finding, results, RunFacts(acks="1", faults=LEADER_KILL.faults)).status == "allowed"
     assert judge(finding, results, RunFacts(acks="1")).status == "illegal"
+
+
+@pytest.mark.parametrize("anomaly", ["metadata-disagreement", "impostor-leader", "split-brain", "coordinator-mismatch"])
+def test_of_stateless_brokers_any_node_may_lead(anomaly: str) -> None:
+    """Nobody's data lies on one of them; a cluster that does not say so is held to one leader."""
+    finding = Finding(anomaly, "t", 0, None, (), (), (1,), 12, 13, (), ("one epoch",), "")
+    mark = judge(finding, CheckResults(), RunFacts(stateless=True))
+    assert (mark.status, mark.code) == ("allowed", "stateless")
+    assert judge(finding, CheckResults(), RunFacts()).status == "illegal"
+
+
+@pytest.mark.parametrize("anomaly", ["inconsistent-offset", "lost-write", "duplicate", "not-leader-loop", "leaderless"])
+def test_stateless_brokers_promise_what_all_do(anomaly: str) -> None:
+    """Their store gives out offsets once, and somebody has to take what clients send."""
+    finding = Finding(anomaly, "t", 0, None, (), (), (1,), 12, 13, (), (), "")
+    stateless = judge(finding, CheckResults(), RunFacts(stateless=True))
+    assert stateless == judge(finding, CheckResults(), RunFacts())

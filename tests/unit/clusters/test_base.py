@@ -12,9 +12,19 @@ from typing import Any
 import pytest
 
 from harness.clusters import base, wire
-from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState, new_uuid, wait_until
+from harness.clusters.base import (
+    LOG_TAIL_LINES,
+    ODD_AT_MOST_S,
+    Capability,
+    Cluster,
+    Node,
+    NodeState,
+    new_uuid,
+    wait_until,
+)
 from harness.clusters.docker import DockerCluster
 from harness.clusters.external import ExternalCluster
+from harness.clusters.failed_start import KEPT_STARTS
 from harness.clusters.local import LocalCluster
 from harness.clusters.target import ReadyCheck, ReadyKind, Target, load_target
 from harness.clusters.wire import Metadata, WireError
@@ -30,8 +40,8 @@ class Paper(Cluster):
 
     kind = "paper"
 
-    def __init__(self, ready: ReadyKind = "kafka") -> None:
-        super().__init__("product", "1.0", ReadyCheck(ready, 5))
+    def __init__(self, ready: ReadyKind = "kafka", timeout_s: float = 5) -> None:
+        super().__init__("product", "1.0", ReadyCheck(ready, timeout_s))
         self.nodes = (Node(1, "h:1"), Node(2, "h:2"))
         self.dead: set[int] = set()
         self.actions: list[str] = []
@@ -241,6 +251,26 @@ def test_a_cluster_that_is_never_ready(monkeypatch: pytest.MonkeyPatch, slept: l
     assert caught.value.log_tail == ("last words of 2",)
 
 
+@pytest.mark.parametrize("odd", [Metadata("id", 1, {1: "h:1"}), Metadata("id", -1, BOTH)])
+def test_nodes_that_answer_oddly_for_long_are_taken_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, slept: list[float], odd: Metadata
+) -> None:
+    """More time would not change what they say; one that does not answer at all is waited for as ever."""
+    cluster = Paper(timeout_s=100)
+    answering(monkeypatch, lambda address: odd if address == "h:1" else Metadata("id", 1, BOTH))
+    cluster.wait_until_ready()
+    assert ODD_AT_MOST_S <= sum(slept) < ODD_AT_MOST_S + 1
+
+    def silent(address: str) -> Metadata:
+        if address == "h:2":
+            raise WireError("h:2 refuses connections")
+        return odd
+
+    answering(monkeypatch, silent)
+    with pytest.raises(ClusterError, match="not ready after 100 s"):
+        cluster.wait_until_ready()
+
+
 def test_a_node_that_dies_ends_the_wait(slept: list[float]) -> None:
     """With its last log lines, at once."""
     cluster = Paper()
@@ -355,3 +385,29 @@ def test_a_failing_undo_does_not_hide_why_the_start_failed(
     assert error.__notes__[-1] == "not everything could be removed (netns a: busy): mend it"
     with pytest.raises(ClusterError, match="is not up"):
         _ = cluster.guard
+
+
+def test_nodes_that_are_ready_are_given_time_to_settle(slept: list[float]) -> None:
+    """As long as the target says, unless one of them dies."""
+    cluster = Paper()
+    cluster._ready = ReadyCheck("kafka", 5, settle_s=2)
+    cluster._settle()
+    assert sum(slept) == 2
+    cluster.dead = {2}
+    with pytest.raises(NodeDied, match="node 2"):
+        cluster._settle()
+
+
+def test_a_start_that_fails_keeps_the_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside of what goes with the cluster; the error shows the last lines of each node and where the rest is."""
+    monkeypatch.setenv("TIDEGAUGE_HOME", str(tmp_path))
+    for _ in range(KEPT_STARTS + 2):
+        cluster = Paper()
+        cluster.dead = {1}
+        with pytest.raises(NodeDied) as caught:
+            cluster.start()
+    assert caught.value.log_tail[:3] == ("last words of 1", "node 2:", "last words of 2")
+    kept = Path(caught.value.log_tail[-1].partition(" kept in ")[2].rstrip("."))
+    assert (kept / "node-2.log").read_text() == "last words of 2\n"
+    assert len(list(kept.parent.iterdir())) == KEPT_STARTS
+    assert not cluster.directory.exists()

@@ -13,10 +13,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from harness.clusters.cleanup import guard as guard_module
-from harness.clusters.cleanup.guard import OWNER_FILE, YOUNG_S, Guard, is_watched, owner_of, sweep
+from harness.clusters.cleanup.guard import (
+    OWNER_FILE,
+    YOUNG_S,
+    Guard,
+    is_watched,
+    keep_all_supervised,
+    owner_of,
+    sweep,
+)
 from harness.clusters.cleanup.supervisor import IDENTITY_FILE
 from harness.clusters.cleanup.undo import JOURNAL, read, record
 from harness.foundation.errors import CannotHere, ClusterError, TidegaugeError
@@ -165,6 +174,41 @@ def test_release_undoes_and_waits(directory: Path, state_home: Path) -> None:
     guard.release()
     assert not (state_home / "tidegauge").exists()
     eventually(lambda: not supervisor.alive(), "the supervisor ends")
+
+
+def test_a_main_loop_misses_a_supervisor_that_was_killed(directory: Path) -> None:
+    """Without anything being made: SIGKILL of the harness would else leave what it made long before."""
+    guard = Guard(directory)
+    first = supervisor_of(directory)
+    os.kill(first.pid, signal.SIGKILL)
+    eventually(lambda: not first.alive(), "the supervisor is dead")
+    keep_all_supervised()
+    second = supervisor_of(directory)
+    assert second.alive()
+    assert second != first
+    guard.release()
+    assert not directory.exists()
+
+
+def test_a_supervisor_that_was_stopped_goes_on(directory: Path) -> None:
+    """Stopped, it would neither undo anything nor be missed."""
+    guard = Guard(directory)
+    supervisor = supervisor_of(directory)
+    os.kill(supervisor.pid, signal.SIGSTOP)
+    eventually(lambda: psutil.Process(supervisor.pid).status() == psutil.STATUS_STOPPED, "it is stopped")
+    keep_all_supervised()
+    eventually(lambda: psutil.Process(supervisor.pid).status() != psutil.STATUS_STOPPED, "it goes on")
+    assert supervisor_of(directory) == supervisor
+    guard.release()
+    assert not directory.exists()
+
+
+def test_a_guard_that_was_released_is_not_kept_supervised(directory: Path) -> None:
+    """Its directory is gone, and must not come back."""
+    guard = Guard(directory)
+    guard.release()
+    keep_all_supervised()
+    assert not directory.exists()
 
 
 def test_a_killed_supervisor_is_replaced(directory: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from harness.clusters import helper_process
 from harness.clusters.helper_process import HelperProcess
-from harness.clusters.target import HelperPart, render
+from harness.clusters.target import HelperPart
+from harness.clusters.template import render
 from harness.foundation.errors import ClusterError, NodeDied
 from harness.foundation.ports import PortLeases
 

@@ -12,6 +12,7 @@ from harness.clusters import local
 from harness.clusters.base import Capability
 from harness.clusters.local import LocalCluster
 from harness.clusters.target import load_target
+from harness.foundation import optional_work
 from harness.foundation.class_archive import CLASSES
 from harness.foundation.errors import UsageError
 from harness.foundation.java import Java
@@ -122,3 +123,10 @@ def test_it_takes_java(made: LocalCluster, tmp_path: Path) -> None:
     file.write_text('name = "x"\nready = "port"\n[process]\ncommand = ["sh", "{class_archive}"]\n')
     with pytest.raises(UsageError, match="class_archive"), LocalCluster(load_target(str(file))):
         pass
+
+
+def test_whoever_is_in_a_hurry_writes_no_classes(made: LocalCluster, tmp_path: Path) -> None:
+    """After Ctrl-C, SIGTERM or a failure: the nodes end at once, and another cluster does it."""
+    with made:
+        optional_work.give_up()
+    assert archives(tmp_path) == []

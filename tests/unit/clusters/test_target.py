@@ -9,16 +9,8 @@ from typing import Any
 import pytest
 
 from harness.clusters.jars import locked_versions
-from harness.clusters.target import (
-    NodePlan,
-    ReadyCheck,
-    Target,
-    is_understood,
-    load_target,
-    placeholders,
-    render,
-    write_inside,
-)
+from harness.clusters.target import ReadyCheck, Target, is_understood, load_target, write_inside
+from harness.clusters.template import NodePlan, placeholders, render
 from harness.foundation.config import parse
 from harness.foundation.errors import UsageError
 from harness.foundation.paths import PACKAGE
@@ -46,7 +38,6 @@ def test_the_shipped_target_loads() -> None:
 def test_the_shipped_targets_render(name: str) -> None:
     """Every text of a shipped target can be filled for every node, and nothing is left standing."""
     target = load_target(name)
-    assert target.process
     names = (
         "node_dir",
         "cluster_id",
@@ -59,11 +50,13 @@ def test_the_shipped_targets_render(name: str) -> None:
         "helper.port",
     )
     extra = dict.fromkeys(names, "x")
-    plans = [NodePlan(n, "h", "b", "c", dict.fromkeys(target.ports, n)) for n in (1, 2, 3)]
-    for node_id in (1, 2, 3):
-        values = placeholders(plans, node_id, extra)
-        texts = [*target.process.files.values(), *target.process.command]
-        texts += [*target.helper.files.values(), *target.helper.command] if target.helper else []
+    plans = [NodePlan(n, "h", "b", "c", dict.fromkeys(target.ports, n)) for n in range(1, target.nodes + 1)]
+    parts = [part for part in (target.process, target.container, target.helper) if part]
+    texts = [text for part in parts for text in (*part.files.values(), *part.command)]
+    texts += [text for part in (target.process, target.container) if part for text in part.env.values()]
+    assert texts
+    for plan in plans:
+        values = placeholders(plans, plan.node_id, extra)
         assert not [text for text in texts if re.search(r"[{}]", render(text, values, "kafka"))]
 
 
@@ -137,8 +130,8 @@ def test_no_version_for_a_target_without_java(tmp_path: Path) -> None:
 
 def test_an_unknown_target_is_named() -> None:
     """A misspelled name gets the right one."""
-    with pytest.raises(UsageError, match="no target 'kafak': did you mean 'kafka'"):
-        load_target("kafak")
+    with pytest.raises(UsageError, match="no target 'kafka5': did you mean 'kafka'"):
+        load_target("kafka5")
 
 
 @pytest.mark.parametrize("path", ["./nowhere", "nowhere.toml"])
@@ -324,3 +317,38 @@ def test_data_in_a_place_that_cannot_be_is_refused(part: dict[str, Any]) -> None
 def test_a_pattern_that_does_not_look_around_is_taken(pattern: str) -> None:
     """Whatever else it has."""
     assert is_understood(pattern)
+
+
+def test_a_loop_repeats_its_text_for_each_node() -> None:
+    """For a table of peers; lines that hold a tag alone leave nothing behind."""
+    text = """id = {node_id}
+{for node in peers}
+  [[peer]]
+  at = "{node.host}:{node.port.rpc}" # {node.id} of {cluster_id}
+  {end}
+end
+"""
+    values = placeholders(PLANS, 2, {"cluster_id": "x"})
+    assert render(text, values, "thing.toml") == (
+        'id = 2\n  [[peer]]\n  at = "h1:201" # 1 of x\n  [[peer]]\n  at = "h3:203" # 3 of x\nend\n'
+    )
+    assert render("a={for node in nodes}{node.id}@{node.client_host};{end}", values, "x") == "a=1@c1;2@c2;3@c3;"
+    assert render("{node.3.port.client}", values, "x") == "103"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{for node in peers} a", r"thing.toml: the loop \{for node in peers\} cannot be read: .*\{end\}"),
+        ("{for peer in peers} a {end}", r"the loop \{for peer in peers\} cannot be read"),
+        ("a {end}", r"unknown placeholder \{end\}"),
+        ("{for node in nodes}{node.wal}{end}", r"unknown placeholder \{node\.1\.wal\}"),
+        ("{node.2.wal}", r"unknown placeholder \{node\.2\.wal\}"),
+        ("{node.host}", r"unknown placeholder \{node\.host\}"),
+        ("{port.client.x.y}", r"unknown placeholder \{port\.client\.x\.y\}"),
+    ],
+)
+def test_what_no_loop_and_no_placeholder_is_is_an_error(text: str, said: str) -> None:
+    """It is never left standing for the product to stumble over."""
+    with pytest.raises(UsageError, match=said):
+        render(text, placeholders(PLANS, 1, {}), "thing.toml")

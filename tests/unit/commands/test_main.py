@@ -33,6 +33,7 @@ from harness.runs.scenario import Scenario, load, to_toml
 from harness.runs.shared_resources import SharedResources
 from nemesis.schedule import Slot
 from tests.support import cli as run_process
+from tests.support.strange_broker import strange_brokers
 
 Run = Callable[..., tuple[int, str, str]]
 COMMANDS = [
@@ -467,3 +468,18 @@ def test_the_doctor_ends_with_a_verdict(run: Run, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("harness.runs.machine.examine_faults", list)
     ended, out, _ = run("doctor", "--json")
     assert (ended, json.loads(out)) == (code, [check.as_json()])
+
+
+def test_the_doctor_shows_what_a_product_can_do(run: Run) -> None:
+    """A line for each admin request, what it is needed for where nobody does it, and how making a topic went."""
+    with strange_brokers(refuse_creation=frozenset({1, 2}), no_controller=True) as brokers:
+        code, out, _ = run("doctor", "--bootstrap", brokers.nodes[0].address)
+        assert code == Exit.VALID
+        assert "✓ Metadata                    yes\n" in out
+        assert "✗ ElectLeaders                not offered\n" in out
+        assert "needed for: faults that move leaders\n" in out
+        assert "made as asked for, and deleted" in out
+        assert "node 3 knows of no controller" in out
+        code, out, _ = run("doctor", "--bootstrap", brokers.nodes[0].address, "--json")
+        assert json.loads(out)["calls"]["CreateTopics"]["1"] == {"works": False, "detail": "NOT_CONTROLLER"}
+        assert not brokers.topics

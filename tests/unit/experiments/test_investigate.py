@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.experiments.investigate.conclusion import conclude, exit_code
 from harness.experiments.investigate.experiments import (
@@ -30,6 +29,7 @@ from harness.experiments.investigate.search import (
     ran_of,
     symptoms,
 )
+from harness.foundation.console import SafeConsole
 from harness.foundation.errors import ClusterError, Exit, Interrupted
 from harness.report.comparison.inputs import AnomalySample, Sample
 from harness.report.comparison.statistics import ArrivalCount
@@ -405,7 +405,7 @@ def test_a_report_says_it_all_in_every_form() -> None:
     evil = {**CAUSE, "sentence": "<script>alert(1)</script>\x1b[2J"}
     investigation = known(baseline=[ran(1666, causes=(evil,))] * 2, bootstrap=[ran()] * 2)
     end = conclude(investigation)
-    console = Console(file=io.StringIO(), width=160)
+    console = SafeConsole(file=io.StringIO(), width=160)
     shown(console, investigation, end)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
@@ -463,7 +463,7 @@ def test_what_takes_too_long_is_tried_once() -> None:
     def run(each: Scenario) -> RunSample:
         asked.append(each.title)
         if each.title.endswith("idempotence"):
-            raise TookTooLong("the load was not over after 60 s")
+            raise TookTooLong("the load was not over after 60 s", ran(1))
         return ran(1667, **PROVEN)
 
     done = investigate(Investigation(scenario(), plan(scenario())), run, 1e9, lambda _: None)
@@ -471,3 +471,41 @@ def test_what_takes_too_long_is_tried_once() -> None:
     (step,) = [each for each in conclude(done).steps if each.experiment == "idempotence"]
     assert step.answer == "not tried: the load was not over after 60 s"
     assert "idempotence: 1 run failed: the load was not over after 60 s" in conclude(done).notes
+
+
+def test_a_baseline_that_hangs_is_an_answer() -> None:
+    """What it showed until it was ended is what the experiments are compared with, those that hang as well too."""
+
+    def run(each: Scenario) -> RunSample:
+        if each.title.endswith(("baseline", "acks", "large-batch")):
+            raise TookTooLong("the load was not over after 60 s", ran(1667, "stall", **PROVEN))
+        return ran(5000)
+
+    done = investigate(Investigation(scenario(), plan(scenario())), run, 1e9, lambda _: None)
+    concluded = conclude(done)
+    assert len(done.of(BASELINE)) >= 2
+    assert concluded.symptom == "loss"
+    assert concluded.cause is not None
+    assert exit_code(done) is Exit.INVALID
+    assert any(note.startswith("baseline: the load was not over after 60 s") for note in concluded.notes)
+    assert len(done.of("acks")) == 1
+
+
+@pytest.mark.parametrize("error", [ClusterError("the cluster is gone", "start it"), OSError("no space"), KeyError("x")])
+def test_what_the_only_baseline_showed_is_reported_whatever_comes_after_it(error: Exception) -> None:
+    """One run is enough to say what is wrong, if not what it follows."""
+    runs: list[Scenario] = []
+
+    def run(each: Scenario) -> RunSample:
+        runs.append(each)
+        if len(runs) > 1:
+            raise error
+        return ran(1667, "stall", causes=(CAUSE,))
+
+    done = investigate(Investigation(scenario(), plan(scenario())), run, 1e9, lambda _: None)
+    concluded = conclude(done)
+    assert concluded.sentence == "loss, stall: seen in the only run of the baseline, and not known what it follows"
+    assert concluded.cause is not None
+    assert concluded.cause.sentence == CAUSE["sentence"]
+    assert exit_code(done) is Exit.INVALID
+    assert len(concluded.notes) == 1

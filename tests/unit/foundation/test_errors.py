@@ -7,6 +7,7 @@ import os
 import re
 
 import pytest
+from kafka.errors import InvalidReplicationFactorError, NotControllerError, TopicAlreadyExistsError
 
 from harness.foundation import errors
 from harness.foundation.errors import (
@@ -18,6 +19,7 @@ from harness.foundation.errors import (
     TidegaugeError,
     UsageError,
     from_os_error,
+    one_line,
 )
 
 TREE: dict[type[TidegaugeError], Exit] = {
@@ -83,3 +85,27 @@ def test_errors_of_the_operating_system_are_sentences(
 def test_an_operating_system_error_without_number_keeps_its_text() -> None:
     """Some libraries raise OSError with a text only."""
     assert from_os_error(OSError("odd thing"), "reading").message == "reading failed: odd thing"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ECONNREFUSED, "refused"), f"[Errno {errno.ECONNREFUSED}] refused"),
+        (ValueError("two\n  lines"), "two lines"),
+        (ValueError(), "ValueError"),
+        (ValueError("cannot decode: MetadataResponse_v9(brokers=[])"), "cannot decode"),
+        (ValueError("CreateTopicsRequest(version=4)"), "ValueError"),
+        (NotControllerError(), "NotController: This is not the correct controller for this cluster."),
+        (TopicAlreadyExistsError("it is there"), "TopicAlreadyExists: it is there"),
+        (
+            InvalidReplicationFactorError(
+                "Request 'CreateTopicsRequest(topics=[])' failed with 'CreateTopicsResponse()'"
+            ),
+            "InvalidReplicationFactor: Replication-factor is invalid.",
+        ),
+        (ValueError("x" * 300), "x" * 199 + "…"),
+    ],
+)
+def test_an_error_in_one_line_quotes_no_protocol_objects(error: Exception, said: str) -> None:
+    """Those are for the log."""
+    assert one_line(error) == said

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from harness.foundation import view as live
+from harness.foundation.console import SafeConsole
 from harness.foundation.view import Asides, LoadStatus, PlainView, Rates, summary, viewed_on
 
 
@@ -18,7 +19,7 @@ def text_of(console: Console) -> str:
 @pytest.fixture
 def plain() -> Console:
     """Not a terminal."""
-    return Console(file=io.StringIO(), width=200)
+    return SafeConsole(file=io.StringIO(), width=200)
 
 
 def test_rates_are_those_of_the_last_seconds() -> None:
@@ -64,7 +65,7 @@ def test_lines_elsewhere(plain: Console, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_screen_on_a_terminal() -> None:
     """Finished phases stay, with what happened in them."""
-    console = Console(file=io.StringIO(), width=120, force_terminal=True)
+    console = SafeConsole(file=io.StringIO(), width=120, force_terminal=True)
     with viewed_on(console) as view:
         view.phase("set up")
         view.step("starting 3 nodes")
@@ -80,7 +81,7 @@ def test_a_screen_on_a_terminal() -> None:
 
 def test_after_closing_the_screen_is_left_to_others() -> None:
     """Only what happened is still told, as a line."""
-    console = Console(file=io.StringIO(), width=120, force_terminal=True)
+    console = SafeConsole(file=io.StringIO(), width=120, force_terminal=True)
     with viewed_on(console) as view:
         view.phase("check")
         view.close()
@@ -94,7 +95,7 @@ def test_after_closing_the_screen_is_left_to_others() -> None:
 
 def test_what_is_done_aside_only_tells_what_happened() -> None:
     """With the name of what it is about, since something else has the screen."""
-    console = Console(file=io.StringIO(), width=120)
+    console = SafeConsole(file=io.StringIO(), width=120)
     view = Asides(console, "stream")
     view.phase("check")
     view.step("2,000 events")

@@ -174,7 +174,11 @@ DAMAGES: dict[str, tuple[list[dict[str, Any] | str], int, str]] = {
     "another value": ([invoke(1, 1), complete(1, 3, value=2)], 3, "another value"),
     "a send without value": ([without(invoke(1, 1), "value")], 2, "a send has no 'value'"),
     "a send without topic": ([without(without(invoke(1, 1), "topic"), "partition")], 2, "a send has no 'topic'"),
-    "record of no poll": ([invoke(2, 7), complete(2, 8), RECORD], 4, "'op' is 2, which is no poll or final or raw"),
+    "record of no poll": (
+        [invoke(2, 7), complete(2, 8), RECORD],
+        4,
+        "'op' is 2, which is no poll or final or raw or replica",
+    ),
     "record of nothing": ([RECORD], 2, "'op' is 2, which is no poll"),
     "record without value": ([*POLL, without(RECORD, "value")], 4, "a record has no 'value'"),
     "negative offset": ([*POLL, RECORD | {"offset": -1}], 4, "out of range"),

@@ -2,6 +2,7 @@
 
 import json
 import mmap
+import resource
 import zlib
 from pathlib import Path
 from typing import Any
@@ -311,6 +312,20 @@ def test_one_process_may_call_a_topic_by_two_numbers(tmp_path: Path) -> None:
     sealed = open_history(tmp_path)
     assert sealed.topics == {3: "a"}
     assert [row["topic"] for row in rows(sealed, Kind.EXCHANGE)] == [3, 3]
+
+
+def test_a_disk_that_takes_no_more_leaves_no_half_written_history(tmp_path: Path) -> None:
+    """What was recorded is still there, and is sealed when there is room again."""
+    record_sends(tmp_path, 1, count=20_000, acknowledged=20_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            seal(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in tmp_path.iterdir()] == ["segments"]
+    assert open_history(tmp_path).events == 40_000
 
 
 def test_a_segment_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The store: directories and links of runs, names that find them, facts that are added, and secrets that stay out."""
 
+import errno
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,6 +33,19 @@ def test_facts_are_added_to(tmp_path: Path) -> None:
     run.update(state="finished")
     assert run.facts == {"seed": 1, "state": "finished"}
     assert run.results is None
+
+
+def test_a_failure_is_kept_with_what_led_to_it(tmp_path: Path) -> None:
+    """Protocol objects are here, and nowhere else; a log that cannot be written is not another failure."""
+    run = store.create(tmp_path, "stream")
+    failure = UsageError("no topic", "make one")
+    failure.__cause__ = ValueError("CreateTopicsResponse(topics=[])")
+    run.write_failure(failure)
+    kept = (run.path / "logs" / "harness.log").read_text()
+    assert "CreateTopicsResponse(topics=[])" in kept
+    assert "no topic: make one" in kept
+    (tmp_path / "file").touch()
+    store.Run(tmp_path / "file").write_failure(ValueError("x"))
 
 
 @pytest.mark.parametrize("name", ["latest", "stream", "stream/latest"])
@@ -116,3 +130,40 @@ def test_facts_can_be_added_from_several_threads(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: run.update(**{f"fact_{number}": number}), range(40)))
     assert len(run.facts) == 40
+
+
+def test_a_full_store_is_named_and_keeps_what_it_had(tmp_path: Path) -> None:
+    """What was half written is gone, and the file before it is whole."""
+    run = store.create(tmp_path, "stream")
+    run.update(seed=1)
+    unfinished = run.path / "run.json.new"
+    unfinished.symlink_to("/dev/full")  # whoever writes there meets a full disk
+    with pytest.raises(CannotHere, match="the store is full") as raised:
+        run.update(seed=2)
+    assert str(run.path) in str(raised.value)
+    assert "--store" in raised.value.remedy
+    assert not unfinished.is_symlink()
+    assert run.facts == {"seed": 1}
+
+
+def test_a_store_that_cannot_be_written_to_is_named() -> None:
+    """Nothing was started, and it says so."""
+    with pytest.raises(CannotHere, match=r"cannot be written to.*nothing was started"):
+        store.create(Path("/sys/kernel"), "stream")
+
+
+@pytest.mark.parametrize(("checked", "said"), [(False, "nothing was checked"), (True, "the run was checked before")])
+def test_it_says_truly_whether_anything_was_checked(tmp_path: Path, said: str, *, checked: bool) -> None:
+    """As results.json is there or is not."""
+    run = store.create(tmp_path, "stream")
+    if checked:
+        run.write_results({"verdict": "valid"})
+    assert said in str(run.failure(OSError(errno.ENOSPC, "No space left on device"), "recording the run"))
+
+
+def test_a_full_disk_elsewhere_is_not_the_store(tmp_path: Path) -> None:
+    """An error that names another file, or no file while the store has room."""
+    run = store.create(tmp_path, "stream")
+    assert not run.is_meant_by(OSError(errno.ENOSPC, "", "/elsewhere/file"))
+    assert run.is_meant_by(OSError(errno.ENOSPC, "", str(run.path / "segments" / "0001.segment")))
+    assert not run.is_meant_by(OSError(errno.ENOSPC, ""))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkers.core.results import Anomaly, CheckResults, Finding
-from harness.foundation.errors import UsageError
+from harness.foundation.errors import CannotHere, UsageError
 from harness.foundation.reasons import NOT_WHOLE, NOTED, RUN_FAILED, Reason
 from harness.history import opening
 from harness.history.schema import F, Kind, Recorder
@@ -183,3 +183,14 @@ def test_results_of_another_version_are_not_read(tmp_path: Path, version: object
     with pytest.raises(UsageError, match="another version") as raised:
         checking.checked_before(run)
     assert raised.value.remedy == f"check it again: tidegauge check {run.path}"
+
+
+def test_results_that_cannot_be_kept_are_told_all_the_same(tmp_path: Path) -> None:
+    """The verdict is there, and the error says that it is."""
+    run = stored(tmp_path)
+    (run.path / "results.json.new").symlink_to("/dev/full")
+    checked = Checked(run, run.facts, CheckResults(), decide(CheckResults(), run_facts_of(FACTS)))
+    error = checking._keep(checked)
+    assert isinstance(error, CannotHere)
+    assert "the run was checked (unknown), but its results could not be kept: the store is full" in str(error)
+    assert run.results is None

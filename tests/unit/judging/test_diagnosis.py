@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from checkers.core.families import FAMILIES
 from checkers.core.results import Anomaly, CheckResults, Finding
 from checkers.core.timeline import Fault
 from checkers.summaries.coverage import Coverage, FaultCoverage, Span
 from checkers.summaries.figures import Figures, PartitionRow
 from harness.judging.diagnosis import Cause, Diagnosis, diagnose
+from harness.judging.diagnosis.harm import HARM_OF
 from harness.judging.policies import POLICIES, PlannedFault, RunFacts
 from harness.judging.verdict import decide
 
@@ -126,7 +128,7 @@ def test_two_causes_that_have_nothing_to_do_with_each_other_are_both_told() -> N
     """Records that rot are not explained by a short list."""
     short = finding("metadata-incomplete", "broker", topic=None, nodes=(1, 2))
     told = diagnosis(results(short, LOOP, finding("corrupt")))
-    assert [each.name for each in told.causes] == ["clients-cannot-find-leaders", "corrupted"]
+    assert [each.name for each in told.causes] == ["corrupted", "clients-cannot-find-leaders"]
 
 
 def test_time_outs_of_sends_that_were_refused_are_excluded() -> None:
@@ -157,6 +159,128 @@ def test_an_impostor_accounts_for_the_marks_of_its_partitions_alone() -> None:
     elsewhere = replace(fell, partition=1)
     told = diagnosis(results(impostor, fell, elsewhere))
     assert [each.name for each in told.causes] == ["answers-as-leader", "stale-reads"]
+
+
+def test_who_answers_as_leader_refuses_nobody() -> None:
+    """Loops and sends that do not get through are another cause, and its advice names the requests it answered."""
+    facts = {"answers": 30, "appends": 0, "fetches": 20, "leader": 3, "epoch": 0}
+    impostor = finding("impostor-leader", nodes=(1,), facts=facts)
+    dispute = finding(
+        "metadata-disagreement", "one epoch", offset=None, nodes=(1, 2),
+        facts={"node": 1, "leader": 1, "node_before": 2, "leader_before": 3, "epoch": 0},
+    )  # fmt: skip
+    refused, waits = replace(LOOP, nodes=(3,)), finding("no-progress-in-fault")
+    told = diagnosis(results(impostor, dispute, refused, waits))
+    assert [each.name for each in told.causes] == ["leader-refuses", "answers-as-leader"]
+    assert told.causes[0].explains == ("not-leader-loop", "no-progress-in-fault")
+    assert told.causes[1].remedies[0].startswith("refuse Fetch and ListOffsets with NOT_LEADER_OR_FOLLOWER")
+    assert "node 1 names node 1 for p0" in told.causes[1].because
+    assert "node 2 names node 3 for p0" in told.causes[1].because
+
+
+def test_lists_that_conflict_are_told_node_by_node() -> None:
+    """A client is sent to a node that names another one: loops come from the dispute. One that names itself refuses."""
+    disputes = [
+        finding(
+            "metadata-disagreement", "one epoch", partition=partition, nodes=(1, 2),
+            facts={"node": 1, "leader": 1, "node_before": 2, "leader_before": 2, "epoch": 0},
+        )
+        for partition in (0, 1)
+    ]  # fmt: skip
+    told = diagnosis(results(*disputes, replace(LOOP, nodes=(3,))))
+    disputed = next(each for each in told.causes if each.name == "leaders-disputed")
+    assert disputed.explains == ("metadata-disagreement", "not-leader-loop")
+    assert disputed.because[:2] == (
+        "node 1 names node 1 for p0 and node 1 for p1",
+        "node 2 names node 2 for p0 and node 2 for p1",
+    )
+    assert told.unexplained == ()
+    (refuses, _) = diagnosis(results(*disputes, replace(LOOP, nodes=(1, 2)))).causes
+    assert (refuses.name, refuses.confidence) == ("leader-refuses", "likely")
+    assert refuses.sentence.endswith("refused by nodes 1 and 2, though their own Metadata names them")
+
+
+def test_of_two_nodes_that_accuse_each_other_one_may_lead() -> None:
+    """It is not said of both that they do not."""
+    facts = {"answers": 5, "epoch": 0}
+    told = cause(
+        finding("impostor-leader", nodes=(1,), facts={**facts, "leader": 2}),
+        finding("impostor-leader", nodes=(2,), facts={**facts, "leader": 1}),
+        finding("impostor-leader", nodes=(1,), partition=1, facts={**facts, "leader": 3}),
+    )
+    assert told.sentence == (
+        "nodes answer as leaders whom others do not name: nodes 1 and 2 for p0 and p1;"
+        " of two that name themselves for p0 one may lead"
+    )
+
+
+def test_a_dispute_accounts_for_loops_in_its_partitions_alone() -> None:
+    """Elsewhere those that are named refuse."""
+    told = diagnosis(results(finding("metadata-disagreement", "one epoch", partition=1), LOOP))
+    assert {each.name for each in told.causes} == {"leaders-disputed", "leader-refuses"}
+
+
+def test_causes_are_told_by_their_harm_to_acknowledged_data() -> None:
+    """Contradicting acknowledgements, then waits, then what nodes say; disputes about what nobody uses come last."""
+    row = PartitionRow("t", 0, 2, 2, 0, 0, 1, 1, 1.0, 0, 1, 0)
+    found = results(
+        finding("metadata-disagreement", "one epoch", topic="unused"),
+        finding("log-start-regression"),
+        LOOP,
+        finding("poll-skip"),
+        finding("shared-offset", partition=2),
+        figures=Figures(2, 2, table=[row]),
+    )
+    assert [each.name for each in diagnosis(found).causes] == [
+        "offsets-assigned-twice",
+        "skipped-by-readers",
+        "leader-refuses",
+        "log-start-goes-back",
+        "leaders-disputed",
+    ]
+
+
+def test_every_cause_has_a_harm() -> None:
+    """No misspelt anomaly, and every one of them is judged by the policy."""
+    named = {name for family in FAMILIES for name in family.anomalies}
+    assert set(HARM_OF) <= named
+
+
+def test_lost_messages_are_excluded_only_where_all_was_read_back() -> None:
+    """Or nobody knows."""
+    row = PartitionRow("t", 0, 2, 9, 0, 0, 4, 4, 1.0, 0, 3, 0)
+    for missing, unseen, outcome in ((0, 0, "none"), (5, 0, "not excluded"), (0, 3, "not excluded")):
+        figures = Figures(9, 9, table=[replace(row, missing=missing)])
+        unread = [finding("unseen", offset=offset) for offset in range(unseen)]
+        told = diagnosis(results(LOOP, *unread, figures=figures))
+        (lost,) = [each for each in told.measured if each.name == "lost messages"]
+        assert lost.outcome == outcome
+        assert ("lost messages" in {each.name for each in told.excluded}) == (outcome == "none")
+        assert [str(missing or unseen) in each.sentence for each in told.not_excluded] == [True] * (outcome != "none")
+
+
+def test_ends_that_fall_beside_offsets_given_twice_are_no_data_shown_too_early() -> None:
+    """They fall in ListOffsets alone."""
+    ahead, shared = finding("watermark-ahead", "later append"), finding("shared-offset")
+    fell = finding("end-offset-regression", "one epoch", "same node")
+    told = diagnosis(results(ahead, shared, fell))
+    assert [each.name for each in told.causes] == ["offsets-assigned-twice", "end-offset-goes-back"]
+
+
+def test_one_node_id_at_several_addresses_is_certain() -> None:
+    """And is told as that."""
+    told = cause(finding("coordinator-mismatch", "address", topic=None, partition=None, facts={"thing": "node 7"}))
+    assert (told.name, told.confidence) == ("coordinator-differs", "certain")
+    assert "1 node id at several addresses" in told.sentence
+    assert "a node id of its own" in told.remedies[0]
+
+
+@pytest.mark.parametrize(("group", "alone"), [("g", True), ("h", False)])
+def test_a_coordinator_that_differs_is_the_cause_of_its_own_group_alone(group: str, *, alone: bool) -> None:
+    """What others are told is another one."""
+    differs = finding("coordinator-mismatch", "steadfast", topic=None, facts={"thing": "group g"})
+    told = diagnosis(results(differs, finding("committed-offset-vanished", facts={"group": group})))
+    assert [each.name for each in told.causes] == [*([] if alone else ["offsets-forgotten"]), "coordinator-differs"]
 
 
 def test_where_not_all_findings_were_kept_none_is_ruled_out() -> None:
@@ -220,7 +344,7 @@ def test_marks_above_what_offsets_given_twice_leave_are_no_cause() -> None:
     assert cause(ahead, shared).name == "offsets-assigned-twice"
     fell = finding("watermark-regression", "one epoch", "same node")
     told = diagnosis(results(ahead, shared, fell))
-    assert [each.name for each in told.causes] == ["shown-before-replicated", "offsets-assigned-twice"]
+    assert [each.name for each in told.causes] == ["offsets-assigned-twice", "shown-before-replicated"]
 
 
 def test_offsets_given_twice_with_one_request_in_flight_did_not_meet_in_flight() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from bench.detection_combinations import PAIRS, TRIPLES, Combination
 from checkers.core.results import CheckResults
 from harness.history.store import Run
 from harness.judging.checking import RESULTS_VERSION, Checked, run_facts_of
@@ -46,6 +47,7 @@ CAUSES = {  # by the broken broker, whatever the variant
     "watermark-is-next-offset": "shown-before-replicated",
     "watermark-overwritten-by-retry": "watermark-not-idempotent",
 }
+LEADERS_OF_TWO_RUNS = frozenset({"answers-as-leader", "not-leader-forever"})  # nodes are others in each
 REFUSED = frozenset({"broken-coordinator-lies-eo-ck"})  # only ever one node was asked who the coordinator is
 
 
@@ -169,3 +171,35 @@ def test_a_perfect_count_does_not_outrank_acknowledgements() -> None:
     assert sentence.startswith("offsets are assigned twice: 284 offsets")
     assert found.cause is not None
     assert any("the count of messages hides it" in each for each in found.cause.because)
+
+
+def together(broken: tuple[str, ...], client: str) -> Diagnosis:
+    """The diagnosis of a run that has the findings of several recorded ones."""
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in (_of(name, client) for name in broken)]
+    anomalies: dict[str, dict[str, Any]] = {}
+    for name, each in ((name, each) for run in runs for name, each in run["results"]["anomalies"].items()):
+        both = anomalies.setdefault(name, {"name": name, "about": "", "looked_at": 0, "found": 0, "findings": []})
+        both["looked_at"] = max(both["looked_at"], each.get("looked_at", 0))
+        both["found"] += each.get("found", 0)
+        both["findings"] += each.get("findings", [])
+    facts = runs[0]["facts"]
+    results = CheckResults.from_json({**runs[0]["results"], "anomalies": anomalies})
+    return diagnose(results, decide(results, run_facts_of(facts)), facts)
+
+
+def _of(broken: str, client: str) -> Path:
+    name = f"broken-{broken.replace(':', '-')}-{client}"
+    return next(path for path in FILES if path.stem == name)
+
+
+@pytest.mark.parametrize("client", ["ck", "kp"])
+@pytest.mark.parametrize(
+    "combination",
+    [each for each in (*PAIRS, *TRIPLES) if not set(each.broken) >= LEADERS_OF_TWO_RUNS],
+    ids=lambda each: "+".join(each.broken),
+)
+def test_every_cause_is_told_the_most_harmful_first(combination: Combination, client: str) -> None:
+    """Of findings that lie in the same partitions; no other is."""
+    found = together(combination.broken, client)
+    assert tuple(cause.name for cause in found.causes) == combination.causes
+    assert found.unexplained == ()

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from harness.commands.main import app
+from harness.foundation.console import SafeConsole
 from harness.foundation.errors import UsageError
 from harness.report.comparison.html import comparison_page
 from harness.report.comparison.inputs import AnomalySample, Group, PartitionCount, Sample, groups_of
@@ -46,7 +46,7 @@ def run(arrived: int = 5000, illegal: tuple[str, ...] = (), **values: float) -> 
 
 def text_of(comparison: Comparison) -> str:
     """As the terminal shows it."""
-    console = Console(file=io.StringIO(), width=120)
+    console = SafeConsole(file=io.StringIO(), width=120)
     shown(console, comparison)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

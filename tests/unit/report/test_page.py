@@ -116,6 +116,20 @@ def test_without_a_diagnosis_it_says_so() -> None:
     assert "No diagnosis was made of this run." in text
 
 
+def test_every_cause_is_on_the_first_screen() -> None:
+    """In a line each, above what is folded, with what may be there all the same."""
+    told = results()
+    (one,) = told["diagnosis"]["causes"][:1]
+    told["diagnosis"]["causes"] = [{**one, "sentence": f"cause number {number}"} for number in range(1, 8)]
+    unread = {"name": "lost messages", "outcome": "not excluded", "sentence": "measured, but 5 of 9 could not be read"}
+    told["diagnosis"]["measured"].append(unread)
+    page = render(facts(), told, series(), PATH)
+    assert "7 causes, the most harmful first." in page
+    folded = page.index("<details open><summary>1: why, and what to do")
+    assert all(page.index(f"cause number {number} ") < folded for number in range(1, 8))
+    assert "lost messages (measured, but 5 of 9 could not be read)" in re.sub(r"\s+", " ", Elements(page).text)
+
+
 def test_what_is_unknown_says_what_is_missing() -> None:
     """Each reason, escaped."""
     text = Elements(render(facts(), results("unknown"), series(), PATH)).text

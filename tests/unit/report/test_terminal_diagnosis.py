@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from checkers.core.results import Finding
-from harness.judging.diagnosis import Cause, Diagnosis, Excluded
+from harness.judging.diagnosis import Cause, Diagnosis, Excluded, Measured
 from harness.report.terminal.diagnosis import allowed_lines, diagnosis_lines, first_in_prose, wall_clock
 
 FACTS: dict[str, Any] = {
@@ -37,14 +37,30 @@ def test_without_a_cause_nothing_is_shown_but_what_is_not_explained() -> None:
     assert line == "  cause     not known: no rule accounts for gap ×2"
 
 
-def test_further_causes_and_what_they_leave_are_named() -> None:
-    """In a line each."""
-    causes = tuple(Cause(name, name, "likely") for name in ("a", "b"))
-    assert list(diagnosis_lines(Diagnosis(causes, unexplained=("gap ×2",)), FACTS)) == [
-        "  cause     a (likely)",
-        "  and       b (likely)",
-        "            not explained by that: gap ×2",
+def test_every_cause_and_what_they_leave_is_named() -> None:
+    """In a line each, with their number; none is folded away."""
+    causes = tuple(Cause(name, name, "likely") for name in "abcdef")
+    left = tuple(f"{name} ×2" for name in ("gap", "torn", "corrupt", "phantom", "duplicate"))
+    assert list(diagnosis_lines(Diagnosis(causes, unexplained=left), FACTS)) == [
+        "  causes    6, the most harmful first",
+        "  1         a (likely)",
+        "  2         b (likely)",
+        "  3         c (likely)",
+        "  4         d (likely)",
+        "  5         e (likely)",
+        "  6         f (likely)",
+        "            not explained by that: gap ×2, torn ×2, corrupt ×2, phantom ×2 and 1 more",
     ]
+
+
+def test_what_was_not_seen_and_may_be_there_is_not_excluded() -> None:
+    """It says how much could not be seen."""
+    told = Measured("lost messages", "not excluded", "measured, none seen, but 5 of 9 messages could not be read")
+    found = Diagnosis((Cause("c", "it broke", "likely"),), measured=(told,))
+    assert list(diagnosis_lines(found, FACTS))[1:] == [
+        "            not excluded: lost messages: measured, none seen, but 5 of 9 messages could not be read"
+    ]
+    assert list(diagnosis_lines(Diagnosis(measured=(told,)), FACTS)) == []
 
 
 def test_causes_of_what_is_allowed_have_their_own_lines() -> None:

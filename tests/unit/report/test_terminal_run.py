@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from checkers.core.results import Anomaly, CheckResults, Finding
 from checkers.core.timeline import Fault
 from checkers.summaries.coverage import Coverage, FaultCoverage, Span
 from checkers.summaries.figures import Figures, PartitionRow, Stall
+from harness.foundation.console import SafeConsole
 from harness.foundation.errors import Exit
 from harness.history.store import Run
 from harness.judging.checking import Checked
@@ -54,7 +54,7 @@ def everything() -> CheckResults:
 
 def shown(results: CheckResults, **facts: Any) -> list[str]:
     """The screen as plain lines."""
-    console = Console(file=io.StringIO(), width=200)
+    console = SafeConsole(file=io.StringIO(), width=200)
     show_run.verdicts(console, [checked(results, **facts)], as_json=False)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
@@ -145,7 +145,7 @@ def test_text_of_brokers_is_no_markup() -> None:
 def test_json_is_results_json() -> None:
     """One object for one run, a list for several."""
     for count in (1, 2):
-        console = Console(file=io.StringIO())
+        console = SafeConsole(file=io.StringIO())
         show_run.verdicts(console, [checked(everything())] * count, as_json=True)
         assert isinstance(console.file, io.StringIO)
         data = json.loads(console.file.getvalue())
@@ -165,7 +165,7 @@ def test_the_worst_verdict_counts() -> None:
 @pytest.mark.parametrize("rows", [[], [{"name": "x", "about": "y", "settings": {"a": {"default": 1, "about": "z"}}}]])
 def test_listings(rows: list[dict[str, Any]]) -> None:
     """A table, or the word that there is nothing."""
-    console = Console(file=io.StringIO(), width=100)
+    console = SafeConsole(file=io.StringIO(), width=100)
     show_run.listing(console, "runs", rows, as_json=False)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue()
@@ -186,7 +186,7 @@ def test_nemeses_are_listed_by_family_within_the_width() -> None:
         }
         for name in ("latency", "a-longer-name")
     ]
-    console = Console(file=io.StringIO(), width=100)
+    console = SafeConsole(file=io.StringIO(), width=100)
     show_run.listing(console, "nemeses", rows, as_json=False)
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.commands.doctor import checks
+from harness.foundation.console import SafeConsole
 from harness.foundation.errors import NodeDied
 from harness.report.terminal import tables as show
 from harness.runs.machine import MachineCheck
@@ -27,7 +27,7 @@ class Screen:
 
     def __init__(self, width: int = 80) -> None:
         self.file = io.StringIO()
-        self.console = Console(file=self.file, width=width)
+        self.console = SafeConsole(file=self.file, width=width)
 
     @property
     def text(self) -> str:

@@ -11,9 +11,10 @@ import pytest
 
 from harness.foundation.security import Security
 from harness.history.store import Run
+from harness.runs import load as module
 from harness.runs.load import ClientEndpoints, Load
 from harness.runs.scenario import load
-from workloads.base import CONSUMER, PRODUCER, NodeAddress, Role, WorkerConfig
+from workloads.base import CONSUMER, COUNTS, PRODUCER, NodeAddress, Role, WorkerConfig
 
 
 class PaperFleet:
@@ -105,7 +106,7 @@ class IdleFleet(PaperFleet):
 
     def totals(self, role: str = "") -> dict[str, int]:
         """Nothing done."""
-        return {}
+        return dict.fromkeys(COUNTS, 0)
 
 
 @pytest.mark.parametrize(("over", "first"), [(False, "end"), (True, "keeper {'stop': True}")])
@@ -143,3 +144,94 @@ def test_faults_begin_when_clients_work(
     fleet: Any = SimpleNamespace(totals=lambda: done, of=lambda role: consumers)
     made.fleet = fleet
     assert made._clients_work() is begins
+
+
+class StalledWorker:
+    """A worker whose broker has stopped answering; it ends when it is told to leave, unless it hangs."""
+
+    def __init__(self, role: str, *, hangs: bool = False) -> None:
+        self.config = SimpleNamespace(role=role)
+        self.counts = {**dict.fromkeys(COUNTS, 0), "sent": 10, "ok": 4}
+        self.over, self.spoke, self.detail = False, True, ""
+        self.hangs = hangs
+
+
+class StallingFleet(PaperFleet):
+    """Workers that do a little and then nothing."""
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        super().__init__()
+        self.workers: dict[int, StalledWorker] = {}
+        self.hangs = hangs
+
+    def start(self, config: WorkerConfig) -> None:
+        """It gets stuck at once."""
+        super().start(config)
+        self.workers[config.process] = StalledWorker(config.role, hangs=self.hangs)
+
+    def of(self, role: str | None = None) -> list[StalledWorker]:
+        """Those of a role."""
+        return [each for each in self.workers.values() if role in {None, each.config.role}]
+
+    def over(self, role: str | None = None) -> bool:
+        """Whether all of them have ended."""
+        return all(each.over for each in self.of(role))
+
+    def tell(self, message: dict[str, Any], role: str | None = None) -> None:
+        """Who is to leave does, whoever is to stop waits for answers."""
+        for each in self.of(role):
+            each.over = each.over or (bool(message.get("leave")) and not each.hangs)
+
+    def totals(self, role: str | None = None) -> dict[str, int]:
+        """Together."""
+        return {name: sum(each.counts[name] for each in self.of(role)) for name in COUNTS}
+
+    def poll(self) -> None:
+        """Nothing new."""
+
+
+def stalled(directory: Path, monkeypatch: pytest.MonkeyPatch, workload: str, *, hangs: bool) -> tuple[Load, list[str]]:
+    """A whole load on a broker that stalls, with a clock that jumps; and what was said of it."""
+    Run(directory).update(state="running")
+    fleet: Any = StallingFleet(hangs=hangs)
+    cluster: Any = None
+    endpoints = ClientEndpoints((NodeAddress(id=1, address="h:1"),), Security())
+    made = Load(load(None, {"workload": workload, "seed": 5}), cluster, endpoints, fleet, directory, "run", faults=0)
+    time_s = [0.0]
+
+    def jump(by_s: float) -> None:
+        time_s[0] += 10 * by_s
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time_s[0], sleep=jump))
+    made._idle.clock = lambda: time_s[0]
+    monkeypatch.setattr(made, "_watch_leaders", lambda event: None)
+    said: list[str] = []
+    conductor: Any = SimpleNamespace(outcomes=[], current=list, end=lambda: None)
+    view: Any = SimpleNamespace(standing=lambda standing: said.append(standing.waits), happened=said.append)
+    stop: Any = SimpleNamespace(asked=0)
+    made.run(conductor, stop, view)
+    made.ended_after_s = time_s[0]  # type: ignore[attr-defined]
+    return made, said
+
+
+def test_a_stage_in_which_nothing_moves_ends_and_the_next_one_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its producer leaves what has no answer; then what is there is read, and that ends too; each says why."""
+    made, said = stalled(tmp_path, monkeypatch, "large-batch", hangs=False)
+    fleet: Any = made.fleet
+    assert [each.config.role for each in fleet.workers.values()] == ["probe", PRODUCER, CONSUMER]
+    assert "answers to 6 sends" in made.not_over
+    assert any(text.startswith("waiting for answers to 6 sends") for text in said)
+    assert any(text.startswith("waiting for records") for text in said)
+    assert made.ended_after_s < 4 * made._idle.limit_s  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("workload", ["large-batch", "stream"])
+def test_clients_that_hang_do_not_keep_a_load_from_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: str
+) -> None:
+    """They are told to leave and do not: the load is over all the same, and the verdict hears why."""
+    made, _ = stalled(tmp_path, monkeypatch, workload, hangs=True)
+    assert made.not_over.startswith("the load ended early, because nothing moved for")
+    assert made.ended_after_s < 4 * made._idle.limit_s  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import psutil
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from harness.foundation import class_archive, java
+from harness.foundation import class_archive, java, optional_work
 from harness.foundation.class_archive import BASE, CLASSES, KEPT, MANIFEST, UNFINISHED_S, Archive
 from harness.foundation.errors import CannotHere, TidegaugeError, UsageError
 from harness.foundation.java import Java
@@ -253,6 +254,24 @@ def test_a_closed_session_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     session.close()
     with pytest.raises(TidegaugeError, match="is closed"):
         session.get()
+
+
+def test_a_session_that_ends_in_a_hurry_writes_no_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    """Its JVM is killed instead of being asked to end, which would take as long as writing takes."""
+    jvm = Jvm(["sh", "-c", "trap '' TERM; exec sleep 600"], tmp_path, tmp_path / "log", dict(os.environ))
+    session = Session(tmp_path / "scratch", Place(), "")
+    session._jvm, session._archive = jvm, Archive(("-XX:x",), tmp_path / "kept", tmp_path / "written")
+    session._up.set()
+    session._thread = threading.Thread()
+    session._thread.start()
+    assert session.writes_archive
+    optional_work.give_up()
+    assert not session.writes_archive
+    session.close()
+    assert jvm.has_ended()
+    assert not (tmp_path / "kept").exists()
 
 
 def test_a_gateway_tells_port_and_secret(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from harness.foundation.children import Child
@@ -86,6 +89,32 @@ def test_a_tap_that_dies_is_replaced_in_its_place(taps: Taps, port: int) -> None
     assert connect(taps)
     taps.stop()
     assert (taps.deaths, taps.lost) == ([sentence], False)
+
+
+def test_a_tap_that_was_stopped_is_replaced(taps: Taps, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would keep every client waiting, and never be missed."""
+    taps.prepare()
+    taps.start()
+    stopped = taps.current
+    os.kill(stopped.popen.pid, signal.SIGSTOP)
+    eventually(lambda: psutil.Process(stopped.popen.pid).status() == psutil.STATUS_STOPPED, "it is stopped")
+    stopped.hear()
+    stopped.heard_at_s -= taps_module.SILENT_S + 1
+    (sentence,) = taps.watch()
+    assert sentence.startswith("the tap ended with SIGKILL (it had said nothing for 21 s)")
+    assert stopped.over
+    assert connect(taps)
+    taps.stop()
+    assert taps.deaths == [sentence]
+
+
+def test_a_stopped_tap_is_not_waited_for_at_the_end(taps: Taps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is killed, and the recording is not called whole."""
+    taps.prepare()
+    taps.start()
+    os.kill(taps.current.popen.pid, signal.SIGSTOP)
+    taps.stop(0.1)
+    assert taps.deaths == ["the tap ended with SIGKILL, not in order"]
 
 
 def test_a_tap_that_dies_again_and_again_is_given_up(taps: Taps, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,14 @@ def test_control_heeds_what_it_knows() -> None:
     assert control.stopped
 
 
+def test_who_is_told_to_leave_stops_and_waits_for_nothing() -> None:
+    """As if the runner were gone."""
+    control = Control()
+    control.take(b'{"stop": true, "leave": true}')
+    assert control.stopped
+    assert control.gone
+
+
 @pytest.mark.parametrize("line", [b"", b"nonsense", b"[1]", b'"x"', b"\xff\xfe", b'{"cue": "many"}', b'{"other": 1}'])
 def test_control_leaves_alone_what_it_does_not_know(line: bytes) -> None:
     """A worker does not fall over a line."""

@@ -15,7 +15,7 @@ from workloads import topics
 from workloads.base import Settings
 from workloads.topics import TopicAdmin
 
-SPEC = Settings().topic(0, "t")
+SPEC = Settings().topic_spec(0, "t")
 
 
 class Admin:

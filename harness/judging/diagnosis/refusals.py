@@ -1,0 +1,146 @@
+"""Refusals: clients that are refused again and again, and nodes that do not agree who leads.
+
+leaders-disputed   metadata-disagreement, epoch-regression, and loops in the same partitions that they explain: a client
+                   is sent to a node whose own list has another leader. Each node is told with the leaders that it names
+leader-refuses     the loops that are left: those that are named as leaders refuse. Certain if nodes agree in their
+                   lists; else likely, and a loop counts although who leads is disputed where each node that refuses
+                   names itself
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.core.results import Finding
+from harness.judging.diagnosis.cause import Cause, counted, listed, when
+from harness.judging.diagnosis.evidence import Evidence, lasted_s, nodes_of, times, total
+
+PRODUCE = 0
+REQUESTS = {PRODUCE: "Produce", 1: "Fetch", 2: "ListOffsets"}
+DISPUTES = ("metadata-disagreement", "epoch-regression")
+RESENT = ("duplicate", "nonmonotonic-send")
+SHOWN = 2  # findings that a cause quotes
+PLACES_SHOWN = 6  # of the leaders that a node names
+
+
+def leaders_disputed(evidence: Evidence) -> Cause | None:
+    """Nodes that name different leaders, or older epochs."""
+    proof = evidence.wrong(*DISPUTES)
+    if not proof:
+        return None
+    proof.sort(key=lambda each: not evidence.uses(each.topic))
+    own = refused_by_themselves(evidence)
+    loops = [each for each in evidence.beside(proof, "not-leader-loop") if each not in own]
+    return Cause(
+        "leaders-disputed",
+        f"nodes do not agree who leads {evidence.places(proof)}: what they tell depends on who is asked, and when",
+        "certain",
+        tuple(proof),
+        (*loops, *_waits(evidence, loops)),
+        because=(
+            *lists_of_leaders(evidence.kept("metadata-disagreement")),
+            *evidence.quotes(proof),
+            *circles(evidence, loops),
+        ),
+        remedies=("answer Metadata from replicated state, with its leader epoch, and never with an older one",),
+    )
+
+
+def leader_refuses(evidence: Evidence) -> Cause | None:
+    """Loops, though all agree on the leader."""
+    proof = evidence.wrong("not-leader-loop")
+    if not proof:
+        return None
+    agree = evidence.looked_at("metadata-disagreement") > 0 and not evidence.found("metadata-disagreement")
+    resent = [each for each in evidence.seen(*RESENT) if each not in evidence.wrong(*RESENT)]
+    own = [each for each in refused_by_themselves(evidence) if each in proof]
+    return Cause(
+        "leader-refuses",
+        f"nobody feels responsible for {evidence.places(proof)}: clients go in circles, refused by {nodes_of(proof)}"
+        + (", though their own Metadata names them" if len(own) == len(proof) else ""),
+        "certain" if agree else "likely",
+        tuple(proof),
+        (*evidence.seen("not-leader-loop"), *_waits(evidence, proof), *resent),
+        because=(
+            *circles(evidence, proof),
+            *given_up(evidence),
+            *(() if agree else lists_of_leaders(evidence.kept("metadata-disagreement"))),
+            *when(agree, "all nodes name the same leaders, and every broker: clients asked whom they were told to"),
+        ),
+        remedies=("let a node that Metadata names as leader lead, or name the one that does",),
+    )
+
+
+def circles(evidence: Evidence, loops: list[Finding]) -> list[str]:
+    """Who asked whom, how often, for how long: the loops that cost most."""
+    told = [each for each in loops if {"refusals", "given_up", "api"} <= each.facts.keys()]
+    costly = sorted(told, key=lambda each: (-each.facts["given_up"], -each.facts["refusals"]))
+    lines = [
+        f"{evidence.place(each)}: {nodes_of([each])} refused {_who(each)} ({_request(each)})"
+        f" {times(each.facts['refusals'])} in {lasted_s([each]):.1f} s, also after it had refreshed its metadata;"
+        f" {counted(each.facts['given_up'], 'send')} given up meanwhile"
+        for each in costly[:SHOWN]
+    ]
+    if len(loops) > len(lines):
+        refused = total(loops, "refusals")
+        lines.append(f"{refused:,} refusals in {len(loops):,} such circles")
+    return lines
+
+
+def _request(finding: Finding) -> str:
+    api = finding.facts["api"]
+    return REQUESTS.get(api, f"request {api}")
+
+
+def _who(finding: Finding) -> str:
+    return f"process {finding.processes[0]}" if finding.processes else "a client"
+
+
+def given_up(evidence: Evidence) -> list[str]:
+    """How many sends were not acknowledged, of all."""
+    figures = evidence.results.figures
+    lost = figures.sent - figures.acknowledged - figures.aborted
+    return [f"{lost:,} of {figures.sent:,} sends were not acknowledged"] if lost > 0 else []
+
+
+def refused_by_themselves(evidence: Evidence) -> list[Finding]:
+    """Loops in partitions with a dispute in which each node that refuses names itself."""
+    claims: dict[tuple[str | None, int | None], set[int]] = {}
+    for each in evidence.kept("metadata-disagreement"):
+        for node, leader in (("node", "leader"), ("node_before", "leader_before")):
+            if node in each.facts and each.facts[node] == each.facts.get(leader):
+                claims.setdefault((each.topic, each.partition), set()).add(each.facts[node])
+    loops = evidence.wrong("not-leader-loop")
+    return [
+        each for each in loops if each.nodes and claims.get((each.topic, each.partition), set()).issuperset(each.nodes)
+    ]
+
+
+def lists_of_leaders(disputes: Sequence[Finding]) -> list[str]:
+    """Each node with the leaders that it names, where nodes do not agree."""
+    named: dict[int, dict[tuple[str, int], set[int]]] = {}
+    for each in disputes:
+        for node, leader in (("node", "leader"), ("node_before", "leader_before")):
+            if {node, leader} <= each.facts.keys() and each.topic is not None and each.partition is not None:
+                of_node = named.setdefault(each.facts[node], {})
+                of_node.setdefault((each.topic, each.partition), set()).add(each.facts[leader])
+    several = len({topic for of_node in named.values() for topic, _ in of_node}) > 1
+    return [
+        f"node {node} names "
+        + listed(
+            [
+                f"{'nodes' if len(leaders) > 1 else 'node'} {listed(sorted(leaders))} for"
+                f" {f'{topic}-{partition}' if several else f'p{partition}'}"
+                for (topic, partition), leaders in sorted(of_node.items())[:PLACES_SHOWN]
+            ]
+        )
+        + (f", and {len(of_node) - PLACES_SHOWN} more" if len(of_node) > PLACES_SHOWN else "")
+        for node, of_node in sorted(named.items())
+    ]
+
+
+def _waits(evidence: Evidence, loops: list[Finding]) -> list[Finding]:
+    """Who waits because of these: readers in their partitions, and senders, which wait with all that they send."""
+    of_sends = any(each.facts.get("api", PRODUCE) == PRODUCE for each in loops)
+    sends = evidence.seen("no-progress-in-fault", "slow-recovery") if of_sends else []
+    return [*(evidence.beside(loops, "unseen", "stall") if loops else []), *sends]
