@@ -125,7 +125,7 @@ BUGS = (
         settings=IDEMPOTENT,
     ),
     Bug("watermark-frozen:300", ("watermark-frozen", "stall"), (*WATERMARKS_FALL, *STALLS, *LOST, *UNORDERED)),
-    Bug("metadata-lists-self-only", ("metadata-incomplete",), (*LEADERS, *STALLS, *LOST), settings=IMPATIENT),
+    Bug("metadata-lists-self-only", ("metadata-incomplete",), (*LEADERS, *STALLS, *LOST, "unseen"), settings=IMPATIENT),
     Bug("not-leader-forever", ("not-leader-loop",), (*LEADERS, *STALLS, *LOST), settings=IMPATIENT),
     Bug("fetch-hangs", ("stall",), (*STALLS, *LOST, "unseen")),
     Bug("slow-partition", ("stall",), (*STALLS, *LOST), settings=STREAM | {"linger_ms": 500}, time_s=16),
@@ -162,7 +162,7 @@ BUGS = (
     Bug(
         "reuses-offsets",
         ("shared-offset", "inconsistent-offset"),
-        (*UNORDERED, *LOST, "duplicate", "retry-offset-changed", "watermark-ahead"),
+        (*UNORDERED, *LOST, "duplicate", "retry-offset-changed", "watermark-ahead", "watermark-behind-ack"),
     ),
     Bug("acks-without-offset", ("false-ack",), (*UNORDERED, *OVERWRITTEN, "watermark-ahead")),
     Bug(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.detection_combinations import COMBINED
 from bench.detection_matrix import SPINNING, DetectionCase
 from harness.history.store import Run
 from harness.runs import provenance
@@ -181,8 +182,10 @@ def combined_table(rows: Sequence[DetectionRow]) -> Iterable[str]:
         f"Pairs and triples of broken brokers (`{COMMAND} ARGS=--combined`). The cause of each has to be told, the one",
         "that harms acknowledged data most first, and no other; a/b may come in either order.",
         "",
+        f"- {len(rows)} of {len(COMBINED)} combinations were run. Unit tests put runs of the single brokers",
+        "  together, and ask for the same causes.",
         f"- {sum(row.fine for row in rows)} of {len(rows)} runs: every cause, in its order, and no other.",
-        f"- {certain} causes that are called certain and are of none of the bugs.",
+        f"- Causes that are called certain and are of none of the bugs: {certain}.",
         "",
         "| broken brokers | client | workload | causes, in this order | told | wrong |",
         "| --- | --- | --- | --- | --- | --- |",

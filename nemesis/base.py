@@ -210,6 +210,20 @@ class Fault(ABC):
         return ""
 
 
+class LeaderFault(Fault):
+    """A fault whose victim is chosen as the leader of a partition."""
+
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._victim: Victim | None = None
+        self._injected_at = 0.0
+
+    @property
+    def victim(self) -> Victim:
+        """Whom `aim` chose."""
+        return self.aimed(self._victim)
+
+
 class RepeatingFault(Fault):
     """A fault that does something again and again while it lasts, on a thread of its own.
 

@@ -29,7 +29,7 @@ from nemesis.admin import (
     try_once,
     until_done,
 )
-from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, RepeatingFault, Victim
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, LeaderFault, RepeatingFault, Victim
 from nemesis.iptables import Chains, PacketRule, addresses
 from nemesis.process import CAN_KILL, Kill, bring_to_state, not_running, start
 from nemesis.roles import choose_leader, leaders, leaves_a_majority
@@ -96,22 +96,12 @@ def put_first(heir: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
     return heir, *(replica for replica in replicas if replica != heir)
 
 
-class Leadership(Fault):
+class Leadership(LeaderFault):
     """What the faults of this family share: the victim leads a partition, and the proof is its successor."""
 
     changes_leaders = True
     roles = ("leader",)
     done = ""  # what was done, for the sentence of the proof
-
-    def __init__(self, context: FaultContext) -> None:
-        super().__init__(context)
-        self._victim: Victim | None = None
-        self._injected_at = 0.0
-
-    @property
-    def victim(self) -> Victim:
-        """Whom `aim` chose."""
-        return self.aimed(self._victim)
 
     def successor(self) -> FaultEvidence | None:
         """The new leader, by the word of any node but the old one."""

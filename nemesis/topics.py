@@ -35,7 +35,7 @@ from nemesis.admin import (
     topic_ids,
     until_done,
 )
-from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, Victim
+from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, LeaderFault
 from nemesis.roles import choose_leader
 
 MIN_ISR = "min.insync.replicas"
@@ -123,7 +123,7 @@ class AddPartitions(OnATopic):
         """Partitions stay."""
 
 
-class ShrinkReplicas(Fault):
+class ShrinkReplicas(LeaderFault):
     """A partition is left with fewer replicas for a while."""
 
     name = "shrink-replicas"
@@ -133,16 +133,6 @@ class ShrinkReplicas(Fault):
     roles = ("leader",)
     options: ClassVar[Mapping[str, int]] = {"to": 1}
     blocks = True  # fewer replicas than have to be in sync
-
-    def __init__(self, context: FaultContext) -> None:
-        super().__init__(context)
-        self._victim: Victim | None = None
-        self._injected_at = 0.0
-
-    @property
-    def victim(self) -> Victim:
-        """Whom `aim` chose."""
-        return self.aimed(self._victim)
 
     @property
     def kept(self) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse
 
-from harness.foundation.protocol import CONSUMER_REPLICA, LATEST
+from harness.foundation.protocol import CONSUMER_REPLICA, LATEST, READ_UNCOMMITTED
 
 NOBODYS_TOPIC = "tidegauge-no-such-topic"
 NOBODYS_GROUP = "tidegauge-no-such-group"
@@ -120,7 +120,11 @@ def _reassign() -> Any:
 def _list_offsets() -> Any:
     topic = ListOffsetsRequest.ListOffsetsTopic
     part = topic.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
-    return ListOffsetsRequest(replica_id=CONSUMER_REPLICA, topics=[topic(name=NOBODYS_TOPIC, partitions=[part])])
+    return ListOffsetsRequest(
+        replica_id=CONSUMER_REPLICA,
+        isolation_level=READ_UNCOMMITTED,
+        topics=[topic(name=NOBODYS_TOPIC, partitions=[part])],
+    )
 
 
 def _quorum() -> Any:
@@ -146,7 +150,7 @@ CALLS = (
         lambda: ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None),
         ListPartitionReassignmentsResponse,
     ),
-    AdminCall(LIST_OFFSETS, "probes of watermarks", 1, _list_offsets, ListOffsetsResponse),
+    AdminCall(LIST_OFFSETS, "probes of watermarks", 2, _list_offsets, ListOffsetsResponse),
     AdminCall(
         FIND_COORDINATOR,
         "groups, transactions",

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from harness.clusters.flags import DEFAULT_KIND, parts
-from harness.commands.console import clean_up, err, out
+from harness.commands.console import clean_up, consent, err, out
 from harness.commands.kind_option import kind_option
 from harness.commands.options import TARGET_HELP, JsonFlag
 from harness.foundation.errors import Exit
@@ -60,7 +60,7 @@ def _examined(spec: ClusterSpec) -> ProductReport:
     from harness.runs.product import examine_product
 
     clean_up()
-    with shown_on(err) as progress, make_cluster(spec, progress) as cluster:
+    with shown_on(err) as progress, make_cluster(spec.with_image(consent(None), progress), progress) as cluster:
         progress.step("asking every node what it can do")
         return examine_product(cluster)
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.clusters.admin_calls import LIST_OFFSETS
 from harness.clusters.base import Cluster
 from harness.clusters.metadata_oddities import odd_metadata
-from harness.clusters.product_support import ProductSupport, find_out
+from harness.clusters.product_support import find_out
 from harness.foundation.reasons import NOT_INJECTED, NOT_WHOLE, Reason
 from nemesis import fault_named
 from nemesis.schedule import Slot
@@ -40,15 +41,17 @@ class Preparation:
         return list(dict.fromkeys([*self.given_up, *self.odd_metadata, *(str(each) for each in self.reasons)]))
 
 
-def look_at(cluster: Cluster, plan: Sequence[Slot]) -> Preparation:
-    """Ask every node who it thinks the cluster is, and whether it does what the faults need."""
+def look_at(cluster: Cluster, plan: Sequence[Slot], *, probes: bool) -> Preparation:
+    """Ask every node who it thinks the cluster is, and whether it does what the faults and the probes need."""
     if cluster.security.protocol != "PLAINTEXT":  # nodes can be asked one by one over plain connections only
         return Preparation(plan=list(plan))
     found = Preparation(odd_metadata=odd_metadata(cluster.nodes))
     found.reasons += [Reason(NOT_WHOLE, f"Metadata contradicts itself: {each}") for each in found.odd_metadata]
-    needed = {call for slot in plan for call in fault_named(slot.fault).calls}
-    support = find_out(cluster.nodes, needed) if needed else ProductSupport({})
+    needed = {call for slot in plan for call in fault_named(slot.fault).calls} | ({LIST_OFFSETS} if probes else set())
+    support = find_out(cluster.nodes, needed)
     found.missing = support.as_json()
+    if why := support.missing(LIST_OFFSETS):
+        found.given_up.append(f"probes do not ask for ends of partitions: {why}")
     for slot in plan:
         why = next(filter(None, map(support.missing, sorted(fault_named(slot.fault).calls))), "")
         if why:

@@ -177,7 +177,7 @@ def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
             ) from None
         except BaseException as error:
             # what was recorded can be checked again, whatever happened after it
-            with suppress(TidegaugeError):  # a store that is full takes no news of that
+            with suppress(TidegaugeError, OSError):  # a store that is full takes no news of that
                 if run.facts.get("state") == "running":
                     run.write_failure(error)
                     run.update(state="failed", error=str(error))

@@ -10,15 +10,20 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from checkers.core.spark import warm_up
 from harness.foundation import class_archive, java
 from harness.foundation.class_archive import CLASSES
-from harness.foundation.errors import CannotHere
+from harness.foundation.errors import CannotHere, TidegaugeError
 from harness.foundation.java import Java, find_java
 from harness.foundation.paths import cache_dir
 from harness.foundation.processes import marked
@@ -185,3 +190,37 @@ def test_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_candidates", list)
     with Session.start(tmp_path) as session, pytest.raises(CannotHere, match="no Java 17 or newer"):
         session.get()
+
+
+@pytest.mark.parametrize("worker", [False, True], ids=["the JVM", "a Python worker"])
+def test_a_process_of_spark_that_was_stopped_is_not_waited_for(tmp_path: Path, *, worker: bool) -> None:
+    """Somebody sent SIGSTOP in the middle of a job: the job fails and says so, instead of never coming to an end."""
+
+    def slow(batches: Iterator[Any]) -> Iterator[Any]:
+        """Long enough to be stopped in."""
+        time.sleep(600)
+        yield from batches
+
+    def stop(jvm: int) -> None:
+        """As soon as the job has its worker."""
+        eventually(lambda: len(workers(jvm)) > 1, "no Python worker beside the process that forks them")
+        os.kill(workers(jvm)[-1] if worker else jvm, signal.SIGSTOP)
+
+    def workers(jvm: int) -> list[int]:
+        """Python's processes below it, the youngest last."""
+        found = psutil.Process(jvm).children(recursive=True)
+        return [each.pid for each in sorted(found, key=lambda each: each.create_time()) if "python" in each.name()]
+
+    def job() -> None:
+        with Session.start(tmp_path) as session:
+            spark = session.get()
+            assert session._jvm is not None
+            threading.Thread(target=stop, args=(session._jvm.pid,), daemon=True).start()
+            try:
+                spark.range(1).mapInArrow(slow, "id long").collect()
+            except Py4JJavaError as error:  # it is asked for its words as long as there is a JVM
+                raise RuntimeError(str(error)) from None
+
+    said = "worker exited unexpectedly" if worker else "was stopped by somebody"
+    with pytest.raises((RuntimeError, TidegaugeError), match=said):
+        job()

@@ -119,6 +119,7 @@ def results(verdict: str = "invalid", *, diagnosed: bool = True) -> dict[str, An
                 "seen": seen if verdict == "invalid" else [],
                 "looked_for": 38,
                 "not_looked_at": {"torn": f"nothing to look at {IMAGE}"},
+                "given_up": [f"a setting {IMAGE}"],
                 **({"diagnosis": diagnosis} if diagnosed else {}),
                 **plain,
             }

@@ -125,7 +125,7 @@ def test_causes_of_several_bugs_are_told_each_in_its_order(told: str, wrong: str
     assert (row.wrong, row.fine) == (wrong, not wrong)
     text = "\n".join(combined_table([row]))
     assert "| `x`, `y`, `z` | confluent-kafka | stream | a, b/c |" in text
-    assert f"- {int('d' in told)} causes that are called certain" in text
+    assert f"of none of the bugs: {int('d' in told)}." in text
 
 
 def test_a_bug_that_is_found(tmp_path: Path) -> None:

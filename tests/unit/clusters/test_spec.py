@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.clusters import wire
 from harness.clusters.docker import DockerCluster
 from harness.clusters.external import ExternalCluster
 from harness.clusters.local import LocalCluster
@@ -156,23 +157,9 @@ def test_addresses_of_all_kinds_are_taken(address: str) -> None:
 
 def test_addresses_of_an_external_cluster_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """An IPv6 address that a broker reports is written in brackets, so that its port can be told from it."""
-
-    class Admin:
-        """What the brokers say."""
-
-        def __init__(self, **_: Any) -> None:
-            pass
-
-        def describe_cluster(self) -> dict[str, Any]:
-            """Three brokers, in no order."""
-            hosts = {3: "fe80::1", 1: "h", 2: "10.0.0.1"}
-            brokers = [{"broker_id": number, "host": host, "port": 9092} for number, host in hosts.items()]
-            return {"cluster_id": "theirs", "brokers": brokers}
-
-        def close(self) -> None:
-            """Nothing to close."""
-
-    monkeypatch.setattr("harness.clusters.external.Admin", Admin)
+    hosts = {3: "fe80::1", 1: "h", 2: "10.0.0.1"}
+    listed = tuple((number, wire.address_of(host, 9092)) for number, host in hosts.items())
+    monkeypatch.setattr(wire, "ask_metadata", lambda *_: wire.Metadata("theirs", 1, dict(listed), listed))
     cluster = make_cluster(spec(kind="external", bootstrap=["h:1"]), SilentProgress())
     cluster._bring_up()
     assert cluster.cluster_id == "theirs"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.clusters.external import ExternalCluster
+from harness.foundation.protocol import Api
 from harness.foundation.reasons import NOT_INJECTED, NOT_WHOLE
 from harness.foundation.security import Security
 from harness.judging.checking import run_facts_of
@@ -29,7 +30,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def prepared(brokers: StrangeBrokers) -> Preparation:
     """As a run does it."""
     with ExternalCluster((brokers.nodes[0].address,), Security()) as cluster:
-        found = look_at(cluster, [MOVE, KILL])
+        found = look_at(cluster, [MOVE, KILL], probes=True)
         make_topics(cluster, [TOPIC], "run", found, own=False)
     return found
 
@@ -45,6 +46,14 @@ def test_a_fault_that_needs_more_is_refused_by_name() -> None:
     assert set(found.missing) == {"AlterPartitionReassignments", "ElectLeaders"}
 
 
+def test_probes_that_cannot_be_answered_are_given_up_by_name() -> None:
+    """They still ask for all else."""
+    with strange_brokers(unknown=frozenset({Api.LIST_OFFSETS})) as brokers:
+        assert "probes do not ask for ends of partitions: no node does ListOffsets (node 1, 2, 3: not offered)" in (
+            prepared(brokers).given_up
+        )
+
+
 def test_metadata_that_lies_is_evidence() -> None:
     """It is among the reasons, and in run.json; nothing connects to where it points."""
     with Elsewhere() as elsewhere:
@@ -52,7 +61,7 @@ def test_metadata_that_lies_is_evidence() -> None:
             nodes = brokers.nodes
             with ExternalCluster((nodes[0].address,), Security()) as cluster:
                 cluster.nodes = nodes  # as if it were ours
-                found = look_at(cluster, [])
+                found = look_at(cluster, [], probes=False)
                 make_topics(cluster, [TOPIC], "run", found, own=False)
         assert not elsewhere.was_visited
     assert any(f"{LOOPBACK}:{elsewhere.port}" in each for each in found.odd_metadata)
