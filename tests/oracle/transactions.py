@@ -50,6 +50,11 @@ class _Known:
             if told and not reads_uncommitted(rows, final["process"]):
                 self.finals[_place(final)].append(final["invoked"])
                 self._reached(final, -1 if final.get("end") is None else final["end"] - 1)
+        self.moved: dict[Any, int] = defaultdict(lambda: -2)  # by transaction and partition, how far it moved a group
+        for commit in operations(rows, F.COMMIT):
+            if commit["type"] != Type.FAIL and commit.get("txn") is not None and commit.get("offset") is not None:
+                place = commit["txn"], _place(commit)
+                self.moved[place] = max(self.moved[place], commit["offset"])
 
     def _reached(self, event: Event, offset: int) -> None:
         self.reach[_place(event)] = max(self.reach[_place(event)], offset)
@@ -161,7 +166,6 @@ def _inputs(known: _Known) -> Iterator[Told]:
             asks[_place(event)].append(event)
         elif event["type"] == Type.OK and event.get("txn") is not None:
             commits[_place(event)].append(event)
-    moved = _moved(known.rows)
     outputs: dict[int, list[Event]] = defaultdict(list)
     for send in known.sends:
         if send.get("txn") is not None and send.get("source") is not None:
@@ -174,18 +178,7 @@ def _inputs(known: _Known) -> Iterator[Told]:
         if committed and len(names) == 1 and known.visible(send):
             believed = [ask for ask in asks[place] if not reads_uncommitted(known.rows, ask["process"])]
             late = [ask for ask in believed if ask["invoked"] > healed]
-            made, far = outputs[send["value"]], max(known.seen_at[send["value"]])
-            bound = [each for each in made if any(offset > far for offset in moved[each["txn"], place])]
-            yield from _of_input(known, send, max(committed), late, made, bound)
-
-
-def _moved(rows: Rows) -> dict[Any, list[int]]:
-    """By transaction and partition, the offsets of a group that it may have committed."""
-    moved: dict[Any, list[int]] = defaultdict(list)
-    for event in operations(rows, F.COMMIT):
-        if event["type"] != Type.FAIL and event.get("txn") is not None and event.get("offset") is not None:
-            moved[event["txn"], _place(event)].append(event["offset"])
-    return moved
+            yield from _of_input(known, send, max(committed), late, outputs[send["value"]])
 
 
 def _healed(rows: Rows) -> float:
@@ -201,10 +194,9 @@ def _healed(rows: Rows) -> float:
     return max(ends, default=-NEVER)
 
 
-def _of_input(  # noqa: PLR0917 - an input, and all that became of it
-    known: _Known, send: Event, committed: int, asks: list[Event], outputs: list[Event], bound: list[Event]
-) -> Iterator[Told]:
+def _of_input(known: _Known, send: Event, committed: int, asks: list[Event], outputs: list[Event]) -> Iterator[Told]:
     offsets = known.seen_at[send["value"]]
+    bound = [each for each in outputs if known.moved[each["txn"], _place(send)] > max(offsets)]
     counting, together = (
         sorted(each["value"] for each in some if each["type"] == Type.OK or known.visible(each))
         for some in (outputs, bound)
