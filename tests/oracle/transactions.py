@@ -161,6 +161,7 @@ def _inputs(known: _Known) -> Iterator[Told]:
             asks[_place(event)].append(event)
         elif event["type"] == Type.OK and event.get("txn") is not None:
             commits[_place(event)].append(event)
+    moved = _moved(known.rows)
     outputs: dict[int, list[Event]] = defaultdict(list)
     for send in known.sends:
         if send.get("txn") is not None and send.get("source") is not None:
@@ -173,7 +174,18 @@ def _inputs(known: _Known) -> Iterator[Told]:
         if committed and len(names) == 1 and known.visible(send):
             believed = [ask for ask in asks[place] if not reads_uncommitted(known.rows, ask["process"])]
             late = [ask for ask in believed if ask["invoked"] > healed]
-            yield from _of_input(known, send, max(committed), late, outputs[send["value"]])
+            made, far = outputs[send["value"]], max(known.seen_at[send["value"]])
+            bound = [each for each in made if any(offset > far for offset in moved[each["txn"], place])]
+            yield from _of_input(known, send, max(committed), late, made, bound)
+
+
+def _moved(rows: Rows) -> dict[Any, list[int]]:
+    """By transaction and partition, the offsets of a group that it may have committed."""
+    moved: dict[Any, list[int]] = defaultdict(list)
+    for event in operations(rows, F.COMMIT):
+        if event["type"] != Type.FAIL and event.get("txn") is not None and event.get("offset") is not None:
+            moved[event["txn"], _place(event)].append(event["offset"])
+    return moved
 
 
 def _healed(rows: Rows) -> float:
@@ -189,15 +201,20 @@ def _healed(rows: Rows) -> float:
     return max(ends, default=-NEVER)
 
 
-def _of_input(known: _Known, send: Event, committed: int, asks: list[Event], outputs: list[Event]) -> Iterator[Told]:
+def _of_input(
+    known: _Known, send: Event, committed: int, asks: list[Event], outputs: list[Event], bound: list[Event]
+) -> Iterator[Told]:
     offsets = known.seen_at[send["value"]]
-    counting = sorted(each["value"] for each in outputs if each["type"] == Type.OK or known.visible(each))
+    counting, together = (
+        sorted(each["value"] for each in some if each["type"] == Type.OK or known.visible(each))
+        for some in (outputs, bound)
+    )
     unsure = [
         each
         for each in outputs
         if each["type"] == Type.INFO and not (known.visible(each) or known.missing(each) or known.read_after(each))
     ]
-    done = min((each["time"] for each in outputs if each["type"] == Type.OK), default=None)
+    done = min((each["time"] for each in bound if each["type"] == Type.OK), default=None)
     lowest = -1 << 63
     answer = max(asks, key=lambda ask: (ask["invoked"], _or(ask.get("offset"), lowest)), default=None)
     asked = None if answer is None else answer["invoked"]
@@ -206,14 +223,14 @@ def _of_input(known: _Known, send: Event, committed: int, asks: list[Event], out
         columns = {"offset": max(offsets), "values": (send["value"], *values), "time": done, "until": asked}
         return _finding("offsets-not-atomic", _place(send), tag, **columns)
 
-    if len(offsets) == 1 and len(counting) > 1:
-        yield told("twice", counting[0], counting[-1])
+    if len(offsets) == 1 and len(together) > 1:
+        yield told("twice", together[0], together[-1])
     if max(offsets) < committed and not counting and not unsure:
         yield told("no output")
     if len(offsets) == 1 and done is not None and answer is not None and done <= answer["invoked"]:
         at = answer.get("offset")
         if at is not None and at <= max(offsets):
-            yield told("not committed", counting[0])
+            yield told("not committed", together[0])
 
 
 def _or(number: int | None, otherwise: int) -> int:
