@@ -7,8 +7,8 @@ output carries the value of its input as its source. Readers follow `output`. Ev
 Transformers are disturbed on purpose: they abort, they go away in mid-transaction and come back (the producer alone,
 whose next instance takes over; the consumer alone, so that a transaction is ended by one that is no member any more;
 both), and the harness kills and pauses them. After a transaction that did not commit, a transformer asks the group
-where to go on, and goes back there. A transaction with work on a partition that the group takes away is aborted, and so is one whose outputs were not
-delivered in time for its positions.
+where to go on, and goes back there. A transaction with work on a partition that the group takes away is aborted, and so
+is one whose outputs were not delivered in time for its positions.
 
 When the load ends, transformers go on until the group has committed the end of every partition of `input`, for as long
 as `drain` allows, and ask the group a last time where it is. So in the end: every acknowledged input is the source of

@@ -1,4 +1,4 @@
-"""`tidegauge check`: stored runs, judged once more."""
+"""`tidegauge check`: check stored runs again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check(
     *,
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Directories or URLs of runs, scenario names, or latest."),
+        typer.Argument(metavar="RUN...", help="Run directories, URLs, scenario names, or latest."),
     ],
     store: StoreOption = None,
     checkers: Annotated[
@@ -31,8 +31,8 @@ def check(
         typer.Option(
             "--checkers",
             metavar="NAME,...",
-            help="Only these, by family or by anomaly (`tidegauge list checkers`); the verdict is then about these "
-            "alone and is not kept.",
+            help="Check only these families or anomalies (`tidegauge list checkers`); the verdict covers only these "
+            "and is not saved.",
             show_default="all",
         ),
     ] = "",
@@ -41,17 +41,17 @@ def check(
         typer.Option(
             "--budget",
             metavar="DURATION",
-            help="How long each checker may take (90s, 10m); one that takes longer makes the verdict unknown.",
+            help="Time limit of each checker (90s, 10m); exceeding it makes the verdict unknown.",
         ),
     ] = "10m",
     spark: SparkOptions,
     junit: JunitOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check stored runs again, the killed ones too; the exit code is that of the worst verdict.
+    """Check stored runs again, including killed ones; the exit code is the worst verdict.
 
-    A run is checked where it is: on this machine, or at any URL that the Spark in use can read. Results are kept beside
-    a run on this machine.
+    A run may be on this machine or at any URL that Spark can read. Results are saved next to the run if it is on this
+    machine.
 
     [dim]tidegauge check latest --checkers duplicate,watermarks[/]
     [dim]tidegauge check hdfs://namenode/runs/stream/2026-01-31T10-00-00 --spark-master spark://master:7077[/]

@@ -1,4 +1,4 @@
-"""`tidegauge cluster …`: clusters that are there without a run."""
+"""`tidegauge cluster …`: clusters without a run."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ if TYPE_CHECKING:  # they take long to import
     from harness.clusters.base import Cluster
     from harness.clusters.spec import ClusterSpec
 
-NameArgument = Annotated[str | None, typer.Argument(help="The cluster's name; not needed when only one is up.")]
+NameArgument = Annotated[str | None, typer.Argument(help="Cluster name; optional if only one is up.")]
 cluster_app = typer.Typer(
-    help="Start, look at and remove clusters: three real brokers as processes, containers, or somebody else's.",
+    help="Start, inspect and remove clusters of three real brokers, as processes or containers.",
     no_args_is_help=True,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewClusterOptions:
-    """The cluster that is to come up."""
+    """The cluster to start."""
 
     cluster: Annotated[str, kind_option()] = DEFAULT_KIND
     kafka_version: VersionOption = None
     target: Annotated[str, typer.Option(help=TARGET_HELP)] = "kafka"
     ports: Annotated[
-        str, typer.Option(metavar="P1,P2,P3", help="Client ports, one per node; free ones are chosen unless given.")
+        str, typer.Option(metavar="P1,P2,P3", help="Client ports, one per node (default: free ports).")
     ] = ""
-    netns: Annotated[bool, typer.Option("--netns", help="A network namespace per node (local, Linux, root).")] = False
+    netns: Annotated[bool, typer.Option("--netns", help="Give each node a network namespace (local, Linux, root).")] = (
+        False
+    )
     build_image: ImageOption = None
     bootstrap: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of an external cluster.")] = ""
 
@@ -52,18 +54,18 @@ def up(
     sasl: Annotated[
         Mechanism | None,
         typer.Option(
-            help="External: SASL; TIDEGAUGE_SASL_USERNAME and TIDEGAUGE_SASL_PASSWORD (or ..._PASSWORD_FILE) say who."
+            help="External: SASL mechanism; TIDEGAUGE_SASL_USERNAME and TIDEGAUGE_SASL_PASSWORD (or ..._PASSWORD_FILE)."
         ),
     ] = None,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay until Ctrl-C, then remove the cluster.")
+        bool, typer.Option("--foreground", help="Stay in the foreground; Ctrl-C removes the cluster.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Start a cluster and leave it up until `cluster down`.
 
-    With --json the cluster's id, nodes, addresses and the pid of the harness that holds it are printed; when that
-    process ends in any way, the cluster goes with it.
+    --json prints the cluster's id, nodes, addresses and the pid of the harness that holds it. When that process ends,
+    the cluster is removed.
     """
     from harness.clusters import detached
     from harness.clusters.detached_process import stay
@@ -87,7 +89,7 @@ def up(
 
 
 def _spec(new: NewClusterOptions, tls: TlsOptions, sasl: Mechanism | None) -> ClusterSpec:
-    """What the flags say, checked."""
+    """The cluster that the flags describe, validated."""
     from harness.clusters.spec import ClusterSpec
     from harness.foundation.config import parse
 
@@ -110,7 +112,7 @@ def _spec(new: NewClusterOptions, tls: TlsOptions, sasl: Mechanism | None) -> Cl
 @cluster_app.command()
 def down(
     name: NameArgument = None,
-    every: Annotated[bool, typer.Option("--all", help="Every cluster that `cluster up` left up.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Remove every cluster that `cluster up` started.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Remove a cluster: its processes, containers, networks, ports and directory."""
@@ -124,12 +126,12 @@ def down(
         detached.take_down(cluster)
     removed(out, [cluster.name for cluster in chosen], as_json=as_json)
     if left:
-        raise ClusterError(f"a killed harness left more behind ({'; '.join(left)})", "mend what it names, try again")
+        raise ClusterError(f"a killed harness left more behind ({'; '.join(left)})", "fix what it names and try again")
 
 
 @cluster_app.command()
 def status(name: NameArgument = None, as_json: JsonFlag = False) -> None:
-    """The clusters that are up, and how each node answers."""
+    """Show the clusters that are up and the health of each node."""
     from harness.clusters import detached
     from harness.report.terminal import tables
 
@@ -143,11 +145,11 @@ def status(name: NameArgument = None, as_json: JsonFlag = False) -> None:
 @cluster_app.command()
 def logs(
     name: NameArgument = None,
-    node: Annotated[int | None, typer.Option(help="Only this node.")] = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of the last lines.")] = 50,
+    node: Annotated[int | None, typer.Option(help="Show only this node.")] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines to show.")] = 50,
     as_json: JsonFlag = False,
 ) -> None:
-    """The last lines of the nodes' logs."""
+    """Show the last lines of the nodes' logs."""
     from harness.clusters import detached
     from harness.report.terminal import tables
 

@@ -1,4 +1,4 @@
-"""`tidegauge compare`: what got worse between runs."""
+"""`tidegauge compare`: regressions between runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A B...",
-            help="Runs, scenarios (all their runs), directories, patterns in quotes, or numbers as 4391/5000; "
-            "LABEL=… gives one a name. The first is the baseline.",
+            help="Runs, scenarios (all their runs), directories, quoted patterns, or counts such as 4391/5000; "
+            "LABEL=… names one. The first is the baseline.",
         ),
     ],
     fail_on_regression: Annotated[
@@ -27,9 +27,10 @@ def compare(
     store: StoreOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """What got worse between runs, or groups of runs, and what so few runs cannot tell.
+    """Compare runs, or groups of runs, and report regressions.
 
-    Success rate, findings, watermark lag, latency and throughput, with intervals; nothing but results.json is read.
+    Compares success rate, findings, watermark lag, latency and throughput, with confidence intervals, and says where
+    there are too few runs to tell. Only results.json is read.
 
     [dim]tidegauge compare before=notes/2026-01-31T10-00-00 after=notes/latest --fail-on-regression[/]
     [dim]tidegauge compare v2.2.7=4391/5000 v2.2.7.1=3939/5000[/]

@@ -1,7 +1,7 @@
-"""`tidegauge demo`: the notes' test before real Kafka, and before a broker with the bug that the notes were about.
+"""`tidegauge demo`: one test against real Kafka, and the same test against brokers with a built-in bug.
 
-Both on one cluster, which is started once: first as it is, while a leader changes, then through taps that play brokers
-of which each lists nobody but itself. The first has to be valid, and of the second the cause has to be named.
+Both runs share one cluster: first as it is, while a leader changes; then through taps that simulate brokers that list
+only themselves. The first run has to be valid; the second has to be invalid, with the cause named.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # they take long to import
 
 SEED = 7
 BROKEN = "metadata-lists-self-only"
-# Clients of a broker that lies would wait for minutes.
+# With a broken broker, clients would wait for minutes.
 IMPATIENT = (
     "delivery_timeout_ms=8000",
     "request_timeout_ms=3000",
@@ -38,7 +38,7 @@ IMPATIENT = (
 
 
 class Act(NamedTuple):
-    """One of the two runs, and how it has to end."""
+    """One of the two runs and its expected verdict."""
 
     title: str
     flags: dict[str, Any]
@@ -54,7 +54,7 @@ ACTS = (
         "valid",
     ),
     Act(
-        "the same test, before brokers of which each lists nobody but itself",
+        "the same test, against brokers that list only themselves",
         {"workload": "large-batch", "tap": {"broken": [BROKEN]}},
         IMPATIENT,
         "invalid",
@@ -63,15 +63,16 @@ ACTS = (
 
 
 def demo(
-    cluster: Annotated[str, kind_option("Processes or containers.", ours=True)] = DEFAULT_KIND,
+    cluster: Annotated[str, kind_option("Run brokers as processes or as containers.", ours=True)] = DEFAULT_KIND,
     kafka_version: VersionOption = None,
     store: StoreOption = None,
     build_image: ImageOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """The notes' test, 5,000 messages, twice: before real Kafka while a leader changes, and before brokers with a bug.
+    """Test real Kafka while a leader changes, then test brokers with a built-in bug.
 
-    The first is valid; of the second the cause is named. Both reports are kept. Exit code 0 if both ended so.
+    Each run sends 5,000 messages. The first run should be valid; the second should be invalid, with the cause named.
+    The exit code is 0 if both are as expected. Both reports are kept.
     """
     from harness.history.store import store_dir
     from harness.report.terminal.run import verdicts
@@ -89,7 +90,7 @@ def demo(
 
 
 def _play(cluster: ClusterSpec, store: Path, tell: Callable[[Checked], None]) -> list[Checked]:
-    """Both runs, each told as soon as its verdict is there."""
+    """Play both runs, showing each verdict as soon as it is known."""
     from harness.report.terminal.tables import line
     from harness.runs.runner import run_scenario
     from harness.runs.scenario import load
@@ -107,7 +108,7 @@ def _play(cluster: ClusterSpec, store: Path, tell: Callable[[Checked], None]) ->
 
 
 def _exit_code(checked: list[Checked]) -> Exit:
-    """Fine if both ended as they had to."""
+    """Success if both runs ended as expected."""
     from harness.report.terminal.run import worst
 
     ended = [each.verdict.outcome for each in checked]

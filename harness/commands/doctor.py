@@ -1,4 +1,4 @@
-"""`tidegauge doctor`: what this machine can do, or what a product can do."""
+"""`tidegauge doctor`: what this machine, or a product, supports."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:  # they take long to import
 
 def doctor(
     *,
-    target: Annotated[str | None, typer.Option(help=f"Ask a product what it can do. {TARGET_HELP}")] = None,
+    target: Annotated[str | None, typer.Option(help=f"Show what a product supports. {TARGET_HELP}")] = None,
     cluster: Annotated[str, kind_option()] = DEFAULT_KIND,
     bootstrap: Annotated[
-        str, typer.Option(metavar="HOST:PORT,...", help="Ask an external cluster what it can do.")
+        str, typer.Option(metavar="HOST:PORT,...", help="Show what an external cluster supports.")
     ] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """What this machine can do, and for each missing thing what it costs and how to get it.
+    """Show what this machine supports, what each missing thing costs, and how to get it.
 
-    With --target the product is started, every node is asked for each admin request that the harness may need, and it
-    is stopped. With --bootstrap a cluster that runs already is asked.
+    --target starts the product, tries each admin request that the harness may need on every node, and stops it.
+    --bootstrap tries them on a cluster that is already running.
     """
     if target is not None or bootstrap:
         report = _examined(_spec(target, cluster, bootstrap))

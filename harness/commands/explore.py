@@ -1,4 +1,4 @@
-"""`tidegauge explore`: trouble that nobody thought of is looked for."""
+"""`tidegauge explore`: search random faults and settings for failures."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:  # it takes long to import
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """What is looked for, among which runs, and for how long."""
+    """What to search for, where, and for how long."""
 
     find: Annotated[
         str,
         typer.Option(
             metavar="NAME,...",
-            help="What counts as a finding: illegal (what no configuration allows), any (also what the drawn settings "
-            "allow, as a loss with acks=1), or anomalies by name, allowed or not (`tidegauge list checkers`).",
+            help="What counts as a finding: illegal (not allowed by the settings), any (also what the settings allow, "
+            "such as a loss with acks=1), or anomalies by name, allowed or not (`tidegauge list checkers`).",
         ),
     ] = "illegal"
-    budget: Annotated[str, typer.Option(metavar="DURATION", help="How long it may take in all: 90s, 10m, 2h.")] = "10m"
+    budget: Annotated[str, typer.Option(metavar="DURATION", help="Total time limit: 90s, 10m, 2h.")] = "10m"
     workload: Annotated[
         list[str] | None,
-        typer.Option("--workload", "-w", help="Draw from these workloads alone; may be repeated.", show_default="all"),
+        typer.Option("--workload", "-w", help="Use only these workloads; may be repeated.", show_default="all"),
     ] = None
     nemesis: Annotated[
         list[str] | None,
@@ -44,7 +44,7 @@ class SearchOptions:
             "--nemesis",
             "-n",
             metavar="NAME[:ROLE]",
-            help="Draw from these faults alone; may be repeated.",
+            help="Use only these faults; may be repeated.",
             show_default="all that `random` draws from",
         ),
     ] = None
@@ -54,18 +54,18 @@ class SearchOptions:
             "--set",
             "-s",
             metavar="KEY=VALUE",
-            help="The same in every try (acks=all, client=kafka-python), as for `run`.",
+            help="Setting for every try (acks=all, client=kafka-python), as for `run`.",
         ),
     ] = None
     broken: BrokenOption = None
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Draws the same again; new unless given.")] = None
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Random seed (default: random).")] = None
     out_file: Annotated[
         Path | None,
         typer.Option(
             "--out",
             metavar="FILE.toml",
-            help="Where the scenario that was found is written.",
-            show_default="found.toml beside its runs",
+            help="Write the found scenario to this file.",
+            show_default="found.toml next to its runs",
         ),
     ] = None
 
@@ -79,14 +79,14 @@ def explore(
     spark: SparkOptions,
     as_json: JsonFlag = False,
 ) -> None:
-    """Look for trouble that nobody thought of: draw settings and faults, run them, and make what is found small.
+    """Search for failures: run random settings and faults, and shrink findings.
 
-    Each try is a short run with settings, faults, victims and times of its own. The first finding ends the search: it
-    is run again with fewer faults, plainer settings and shorter times, as long as it still shows, and kept as a
-    scenario file with the command that repeats it. Every run is kept in the store, in explore-SEED.
+    Each try is a short run with random settings, faults, victims and times. The first finding ends the search. It is
+    shrunk to fewer faults, plainer settings and shorter times while it still reproduces, and saved as a scenario file
+    with the command that repeats it. All runs are kept in the store, in explore-SEED.
 
-    Exit code 1 if something was found, 0 if nothing was (which does not mean valid), 5 if no try came to a verdict, 2
-    if it was stopped before. Ctrl-C heals, and keeps the best so far.
+    Exit codes: 0 nothing was found (which does not mean valid), 1 something was found, 2 interrupted, 5 no try reached
+    a verdict. Ctrl-C heals the cluster and keeps the best finding so far.
 
     [dim]tidegauge explore --budget 30m --set acks=all[/]
     [dim]tidegauge explore --find lost-write --seed 7[/]

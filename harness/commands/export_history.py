@@ -1,4 +1,4 @@
-"""`tidegauge export`: a history for other programs."""
+"""`tidegauge export`: write a history for other programs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from harness.foundation.view import viewed_on
 
 
 def export_history(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The directory of a run, a scenario name, or latest.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file: .jsonl, .jsonl.gz or .parquet.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run directory, scenario name, or latest.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to create: .jsonl, .jsonl.gz or .parquet.")],
     form: Annotated[
-        Literal["jsonl", "parquet"] | None, typer.Option("--format", help="The format, if the name does not say so.")
+        Literal["jsonl", "parquet"] | None, typer.Option("--format", help="File format (default: from the file name).")
     ] = None,
     store: StoreOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write the history of a run into one file that other programs can read (docs/history.md)."""
+    """Export the history of a run to one file that other programs can read (docs/history.md)."""
     from harness.history.exchange.exporting import export_run
     from harness.history.store import find, store_dir
     from harness.report.terminal.exchange import exported

@@ -1,4 +1,4 @@
-"""`tidegauge heal`: what a killed harness left is undone."""
+"""`tidegauge heal`: undo what a killed harness left behind."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from harness.foundation.errors import Exit
 
 
 def heal(as_json: JsonFlag = False) -> None:
-    """Undo what a killed harness left: rules, paused processes, full disks, containers, namespaces.
+    """Undo what a killed harness left behind: rules, paused processes, full disks, containers, namespaces.
 
-    Clusters and runs that somebody uses are left alone. Exit code 3 when something could not be undone.
+    Clusters and runs in use are left alone. The exit code is 3 if something could not be undone.
     """
     from harness.clusters.cleanup.heal import heal as undo_all
     from harness.report.terminal.tables import healed as shown

@@ -13,7 +13,7 @@ image_app = typer.Typer(help="Images for --cluster docker.", no_args_is_help=Tru
 
 @image_app.command()
 def build(kafka_version: VersionOption = None, as_json: JsonFlag = False) -> None:
-    """Make an image of Apache Kafka on this machine, without a registry; compose and the harness use it."""
+    """Build an Apache Kafka image on this machine, without a registry, for the harness and Docker Compose."""
     from harness.clusters.image_choice import build_for
     from harness.clusters.target import load_target
     from harness.report.terminal.tables import image

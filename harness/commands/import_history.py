@@ -1,4 +1,4 @@
-"""`tidegauge import`: a history that another program recorded."""
+"""`tidegauge import`: import a history that another program recorded."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ from harness.foundation.view import viewed_on
 
 
 def import_history(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A history; .gz and .zst are unpacked.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="History to import; .gz and .zst are decompressed.")],
     form: Annotated[
         Literal["jsonl", "parquet", "jepsen"] | None,
-        typer.Option("--format", help="What it is, if its name does not say so; jepsen: EDN of its Kafka workload."),
+        typer.Option(
+            "--format", help="File format (default: from the file name); jepsen: EDN of Jepsen's Kafka workload."
+        ),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Under which name it is stored; that of the file unless given.")
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name to store it under (default: the file name).")] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             "-s",
             metavar="KEY=VALUE",
-            help="How the history came about: acks, idempotence, retries, client, unclean_election; may be repeated.",
+            help="Setting of the clients: acks, idempotence, retries, client, unclean_election; may be repeated.",
         ),
     ] = None,
-    check_it: Annotated[bool, typer.Option("--check", help="Check it at once; the exit code is the verdict.")] = False,
+    check_it: Annotated[
+        bool, typer.Option("--check", help="Check the history after importing it; the exit code is the verdict.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Take the history of another program into the store, so that it can be checked (docs/history.md).
+    """Import a history from another program so that it can be checked (docs/history.md).
 
-    Strictly: the first thing that is wrong is named by its line, and nothing is stored then.
+    Parsing is strict: the first error is reported with its line, and nothing is stored.
 
     [dim]tidegauge import history.edn --set acks=all --set idempotence=true --check[/]
     """

@@ -1,4 +1,4 @@
-"""`tidegauge investigate`: what a failure depends on."""
+"""`tidegauge investigate`: find what a failure depends on."""
 
 from __future__ import annotations
 
@@ -25,21 +25,19 @@ from harness.foundation.view import viewed_on
 
 @dataclass(frozen=True, kw_only=True)
 class InvestigationOptions:
-    """The scenario that fails, and how long it may take to find out why."""
+    """The failing scenario, and the time limit for finding out why it fails."""
 
     scenario: ScenarioArgument = None
     time: Annotated[
         str,
-        typer.Option("--time", "-t", help="How long it may take in all: 90s, 10m; what is undecided then stays so."),
+        typer.Option("--time", "-t", help="Total time limit: 90s, 10m; what is undecided by then stays undecided."),
     ] = "9m"
     broken: BrokenOption = None
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting, as for `run`; may be repeated."),
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Setting, as for `run`; may be repeated."),
     ] = None
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Repeats the choices of the runs; new unless given.")
-    ] = None
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Random seed (default: random).")] = None
 
 
 @with_options
@@ -52,12 +50,12 @@ def investigate(
     spark: SparkOptions,
     as_json: JsonFlag = False,
 ) -> None:
-    """Find out what a failure depends on: repeat the scenario with one thing changed at a time.
+    """Find what a failure depends on: repeat the scenario with one thing changed at a time.
 
-    Time-outs and poll size, partitions, bootstrap list, acks, requests in flight, idempotence, age of topics, client
-    library: each against the baseline, often enough to tell an effect from noise; then what the failure follows, what
-    is excluded, and the cause. Ctrl-C gives what is known so far. Exit code 0 if nothing is wrong, 1 if something is,
-    5 if that could not be found out, 2 if it was stopped.
+    Compares timeouts and poll size, partitions, bootstrap list, acks, requests in flight, idempotence, topic age and
+    client library with the baseline, often enough to tell an effect from noise. Reports what the failure depends on,
+    what is ruled out, and the cause. Ctrl-C reports what is known so far. Exit codes: 0 nothing is wrong, 1 something
+    is wrong, 5 undecided, 2 interrupted.
 
     [dim]tidegauge investigate notes --broken metadata-lists-self-only --html why.html[/]
     """

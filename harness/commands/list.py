@@ -1,4 +1,4 @@
-"""`tidegauge list`: what there is, as a table or as JSON."""
+"""`tidegauge list`: list things as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def list_what(
     store: StoreOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """What there is: runs in the store, workloads with their settings, nemeses, checkers, scenario files."""
+    """List runs, workloads and their settings, faults (nemeses), checkers, scenarios or built-in broker bugs."""
     from harness.commands.listing import listing
     from harness.history.store import store_dir
     from harness.report.terminal import run as terminal

@@ -20,7 +20,7 @@ Rows = list[dict[str, Any]]
 
 
 def listing(what: What, store: Path) -> Rows:
-    """One table of what there is."""
+    """The requested table."""
     tables: dict[str, Callable[[], Rows]] = {
         "runs": lambda: _runs(store),
         "workloads": _workloads,

@@ -1,7 +1,7 @@
-"""The `tidegauge` command: all of its commands, and what any of them ends with.
+"""The `tidegauge` command: all of its subcommands, and how each of them ends.
 
-Exit codes are those of `harness.foundation.errors`. Commands import what takes long where they use it, so that help and
-mistakes are there at once.
+Exit codes are those of `harness.foundation.errors`. Commands import slow modules where they use them, so that help and
+usage errors appear at once.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of the help
 ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 INTERRUPTED_BY_CLICK = 130  # what it makes of Ctrl-C inside a command
 EPILOG = (
-    "Exit codes: 0 valid or fine · 1 invalid · 2 interrupted, everything undone · 3 harness error · "
-    "4 usage or configuration · 5 unknown · 6 this machine cannot do that"
+    "Exit codes: 0 valid or success · 1 invalid · 2 interrupted, everything undone · 3 harness or cluster failed · "
+    "4 usage or configuration error · 5 unknown · 6 not supported, or currently unavailable, on this machine"
 )
 app = typer.Typer(
-    help="Finds out whether a Kafka-protocol broker keeps its promises while you break it.",
+    help="Test whether a Kafka-protocol broker keeps its promises under faults.",
     epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
@@ -78,16 +78,16 @@ app.add_typer(image_app, name="image")
 
 @app.callback(invoke_without_command=True)
 def top(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """Finds out whether a Kafka-protocol broker keeps its promises while you break it."""
+    """Test whether a Kafka-protocol broker keeps its promises under faults."""
     if version:
         out.print(f"tidegauge {harness.__version__}", highlight=False)
         raise typer.Exit
 
 
 def main() -> NoReturn:
-    """Run a command; every way it can end is one of the exit codes."""
+    """Run a command and exit with one of the exit codes, however the command ends."""
     signal.signal(signal.SIGTERM, _interrupted)
     try:
         outcome = app(standalone_mode=False)

@@ -1,6 +1,6 @@
-"""The options that several commands share: single ones by the name of their type, and groups as dataclasses.
+"""The options that several commands share: single options as types, groups as dataclasses.
 
-What takes long to import is imported where a value is used: every `--help` reads this module.
+Slow imports happen where a value is used, because every `--help` loads this module.
 """
 
 from __future__ import annotations
@@ -30,30 +30,31 @@ if TYPE_CHECKING:  # they take long to import
     from harness.foundation.progress import Progress
     from harness.foundation.security import Security
 
-VERSION_HELP = "4.3.1 unless given; 4.1 means the newest 4.1.x we know."
-TARGET_HELP = "The product: a name we ship, or a target file (docs/targets.md)."
+VERSION_HELP = "Kafka version (default: 4.3.1); 4.1 means the newest known 4.1.x."
+TARGET_HELP = "Product to test: a built-in target or a target file (docs/targets.md)."
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 JunitOption = Annotated[
     Path | None,
-    typer.Option("--junit", metavar="FILE", help="Write the verdict as JUnit XML, too, for a CI system to read."),
+    typer.Option("--junit", metavar="FILE", help="Also write the verdict as JUnit XML, for CI systems."),
 ]
 HtmlOption = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write it as one self-contained HTML file, too.")
+    Path | None, typer.Option("--html", metavar="FILE", help="Also write the result as one self-contained HTML file.")
 ]
 ScenarioArgument = Annotated[
     str | None,
-    typer.Argument(metavar="SCENARIO.toml", help="A scenario file, or the name of one we ship; flags win over it."),
+    typer.Argument(metavar="SCENARIO.toml", help="Scenario file or built-in scenario; flags override it."),
 ]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="Where runs are kept.", envvar=STORE_VARIABLE, show_default="./store")
+    Path | None,
+    typer.Option("--store", help="Directory that keeps runs.", envvar=STORE_VARIABLE, show_default="./store"),
 ]
 VersionOption = Annotated[str | None, typer.Option("--kafka-version", help=VERSION_HELP)]
 ImageOption = Annotated[
     bool | None,
     typer.Option(
         "--build-image/--no-build-image",
-        help="Build an image here when none can be pulled; asks on a terminal unless given.",
+        help="Build an image locally if none can be pulled (default: ask on a terminal).",
         show_default=False,
     ),
 ]
@@ -64,14 +65,14 @@ BrokenOption = Annotated[
         "-b",
         metavar="NAME",
         envvar="TIDEGAUGE_BROKEN",
-        help="A bug that the taps play, so that correct brokers misbehave (`tidegauge list broken`).",
+        help="Built-in broker bug, simulated by the taps (`tidegauge list broken`).",
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """The cluster that runs need; what these leave out is as the scenario says."""
+    """The cluster to run on; the scenario decides what these leave out."""
 
     cluster: Annotated[str | None, kind_option(envvar=KIND_VARIABLE, show_default=DEFAULT_KIND)] = None
     kafka_version: Annotated[
@@ -90,11 +91,11 @@ class ClusterOptions:
     build_image: ImageOption = None
 
     def as_scenario(self) -> dict[str, object] | None:
-        """What they say of the cluster, as a scenario file would; None if they say nothing."""
+        """The options as the cluster table of a scenario file; None if none was given."""
         return cluster_of(self.cluster, self.kafka_version, self.target, self.bootstrap)
 
     def with_image(self, spec: ClusterSpec, progress: Progress) -> ClusterSpec:
-        """The cluster with its image, which may have to be built."""
+        """Return the cluster with its image, building the image if necessary."""
         return spec.with_image(consent(self.build_image), progress)
 
 
@@ -109,8 +110,8 @@ class SparkOptions:
             metavar="URL",
             envvar=MASTER_VARIABLE,
             show_default=EVERYTHING_HERE,
-            help="Where the checks run: local[*] on this machine, spark://HOST:PORT, yarn or k8s://URL on a cluster, "
-            "sc://HOST:PORT through Spark Connect (docs/spark.md).",
+            help="Where checks run: local[*] on this machine; spark://HOST:PORT, yarn or k8s://URL on a cluster; "
+            "sc://HOST:PORT on a Spark Connect server (docs/spark.md).",
         ),
     ] = None
     spark_conf: Annotated[
@@ -118,26 +119,26 @@ class SparkOptions:
         typer.Option(
             "--spark-conf",
             metavar="KEY=VALUE",
-            help="A setting of Spark (spark.executor.memory=4g, spark.jars=hadoop-aws.jar); may be repeated.",
+            help="Spark setting (spark.executor.memory=4g, spark.jars=hadoop-aws.jar); may be repeated.",
         ),
     ] = None
 
     def place(self) -> Place:
-        """The place they name; an error if Spark knows none such."""
+        """The place they name; an error if Spark does not know it."""
         return place(self.spark_master, self.spark_conf or ())
 
 
 @dataclass(frozen=True, kw_only=True)
 class TlsOptions:
-    """How brokers that are somebody else's are reached."""
+    """How to connect to external brokers."""
 
-    tls: Annotated[bool, typer.Option("--tls", help="External: connect with TLS; certificates are verified.")] = False
+    tls: Annotated[bool, typer.Option("--tls", help="External: connect with TLS and verify certificates.")] = False
     tls_ca: Annotated[Path | None, typer.Option(help="External: certificate authority to trust (PEM).")] = None
     tls_cert: Annotated[Path | None, typer.Option(help="External: client certificate (PEM).")] = None
     tls_key: Annotated[Path | None, typer.Option(help="External: client key (PEM).")] = None
 
     def security(self) -> Security:
-        """With the secrets of the environment; who we are is left to the clients."""
+        """Security with secrets from the environment; clients authenticate themselves."""
         from harness.foundation.security import from_environment
 
         return from_environment(
@@ -150,7 +151,7 @@ class TlsOptions:
 
 
 def duration(flag: str, text: str) -> float:
-    """In seconds, what a flag says as people write it."""
+    """Parse the duration in a flag, in seconds."""
     from harness.foundation.durations import HOW_TO_WRITE, seconds
 
     try:

@@ -1,4 +1,4 @@
-"""`tidegauge report`: the reports of stored runs, made once more."""
+"""`tidegauge report`: regenerate the reports of stored runs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ from harness.foundation.view import viewed_on
 @with_options
 def report(
     *,
-    runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Directories of runs, scenario names, or latest.")
-    ],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run directories, scenario names, or latest.")],
     store: StoreOption = None,
     spark: SparkOptions,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make the report of stored runs that were checked: one HTML file each, beside the run.
+    """Regenerate the report of checked runs: one HTML file next to each run.
 
-    It needs no network and no JavaScript. What it draws is kept as series.json; without that file, or after another
-    check, Spark reads the history once more.
+    The report needs no network and no JavaScript. Chart data is cached in series.json; without that file, or after
+    another check, Spark reads the history again.
 
     [dim]tidegauge report latest[/]
     """

@@ -31,12 +31,14 @@ if TYPE_CHECKING:  # they take long to import
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What is run; what these leave out is as the scenario says."""
+    """What to run; the scenario decides what these leave out."""
 
     scenario: ScenarioArgument = None
     workload: Annotated[
         str | None,
-        typer.Option("--workload", "-w", envvar="TIDEGAUGE_WORKLOAD", help="What clients do; see `list workloads`."),
+        typer.Option(
+            "--workload", "-w", envvar="TIDEGAUGE_WORKLOAD", help="What clients do; see `tidegauge list workloads`."
+        ),
     ] = None
     nemesis: Annotated[
         list[str] | None,
@@ -45,26 +47,26 @@ class RunOptions:
             "-n",
             metavar="NAME[:ROLE]",
             envvar="TIDEGAUGE_NEMESIS",
-            help="A fault, on its schedule: leader-kill, isolate:follower, a mix as kill,pause, or random; may be "
-            "repeated.",
+            help="Fault to inject: leader-kill, isolate:follower, a mix such as kill,pause, or random; may be "
+            "repeated (`tidegauge list nemeses`).",
         ),
     ] = None
     replay: Annotated[
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Repeat a recorded run (its directory, or latest) with exactly its faults; other flags win over it.",
+            help="Repeat a recorded run (its directory, or latest) with the same faults; other flags override it.",
         ),
     ] = None
     time: Annotated[
         str | None,
         typer.Option(
-            "--time", "-t", envvar="TIDEGAUGE_TIME", help="How long the load lasts: 45, 90s, 5m.", show_default="30s"
+            "--time", "-t", envvar="TIDEGAUGE_TIME", help="Duration of the load: 45, 90s, 5m.", show_default="30s"
         ),
     ] = None
     seed: Annotated[
         int | None,
-        typer.Option("--seed", envvar="TIDEGAUGE_SEED", min=0, help="Repeats the choices of a run; new unless given."),
+        typer.Option("--seed", envvar="TIDEGAUGE_SEED", min=0, help="Random seed (default: random)."),
     ] = None
     settings: Annotated[
         list[str] | None,
@@ -72,16 +74,14 @@ class RunOptions:
             "--set",
             "-s",
             metavar="KEY=VALUE",
-            help="A setting of the workload (acks=all), or of nemesis.… (nemesis.every=20s) or cluster.… "
-            "(cluster.netns=true); may be repeated, TIDEGAUGE_SET may hold some; see `tidegauge list workloads`.",
+            help="Setting of the workload (acks=all), of the faults (nemesis.every=20s) or of the cluster "
+            "(cluster.netns=true); may be repeated or given in TIDEGAUGE_SET (`tidegauge list workloads`).",
         ),
     ] = None
     broken: BrokenOption = None
     tap: Annotated[
         bool | None,
-        typer.Option(
-            "--tap/--no-tap", envvar="TIDEGAUGE_TAP", help="Whether clients go through taps.", show_default="tap"
-        ),
+        typer.Option("--tap/--no-tap", envvar="TIDEGAUGE_TAP", help="Route clients through taps.", show_default="tap"),
     ] = None
 
 
@@ -95,10 +95,10 @@ def run(
     junit: JunitOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Put a cluster under load, break it, and find out whether it kept its promises.
+    """Load a cluster, inject faults, and check whether it kept its promises.
 
-    The verdict is the exit code: 0 valid, 1 invalid, 5 unknown. Ctrl-C once ends the load, heals the cluster and still
-    gives a verdict; twice leaves at once. Command line over environment over scenario file over defaults.
+    The exit code is the verdict: 0 valid, 1 invalid, 5 unknown. Ctrl-C ends the load, heals the cluster and checks what
+    was recorded; a second Ctrl-C quits at once. Flags override environment variables, which override the scenario file.
 
     [dim]tidegauge run -w large-batch -n leader-kill --cluster docker --time 60 --seed 7 --set acks=all[/]
     [dim]tidegauge run --replay latest --cluster local[/]
@@ -131,7 +131,7 @@ def run(
 
 
 def _refuse_contradictions(what: RunOptions, changes: Sequence[str]) -> None:
-    """A run that is repeated has its scenario and its faults already."""
+    """Refuse options that --replay already decides."""
     if what.replay == "":
         raise UsageError("--replay names no run", "name its directory, its scenario, or latest")
     faults_given = bool(what.nemesis) or any(text.startswith("nemesis.") for text in changes)
@@ -142,7 +142,7 @@ def _refuse_contradictions(what: RunOptions, changes: Sequence[str]) -> None:
 
 
 def _scenario(what: RunOptions, on: ClusterOptions, recorded: Run | None, changes: Sequence[str]) -> Scenario:
-    """The scenario of the recorded run, or of the file that was named, with the flags over it."""
+    """The scenario of the recorded run or of the given file, overridden by the flags."""
     from harness.history.store import SCENARIO_FILE
     from harness.runs.scenario import find, load
 
@@ -160,7 +160,7 @@ def _scenario(what: RunOptions, on: ClusterOptions, recorded: Run | None, change
 
 
 def _headline(scenario: Scenario) -> None:
-    """What is about to be run."""
+    """Print what is about to run."""
     from harness.report.terminal.tables import line
 
     settings = scenario.settings

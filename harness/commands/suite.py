@@ -1,4 +1,4 @@
-"""`tidegauge suite`: many scenarios, and a table of how they ended."""
+"""`tidegauge suite`: run many scenarios and show a table of results."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:  # it takes long to import
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteOptions:
-    """Which cases are run, and how."""
+    """Which cases to run, and how."""
 
     named: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|FILE.toml", help="One that we ship (ci, nightly, seeds, track-record), or a file."
+            metavar="NAME|FILE.toml", help="Built-in suite (ci, nightly, seeds, track-record) or suite file."
         ),
     ]
     expression: Annotated[
-        str, typer.Option("-k", metavar="EXPRESSION", help="Cases whose names hold this: leader and not kafka-python.")
+        str, typer.Option("-k", metavar="EXPRESSION", help="Run only matching cases: leader and not kafka-python.")
     ] = ""
-    only: Annotated[list[str] | None, typer.Option("--only", metavar="CASE", help="This case; may be repeated.")] = None
-    list_only: Annotated[bool, typer.Option("--list", help="Show the cases, run nothing.")] = False
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="CASE", help="Run only this case; may be repeated.")
+    ] = None
+    list_only: Annotated[bool, typer.Option("--list", help="List the cases without running them.")] = False
     first: Annotated[bool, typer.Option("--exitfirst", "-x", help="Stop after the first case that does not pass.")] = (
         False
     )
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on with the newest one of this suite: finished cases are not run again."),
+        typer.Option("--resume", help="Resume the latest run of this suite; finished cases are not run again."),
     ] = False
     retries: Annotated[
-        int, typer.Option(min=0, help="How often a try is made again that ended in trouble of the harness or machine.")
+        int, typer.Option(min=0, help="Retries of a case after trouble in the harness or on the machine.")
     ] = 1
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Repeats the choices of all runs; a new one unless given.")
-    ] = None
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Random seed (default: random).")] = None
 
 
 @with_options
@@ -55,16 +55,15 @@ def suite(
     store: StoreOption = None,
     spark: SparkOptions,
     junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="JUnit XML, rewritten after each case.")
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML, updated after each case.")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run many scenarios, on as few clusters as is safe, and say which did not end as they had to.
+    """Run many scenarios on as few clusters as is safe, and compare the results with what is expected.
 
-    What is known is on disk after each case, so that a suite that was killed can go on (--resume). Ctrl-C ends the run
-    that goes on, heals, and shows the table. Exit code 0 if all passed, 1 if something was found that was not expected
-    or the other way round, 3 if the harness or a cluster failed, 5 if too little was seen to decide, 6 if this machine
-    can do none of it, 2 if it was stopped.
+    Results are on disk after each case, so a killed suite can be resumed (--resume). Ctrl-C ends the current run, heals
+    the cluster and shows the table. Exit codes: 0 all cases passed, 1 a case failed, 2 interrupted, 3 the harness or a
+    cluster failed, 5 a run did not see enough to decide, 6 no case is possible on this machine.
 
     [dim]tidegauge suite ci --cluster docker --junit junit.xml[/]
     [dim]tidegauge suite seeds -k metadata[/]
@@ -89,7 +88,7 @@ def suite(
 
 
 def _wanted(what: SuiteOptions, on: ClusterOptions, store: Path, place: Place, junit: Path | None) -> SuiteRequest:
-    """All that the flags say."""
+    """The request that the flags describe."""
     from harness.suite.command import SuiteRequest
     from harness.suite.spec import find_suite
 
@@ -109,7 +108,7 @@ def _wanted(what: SuiteOptions, on: ClusterOptions, store: Path, place: Place, j
 
 
 def _list(wanted: SuiteRequest, *, as_json: bool) -> None:
-    """The cases, of which none is run."""
+    """Print the cases without running any."""
     from harness.report.terminal.tables import as_json_text
     from harness.suite.command import listed
     from harness.suite.terminal import case_as_json, cases

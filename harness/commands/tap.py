@@ -1,4 +1,4 @@
-"""`tidegauge tap`: taps in front of a cluster of somebody, for clients of somebody."""
+"""`tidegauge tap`: put taps in front of any cluster, for any client."""
 
 from __future__ import annotations
 
@@ -20,29 +20,32 @@ from harness.foundation.view import viewed_on
 def tap(
     *,
     upstream: Annotated[
-        str, typer.Option(metavar="HOST:PORT,...", help="The brokers; one is enough to find the rest.")
+        str, typer.Option(metavar="HOST:PORT,...", help="Brokers to connect to; one is enough to find the rest.")
     ],
-    record: Annotated[Path, typer.Option(metavar="DIR", help="A new directory for what passes.")],
+    record: Annotated[Path, typer.Option(metavar="DIR", help="Directory to create for the recording.")],
     ports: Annotated[
-        str, typer.Option(metavar="P1,P2,...", help="Where to listen, one for each upstream; free ones unless given.")
+        str, typer.Option(metavar="P1,P2,...", help="Ports to listen on, one per upstream (default: free ports).")
     ] = "",
     rules: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Rules: tables named rule, or a scenario (docs/tap.md).")
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Rules file (`rule` tables) or scenario file (docs/tap.md)."),
     ] = None,
     broken: Annotated[
         list[str] | None,
-        typer.Option("--broken", "-b", metavar="NAME", help="A bug to play (`tidegauge list broken`)."),
+        typer.Option(
+            "--broken", "-b", metavar="NAME", help="Built-in broker bug to simulate (`tidegauge list broken`)."
+        ),
     ] = None,
-    time: Annotated[str | None, typer.Option("--time", "-t", help="Stop by itself: 45, 90s, 5m.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Repeats the chances of rules.")] = 0,
+    time: Annotated[str | None, typer.Option("--time", "-t", help="Stop after this time: 45, 90s, 5m.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of rules.")] = 0,
     tls: TlsOptions,
     as_json: JsonFlag = False,
 ) -> None:
-    """Put taps before any cluster, for any client: see and bend its traffic, and have it checked.
+    """Put taps in front of any cluster, for any client: record, modify and check its traffic.
 
-    Point the application at the addresses that are printed. Brokers are reached with TLS when asked to; SASL passes
-    through, so the application keeps its own user name and password. Ctrl-C ends it; then
-    [dim]tidegauge check DIR[/] says what was wrong with what passed.
+    Point the application at the printed addresses. The taps connect to brokers with TLS if asked to; SASL passes
+    through, so the application keeps its own credentials. Press Ctrl-C to stop, then run
+    [dim]tidegauge check DIR[/] to check the recording.
     """
     from harness.foundation.config import parse
     from harness.report.terminal import run as terminal

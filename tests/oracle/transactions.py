@@ -201,7 +201,7 @@ def _healed(rows: Rows) -> float:
     return max(ends, default=-NEVER)
 
 
-def _of_input(
+def _of_input(  # noqa: PLR0917 - an input, and all that became of it
     known: _Known, send: Event, committed: int, asks: list[Event], outputs: list[Event], bound: list[Event]
 ) -> Iterator[Told]:
     offsets = known.seen_at[send["value"]]
