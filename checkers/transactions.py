@@ -46,8 +46,8 @@ again, and no broker can know. For each input
 How a value fares tells its fate (`checkers.shared.fates`). What is settled in a stretch of a log is visible, wherever
 its partition was read to: surveys tell that, and values are judged only where they are loose. Each piece puts together
 what it has of a transaction (`OF_TRANSACTION`, `OF_MISSING`), and the parts of all pieces are put together the same
-way. Inputs, their outputs and the offsets lie in different partitions, so that each of them is a row until the end. In a
-history of more than SENDS sends only one in so many inputs is looked at, which is said.
+way. Inputs, their outputs and the offsets lie in different partitions, so that each of them is a row until the end. In
+a history of more than SENDS sends only one in so many inputs is looked at, which is said.
 """
 
 from __future__ import annotations
