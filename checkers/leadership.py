@@ -64,13 +64,12 @@ from checkers.shared.metadata_claims import (
     number_of,
     slot_of,
 )
+from checkers.shared.workers import worker
 from harness.foundation.protocol import FETCH_OF_FOLLOWERS, NOT_LEADING
 from harness.history.schema import Type
 
 LOOP = 5
 OF_LOGS = (PRODUCE, FETCH, LIST_OFFSETS)
-WORKER = r"^tidegauge-[a-z]+-([0-9]+)$"
-MOST_PROCESSES = (1 << 31) - 1
 
 _ASKED = ("client", *PLACE, "api")
 _OF_A_PLACE = pl.col("node").is_not_null() & PLACED & (pl.col("era") != UNSURE)
@@ -180,10 +179,9 @@ def _before(rows: pl.DataFrame) -> MomentIndex:
 
 
 def _loops(loops: pl.DataFrame, epochs: Epochs, run: RunContext) -> Findings:
-    worker = pl.col("client").str.extract(WORKER, 1).cast(pl.Int64, strict=False)
     brief = pl.col("last") <= pl.col("first") + SETTLING_NS
     frame = loops.with_columns(
-        worker=pl.when(worker <= MOST_PROCESSES).then(worker),
+        worker=worker(),
         brief=pl.when(brief).then(pl.lit("brief")),
         moved=pl.when(epochs.may_rise(loops, pl.col("first") - SETTLING_NS, pl.col("last") + SETTLING_NS)).then(
             pl.lit("moved")

@@ -48,6 +48,10 @@ rebalance               of a step: its reader is a member of a group (the manife
                         SUBSCRIBE, REVOKE, LEAVE or CRASH of it, or an ASSIGN without an offset, overlaps the time from
                         the `invoked` of x to the `time` of y, ends included. Libraries may hand out late what they
                         had fetched before.
+client asked again      of a step back: the taps show a rewind (`checkers.shared.rewinds`) of this process, this place
+                        and this era that asks for b or less and goes back from above b, invoked before the `time` of y
+                        and not earlier than 10 s before the `invoked` of x. So the broker may have given what it was
+                        asked for. Of more than REWINDS rewinds, pieces may leave out those that go back least.
 transactions            of a gap: T > 0.
 transactional, idempotent, plain   of a send: in a transaction; else as the manifest calls its producer, if it does.
 
@@ -87,10 +91,12 @@ from checkers.shared.reader_steps import (
     spans_of,
     tangled_in,
 )
+from checkers.shared.rewinds import EXCHANGES, NO_REWINDS, asked_again, in_order, rewinds
 from harness.history.schema import F, Kind
 
 CARRIED = 100_000  # odd steps of a large history up to which pieces need not be judged by themselves
 AT_LEAST = 100  # that any piece may carry
+REWINDS = 100_000  # that all pieces carry, and each AT_LEAST
 RUNS = 5_000_000  # of tangled readers, up to which they are put together
 MARKERS_OF_A_TRANSACTION = 2
 PLACE = ("topic", "partition")
@@ -98,6 +104,7 @@ GAP = (*LOG, "offset", "to")
 OPS = ("f", "process", "topic", "partition", "offset", "event", "invoked", "time")
 MOVES = (F.ASSIGN, F.SUBSCRIBE, F.REVOKE, F.LEAVE, F.CRASH)
 OF_STEP = ("gone", "rebalance")  # tags
+OF_STEP_BACK = (*OF_STEP, "again")
 FROM_TO = ("from_offset", "to_offset")
 ABOUT = {
     "poll-skip": "from one poll to the next, a known offset was left out",
@@ -118,12 +125,13 @@ _NO_READERS = _NO_JOINTS.select(READER)
 
 @dataclass
 class Assignments:
-    """How partitions were given to readers and taken from them."""
+    """How partitions were given to readers and taken from them, and where their clients went back by themselves."""
 
     assigns: pl.DataFrame  # by reader and event
     moves: pl.DataFrame  # by process and `invoked`; `until`: the latest end of those so far
     members: list[int]  # of groups
     assigned: list[int]  # processes that were ever given a partition
+    rewinds: pl.DataFrame  # in the order of `checkers.shared.rewinds.in_order`
 
 
 @dataclass
@@ -157,6 +165,7 @@ class OrderSurvey:
     steps: StepSurvey | None  # none if there is no odd one
     sent: sending.SendSurvey
     ops: pl.DataFrame
+    rewinds: pl.DataFrame
 
 
 @dataclass
@@ -205,7 +214,12 @@ class Order(Family):
 
     name = "order"
     anomalies = ABOUT
-    reads: ClassVar[Mapping[str, Sequence[str]]] = {"sends": sending.SENDS, "records": RECORDS, "ops": OPS}
+    reads: ClassVar[Mapping[str, Sequence[str]]] = {
+        "sends": sending.SENDS,
+        "records": RECORDS,
+        "ops": OPS,
+        "exchanges": EXCHANGES,
+    }
 
     def needs(self, run: RunContext) -> bool:
         """Something was read or sent."""
@@ -219,6 +233,7 @@ class Order(Family):
             steps=_look_at_steps(piece, run) if run.many or len(piece.steps) else None,
             sent=sending.look_at(piece.sends, piece.shares if run.many else None, run),
             ops=ops,
+            rewinds=_rewinds(piece, ops, run) if run.many or len(piece.steps) else NO_REWINDS,
         )
 
     def gather(self, surveys: Sequence[OrderSurvey], run: RunContext, others: ByFamily) -> GatheredOrder:
@@ -294,6 +309,10 @@ def _look_at_steps(piece: Piece, run: RunContext) -> StepSurvey:
     )
 
 
+def _rewinds(piece: Piece, ops: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    return rewinds(piece.exchanges, ops, _share_of(REWINDS, len(piece.exchanges), Kind.EXCHANGE, run))
+
+
 def _gathered(surveys: Sequence[OrderSurvey], run: RunContext) -> OddSteps | None:
     """Nothing if nothing is odd."""
     looked_at = [each.steps for each in surveys if each.steps]
@@ -316,7 +335,7 @@ def _gathered(surveys: Sequence[OrderSurvey], run: RunContext) -> OddSteps | Non
         firsts=firsts,
         places=places,
         explained=_without(left_out.select(PLACE).unique(), unexplained, PLACE),
-        moves=_moves(pl.concat([each.ops for each in surveys]), run),
+        moves=_moves(pl.concat([each.ops for each in surveys]), [each.rewinds for each in surveys], run),
         again=any(each.left_out for each in looked_at) or len(tangled) > 0 or len(in_doubt) > 0,
     )
 
@@ -392,8 +411,11 @@ def _carried(steps: pl.DataFrame, piece: Piece, run: RunContext) -> tuple[pl.Dat
 
 def _share(most: int, piece: Piece, run: RunContext) -> int:
     """Of what all pieces may carry, that of this one."""
-    rows = len(piece.records)
-    return AT_LEAST + most * rows // max(rows, run.rows.get(Kind.RECORD, 0), 1) if run.many else rows
+    return _share_of(most, len(piece.records), Kind.RECORD, run)
+
+
+def _share_of(most: int, rows: int, kind: Kind, run: RunContext) -> int:
+    return AT_LEAST + most * rows // max(rows, run.rows.get(kind, 0), 1) if run.many else rows
 
 
 def _missing_in(steps: pl.DataFrame) -> pl.DataFrame:
@@ -459,7 +481,7 @@ def _assigns(ops: pl.DataFrame) -> pl.DataFrame:
     return ops.filter(given).select(*READER, "event").sort(*READER, "event")
 
 
-def _moves(ops: pl.DataFrame, run: RunContext) -> Assignments:
+def _moves(ops: pl.DataFrame, went_back: Sequence[pl.DataFrame], run: RunContext) -> Assignments:
     is_assign = pl.col("f") == F.ASSIGN
     moves = ops.filter(~is_assign | pl.col("offset").is_null()).select("process", "invoked", "time")
     moves = moves.sort("process", "invoked")
@@ -470,6 +492,7 @@ def _moves(ops: pl.DataFrame, run: RunContext) -> Assignments:
         moves=moves.with_columns(until=pl.Series(until)),
         members=sorted({*run.members, *subscribed}),
         assigned=ops.filter(is_assign)["process"].unique().to_list(),
+        rewinds=in_order(went_back),
     )
 
 
@@ -491,6 +514,12 @@ def _tagged(steps: pl.DataFrame, moves: Assignments) -> pl.DataFrame:
         gone=pl.when(pl.col("era") == UNSURE).then(pl.lit("deleted topic")),
         rebalance=pl.when(rebalance).then(pl.lit("rebalance")),
     )
+
+
+def _with_rewinds(steps: pl.DataFrame, moves: Assignments) -> pl.DataFrame:
+    """Steps back with whether their client asked again; `again` means nothing of others."""
+    again = pl.Series(asked_again(steps, moves.rewinds), dtype=pl.Boolean)
+    return steps.with_columns(again=pl.when(again).then(pl.lit("client asked again")))
 
 
 def _judged_steps(piece: Piece, gathered: OddSteps, run: RunContext) -> JudgedSteps:
@@ -527,7 +556,7 @@ def _first_and_worst(gaps: pl.DataFrame, groups: Sequence[str], limit: int) -> p
 
 def _step_findings(steps: pl.DataFrame, moves: Assignments, run: RunContext) -> Findings:
     """Readers that went back, and those that skipped something."""
-    rows = _tagged(steps.filter(~_FORWARD | _SKIPS), moves)
+    rows = _with_rewinds(_tagged(steps.filter(~_FORWARD | _SKIPS), moves), moves)
     rows = rows.with_columns(
         at=pl.when(_FORWARD).then("skipped").otherwise("to"),
         severity=pl.when(_FORWARD).then(_MISSING).otherwise(-_MISSING),
@@ -543,7 +572,7 @@ def _step_findings(steps: pl.DataFrame, moves: Assignments, run: RunContext) -> 
                 time="time",
                 until="to_time",
                 events=("event", "to_event"),
-                tags=OF_STEP,
+                tags=OF_STEP if forward else OF_STEP_BACK,
                 severity="severity",
                 facts=FROM_TO,
             )

@@ -33,19 +33,21 @@ had healed (was undone, if nobody says; never, if it was not) the one with the l
 offset. An *input* is a value that was sent to a transformed partition, with the offsets at which a good record of it
 was handed to a process that is not known to read uncommitted (none: no input). An *output* of it is a send in a
 transaction with that value as its `source`. An output *counts* when it is ok or visible, and is *open* when it is info,
-not visible, not missing, and no ok final read (as above) of its partition was invoked at or after its completion. For
-each input
+not visible, not missing, and no ok final read (as above) of its partition was invoked at or after its completion. It is
+*bound* to its input when a COMMIT of the input's partition in its transaction did not fail, and has an offset above all
+of the input's. A transaction that never asked for that leaves the group where it is: whoever is next makes an output
+again, and no broker can know. For each input
 
-`twice`             its offset is one and the same, and two outputs count
+`twice`             its offset is one and the same, and two outputs count that are bound to it
 `no output`         `committed` is above all its offsets, and no output counts or is open
-`not committed`     its offset is one and the same, an output is ok and completed at or before the invocation of the
-                    answer, and the answer is not above the offset
+`not committed`     its offset is one and the same, an output that is bound to it is ok and completed at or before the
+                    invocation of the answer, and the answer is not above the offset
 
 How a value fares tells its fate (`checkers.shared.fates`). What is settled in a stretch of a log is visible, wherever
 its partition was read to: surveys tell that, and values are judged only where they are loose. Each piece puts together
-what it has of a transaction (`OF_TRANSACTION`, `OF_MISSING`) and of an input's outputs (`OF_OUTPUTS`), and the parts of
-all pieces are put together the same way. Inputs and their outputs lie in different partitions, so that each of them is
-a row until the end. In a history of more than SENDS sends only one in so many inputs is looked at, which is said.
+what it has of a transaction (`OF_TRANSACTION`, `OF_MISSING`), and the parts of all pieces are put together the same
+way. Inputs, their outputs and the offsets lie in different partitions, so that each of them is a row until the end. In
+a history of more than SENDS sends only one in so many inputs is looked at, which is said.
 """
 
 from __future__ import annotations
@@ -64,11 +66,13 @@ from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from checkers.core.tables import topic_and_partition
 from checkers.shared.fates import READS
+from checkers.shared.outputs import outputs_of_inputs
 from checkers.shared.partition_reach import (
     NOWHERE,
     PLACE,
     PartitionTable,
     committed_by_groups,
+    offsets_in_transactions,
     partition_table,
     reached_offsets,
 )
@@ -184,8 +188,9 @@ class _Inputs:
     committed: Ints
     answer: Ints
     asked: Ints
-    outputs: Ints
+    counting: Ints
     open: Ints
+    outputs: Ints  # that count and are bound to it, as the rest
     done: Ints
     first_output: Ints
     last_output: Ints
@@ -213,21 +218,15 @@ class _Inputs:
         )
 
 
-def _inputs_of(said: ValueTotals, partitions: PartitionTable) -> _Inputs:
-    inputs, source = said.inputs, np.append(said.outputs["source"], NEVER)
-    row = np.searchsorted(source, inputs["value"])
-    there = source[row] == inputs["value"]
-    made = {
-        name: np.where(there, np.append(said.outputs[name], 0)[row], nothing)
-        for name, nothing in (("outputs", 0), ("open", 0), ("done", NEVER), ("first_output", 0), ("last_output", 0))
-    }
-    return _Inputs(**inputs, **partitions.groups(inputs["place"]), **made)
+def _inputs_of(said: ValueTotals, gathered: GatheredTransactions) -> _Inputs:
+    made = outputs_of_inputs(said.inputs, said.outputs, gathered.moves)
+    return _Inputs(**said.inputs, **gathered.partitions.groups(said.inputs["place"]), **made)
 
 
 def _of_inputs(inputs: _Inputs, run: RunContext) -> Findings:
     """Inputs whose offset and whose output were not committed together."""
     twice = inputs.one_offset & (inputs.outputs > 1)
-    gone = inputs.behind & (inputs.outputs == 0) & (inputs.open == 0)
+    gone = inputs.behind & (inputs.counting == 0) & (inputs.open == 0)
     left = inputs.answered & (inputs.answer != NONE) & (inputs.answer <= inputs.high)
     high = pl.col("high")
     cases: list[tuple[str, Bools, pl.Expr, tuple[str, ...], str]] = [
@@ -268,6 +267,7 @@ class TransactionSurvey:
 
     reached: pl.DataFrame
     groups: pl.DataFrame
+    moves: pl.DataFrame
     ends: pl.DataFrame
     settled: ValueTotals | None
 
@@ -277,6 +277,7 @@ class GatheredTransactions:
     """Of all pieces."""
 
     partitions: PartitionTable
+    moves: pl.DataFrame
     ends: pl.DataFrame
     settled: list[ValueTotals]
 
@@ -290,8 +291,9 @@ class Transactions(Family):
         "wrong-outcome": "its commit was acknowledged, and it was aborted; or it was aborted for certain, and is"
         " visible",
         "zombie-write": "a producer was fenced, and what it wrote after that is visible",
-        "offsets-not-atomic": "two outputs of one input; or an input is behind the group, and there is no output of it;"
-        " or an output was committed, and the group is before its input",
+        "offsets-not-atomic": "two outputs of one input, both committed with its offset; or an input is behind the"
+        " group, and there is no output of it; or an output was committed with the offset, and the group is before its"
+        " input",
     }
     reads: ClassVar[Mapping[str, Sequence[str]]] = {**READS, "ops": OPS}
     by_value = True
@@ -303,14 +305,16 @@ class Transactions(Family):
     def survey(self, piece: Piece, run: RunContext) -> TransactionSurvey:
         """How far it was read, how transactions ended, and what is settled of their writes."""
         settled = value_totals(piece.split.settled, run, NOWHERE) if run.many else None
-        return TransactionSurvey(reached_offsets(piece, run), committed_by_groups(piece, run), _ends(piece), settled)
+        groups, moves = committed_by_groups(piece, run), offsets_in_transactions(piece)
+        return TransactionSurvey(reached_offsets(piece, run), groups, moves, _ends(piece), settled)
 
     def gather(self, surveys: Sequence[TransactionSurvey], run: RunContext, others: ByFamily) -> GatheredTransactions:
         """Of all partitions and transactions; what surveys say of values only if it holds."""
         partitions = partition_table([each.reached for each in surveys], [each.groups for each in surveys])
+        moves = pl.concat([each.moves for each in surveys])
         ends = fenced(pl.concat([each.ends for each in surveys]))
         parts = [each.settled for each in surveys if each.settled is not None and others["fates"].settled_count]
-        return GatheredTransactions(partitions, ends, [part.of_transformed(partitions) for part in parts])
+        return GatheredTransactions(partitions, moves, ends, [part.of_transformed(partitions) for part in parts])
 
     def judge(self, piece: Piece, gathered: GatheredTransactions, run: RunContext, others: ByFamily) -> ValueTotals:
         """What is loose, or all there is."""
@@ -327,7 +331,7 @@ class Transactions(Family):
             {name: _looked_at(rows, conditions) for name, conditions in _LOOKED_AT.items()},
         )
         if len(said.inputs["value"]):
-            inputs = _inputs_of(said, gathered.partitions)
+            inputs = _inputs_of(said, gathered)
             outcome.findings.add(_of_inputs(inputs, run), run.limit)
             outcome.looked_at["offsets-not-atomic"] = _looked_at_inputs(inputs)
             outcome.cut = _cut(run)

@@ -7,7 +7,8 @@ output carries the value of its input as its source. Readers follow `output`. Ev
 Transformers are disturbed on purpose: they abort, they go away in mid-transaction and come back (the producer alone,
 whose next instance takes over; the consumer alone, so that a transaction is ended by one that is no member any more;
 both), and the harness kills and pauses them. After a transaction that did not commit, a transformer asks the group
-where to go on, and goes back there. A transaction with work on a partition that the group takes away is aborted.
+where to go on, and goes back there. A transaction with work on a partition that the group takes away is aborted, and so
+is one whose outputs were not delivered in time for its positions.
 
 When the load ends, transformers go on until the group has committed the end of every partition of `input`, for as long
 as `drain` allows, and ask the group a last time where it is. So in the end: every acknowledged input is the source of
@@ -234,6 +235,12 @@ class OpenTransaction:
     torn: bool = False  # it has work that is not the member's any more
     member: Any = None  # what the library says of the member, as it was when it read
     membership: int = 0  # its operation
+    moves: bool = False  # the positions are in it
+
+    @property
+    def whole(self) -> bool:
+        """Whether it may be committed: outputs without their positions would be made again by whoever is next."""
+        return not self.torn and (self.moves or not self.positions)
 
 
 class Transformer:
@@ -282,7 +289,7 @@ class Transformer:
                 self._break_off(batch, way)
                 return
             self._part(leave=self._chances.leaves())
-        ended = txn.abort() if batch.torn else txn.commit()
+        ended = txn.commit() if batch.whole else txn.abort()
         self._behind |= ended is not Type.OK
 
     def _steps(self, batch: OpenTransaction) -> Iterator[TransactionStep]:
@@ -301,6 +308,7 @@ class Transformer:
         if batch.positions and batch.txn.deliver():
             yield TransactionStep.DELIVERED
             batch.txn.offsets({self._topic: INPUT}, batch.positions, batch.member, self._group, batch.membership)
+            batch.moves = True
             yield TransactionStep.OFFSETS
 
     def _joined(self) -> Member | None:

@@ -1,4 +1,4 @@
-"""How far partitions were read, and what the groups of transformed partitions committed."""
+"""How far partitions were read, and what groups committed in transactions."""
 
 from __future__ import annotations
 
@@ -91,6 +91,13 @@ def committed_by_groups(piece: Piece, run: RunContext) -> pl.DataFrame:
     )
     mine = groups.filter((pl.col("names") == 1) & pl.col("committed").is_not_null())
     return mine.join(answers, on=PLACE, how="left").select(*PLACE, "committed", "answer", "asked")
+
+
+def offsets_in_transactions(piece: Piece) -> pl.DataFrame:
+    """How far each transaction of this piece moved a group, by partition, unless it certainly did not."""
+    inside = (pl.col("f") == F.COMMIT) & pl.col("txn").is_not_null() & (pl.col("type") != Type.FAIL)
+    moves = piece.ops.filter(inside & pl.col("offset").is_not_null())
+    return moves.group_by("txn", place=_packed()).agg(moved=pl.col("offset").max())
 
 
 def _healed_ns(run: RunContext) -> int:

@@ -1,4 +1,4 @@
-"""What the values of a history say of its transactions: totals of writes, and of inputs with their outputs."""
+"""What the values of a history say of its transactions: totals of writes, and rows of inputs and of outputs."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ OF_MISSING = Tally(
     "txn", ("missing", "aborted"), ("first_missing",),
     beside={"missing_place": "first_missing", "missing_at": "first_missing"},
 )  # fmt: skip
-OF_OUTPUTS = Tally("source", ("outputs", "open"), ("done", "first_output"), ("last_output",))
 INPUTS = ("value", "place", "low", "high")
+OUTPUTS = ("value", "source", "txn", "counts", "open", "done")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class ValueTotals:
         return cls(
             OF_TRANSACTION.of([part.transactions for part in parts]),
             OF_MISSING.of([part.missing for part in parts]),
-            OF_OUTPUTS.of([part.outputs for part in parts]),
+            {name: np.concatenate([_EMPTY, *(part.outputs[name] for part in parts)]) for name in OUTPUTS},
             {name: np.concatenate([_EMPTY, *(part.inputs[name] for part in parts)]) for name in INPUTS},
         )
 
@@ -142,7 +142,7 @@ def value_totals(fates: Fates, run: RunContext, partitions: PartitionTable) -> V
     return ValueTotals(
         OF_TRANSACTION.of([_of_transactions(writes)]),
         OF_MISSING.of([_of_missing(writes)]),
-        OF_OUTPUTS.of([_of_outputs(writes, run)] if transforms else []),
+        _outputs(writes, run) if transforms else dict.fromkeys(OUTPUTS, _EMPTY),
         _inputs(fates, run) if transforms else dict.fromkeys(INPUTS, _EMPTY),
     )
 
@@ -173,17 +173,17 @@ def _of_missing(writes: _Writes) -> dict[str, Ints]:
     }
 
 
-def _of_outputs(writes: _Writes, run: RunContext) -> dict[str, Ints]:
+def _outputs(writes: _Writes, run: RunContext) -> dict[str, Ints]:
     made = np.flatnonzero((writes.source != NONE) & _chosen(writes.source, run))
-    value, ok, visible = writes.value[made], writes.type[made] == Type.OK, writes.visible[made]
-    counts, unsure = ok | visible, writes.type[made] == Type.INFO
+    ok, visible = writes.type[made] == Type.OK, writes.visible[made]
+    unsure = (writes.type[made] == Type.INFO) & ~visible & ~writes.missing[made] & ~writes.ended[made]
     return {
+        "value": writes.value[made],
         "source": writes.source[made],
-        "outputs": counts.astype(np.int64),
-        "open": (unsure & ~visible & ~writes.missing[made] & ~writes.ended[made]).astype(np.int64),
+        "txn": writes.txn[made],
+        "counts": (ok | visible).astype(np.int64),
+        "open": unsure.astype(np.int64),
         "done": np.where(ok, writes.completed[made], NEVER),
-        "first_output": np.where(counts, value, NEVER),
-        "last_output": np.where(counts, value, NONE),
     }
 
 

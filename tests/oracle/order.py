@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
+from typing import Any
 
 from checkers.core.results import Finding
 from harness.history.schema import F, Kind, Type
@@ -13,7 +16,7 @@ from tests.oracle import COMPACTED, Event, Told, compacted, who
 from tests.oracle.common import op_of, operations, reads_uncommitted, records
 from tests.oracle.eras import UNSURE, Eras
 from tests.oracle.model_log import World
-from tests.support.histories import SECOND_NS, Rows
+from tests.support.histories import SECOND_NS, Rows, process_of
 
 ANOMALIES = frozenset(
     {
@@ -21,6 +24,7 @@ ANOMALIES = frozenset(
         "int-nonmonotonic-send",
     }
 )  # fmt: skip
+WAITS_NS = 10 * SECOND_NS
 MOVES = (F.SUBSCRIBE, F.REVOKE, F.LEAVE, F.CRASH)
 Place = tuple[int, int]
 Log = tuple[int, int, int]  # a place and an era
@@ -36,6 +40,7 @@ def write(rows: Rows, topic: int, random: Random) -> None:
     readers = [who(random.choice("ccugr"), number, topic) for number in range(2)]
     writing = {_send: 6, _transact: random.choice([0, 0, 6]), _spoil: random.choice([0, 0, 2])}
     reading = {_poll: 7, _move: random.choice([0, 1, 3]), _spoil: random.choice([0, 0, 2])}
+    reading |= {_go_back: random.choice([0, 0, 3]), _fetch: random.choice([0, 0, 2])}
     both = writing | reading | {_delete: random.choice([0] * 9 + [4])}
     for acts, most in ((writing, 6), (both, 4), (reading, 5)):
         for act in random.choices(list(acts), list(acts.values()), k=random.randint(1, most)):
@@ -82,6 +87,50 @@ def _move(world: World, _producer: str, reader: str) -> None:
             place["offset"] = None
     type_ = world.random.choice([Type.OK, Type.OK, Type.INFO, Type.FAIL])
     world.add(Kind.COMPLETE, reader, f=f, op=op, type=type_, **place, **world.lasting())
+
+
+def _fetch(world: World, _producer: str, reader: str) -> None:
+    """The tap of a node sees the reader's client ask for an offset, and what it gets."""
+    _ask(world, reader, world.partition(), world.random.randint(-1, 3 + world.ends[0]))
+
+
+def _ask(world: World, reader: str, partition: int, asked: int | None, *, times: dict[str, int] | None = None) -> None:
+    """A fetch, of one batch or of two, or of none."""
+    tap, client = who("t", 0, world.topic), f"tidegauge-consumer-{process_of(reader)}"
+    if world.maybe(5):
+        client = world.random.choice(["tidegauge", f"{client}-raw", "x"])
+    common: dict[str, Any] = {
+        "op": op_of(world.topic, world.number(), tap), "api": 1, "api_version": 12, "node": 1, "client": client,
+        "partition": partition, "asked": None if world.maybe(5) else asked,
+        "type": world.random.choice([Type.OK] * 6 + [Type.INFO]), "error": world.random.choice([0] * 8 + [1, 6]),
+        **(times or world.lasting(0, 1)),
+    }  # fmt: skip
+    if world.maybe(5):
+        del common["op"]
+    offset = (asked or 0) + world.random.choice([0, 0, 0, 1, -1])
+    for _ in range(world.random.choice([1, 1, 2])):
+        count = world.random.choice([0, 1, 2, 4, None])
+        batch = {"offset": offset, "count": count} if count != 0 else {"count": 0}
+        world.add(Kind.EXCHANGE, tap, **common, **batch)
+        offset += count or 1
+
+
+def _go_back(world: World, _producer: str, reader: str) -> None:
+    """Its client asks for something, then for less; and mostly the reader is handed that, some time later."""
+    partition = world.partition()
+    reached = world.cursors[reader, partition] + world.random.choice([-1, 0, 0, 2])
+    asked = max(0, reached - world.random.choice([1, 1, 2, 3]))
+    if world.maybe(30):
+        world.poll(reader, partition)
+    _ask(world, reader, partition, reached)
+    if world.maybe(10):
+        _move(world, "", reader)
+    _ask(world, reader, partition, asked, times=world.lasting(0, 1, 4))
+    if world.maybe(80):
+        world.cursors[reader, partition] = asked + world.random.choice([0, 0, 0, 1, -1])
+    world.now += world.random.choice([0, 0, 0, 2, 9]) * SECOND_NS
+    if world.maybe(80):
+        world.poll(reader, partition)
 
 
 def _spoil(world: World, _producer: str, _reader: str) -> None:
@@ -134,6 +183,7 @@ class _Known:
         self.acknowledged: dict[Log, set[int]] = defaultdict(set)
         self.sends: dict[Place, list[Event]] = defaultdict(list)
         self.moves: dict[int, list[Event]] = defaultdict(list)
+        self.rewinds: dict[tuple[int, Log], list[Rewind]] = {}
         self.taken_back = {txn["op"] for txn in operations(rows, F.TXN) if txn["type"] != Type.OK}
         for send in operations(rows, F.SEND):
             if send.get("partition") is not None:
@@ -148,6 +198,61 @@ class _Known:
                 self.committed[log].add(record["offset"])
         for move in operations(rows, F.ASSIGN, *MOVES):
             self.moves[move["process"]].append(move)
+        for reader, fetches in _fetches(rows, self.eras).items():
+            self.rewinds[reader] = list(_rewinds(reader, fetches, self.moves[reader[0]]))
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """A client that asks again for what it had fetched."""
+
+    invoked: int
+    asked: int
+    reached: int
+
+
+def _fetches(rows: Rows, eras: Eras) -> dict[tuple[int, Log], list[list[Event]]]:
+    """Of each process, partition and era the fetches of its client that say anything, in order."""
+    found: dict[tuple[int, Log], dict[int, list[Event]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows.events[Kind.EXCHANGE]:
+        named = re.fullmatch(r"tidegauge-[a-z]+-(\d+)", row.get("client") or "")
+        placed = None not in (row.get("topic"), row.get("partition"))
+        if named and placed and row["api"] == 1 and (_reach(row) is not None or _refused(row)):
+            log = (*_place(row), eras.of(row))
+            found[int(named[1]), log][row.get("op", row["event"])].append(row)
+    return {
+        reader: sorted(fetches.values(), key=lambda fetch: min((row["invoked"], row["event"]) for row in fetch))
+        for reader, fetches in found.items()
+    }
+
+
+def _reach(row: Event) -> int | None:
+    """How far it asked, or got."""
+    ends = [row["asked"]] if row.get("asked") is not None else []
+    if row["type"] == Type.OK and row.get("error") == 0 and None not in (row.get("offset"), row.get("count")):
+        ends.append(row["offset"] + row["count"])
+    return max(ends, default=None)
+
+
+def _refused(row: Event) -> bool:
+    return bool(row["type"] == Type.OK and row.get("error"))
+
+
+def _rewinds(reader: tuple[int, Log], fetches: list[list[Event]], moves: list[Event]) -> Iterator[Rewind]:
+    """Those that no broker and no assignment brought about."""
+    reaches = [max([-1, *(reach for row in fetch if (reach := _reach(row)) is not None)]) for fetch in fetches]
+    for number, (before, fetch) in enumerate(pairwise(fetches), 1):
+        asked = min((row["asked"] for row in fetch if row.get("asked") is not None), default=-1)
+        refused = any(map(_refused, before))
+        sent_there = any(
+            move["f"] == F.ASSIGN
+            and (move.get("topic"), move.get("partition")) == reader[1][:2]
+            and move["invoked"] <= fetch[0]["invoked"]
+            and move["time"] >= before[0]["invoked"]
+            for move in moves
+        )
+        if 0 <= asked < reaches[number - 1] and not refused and not sent_there:
+            yield Rewind(fetch[0]["invoked"], asked, max(reaches[:number]))
 
 
 @dataclass(frozen=True)
@@ -197,6 +302,15 @@ def _may_be_moved(known: _Known, step: Step) -> bool:
     )
 
 
+def _asked_again(known: _Known, step: Step) -> bool:
+    """Whether its client went back by itself, so far, and not long before."""
+    return any(
+        rewind.asked <= step.y["offset"] < rewind.reached
+        and step.x["invoked"] - WAITS_NS <= rewind.invoked < step.y["time"]
+        for rewind in known.rewinds.get((step.y["process"], step.log), ())
+    )
+
+
 def _judged(known: _Known) -> Iterator[Step]:
     """All steps that are."""
     handed: dict[tuple[int, Place], list[Event]] = defaultdict(list)
@@ -232,7 +346,8 @@ def _of_steps(known: _Known, steps: list[Step]) -> Iterator[Told]:
         int_ = "int-" if step.inside else ""
         to_see = known.offsets if reads_uncommitted(known.rows, step.y["process"]) else known.committed
         if step.y["offset"] <= step.x["offset"]:
-            yield step.told(known, f"{int_}nonmonotonic-poll", step.y["offset"])
+            tags = ["client asked again"] if _asked_again(known, step) else []
+            yield step.told(known, f"{int_}nonmonotonic-poll", step.y["offset"], *tags)
         elif (skipped := step.passes(to_see[step.log])) and not compacted(known.rows, step.y["topic"]):
             yield step.told(known, f"{int_}poll-skip", min(skipped))
 

@@ -50,6 +50,11 @@ class _Known:
             if told and not reads_uncommitted(rows, final["process"]):
                 self.finals[_place(final)].append(final["invoked"])
                 self._reached(final, -1 if final.get("end") is None else final["end"] - 1)
+        self.moved: dict[Any, int] = defaultdict(lambda: -2)  # by transaction and partition, how far it moved a group
+        for commit in operations(rows, F.COMMIT):
+            if commit["type"] != Type.FAIL and commit.get("txn") is not None and commit.get("offset") is not None:
+                place = commit["txn"], _place(commit)
+                self.moved[place] = max(self.moved[place], commit["offset"])
 
     def _reached(self, event: Event, offset: int) -> None:
         self.reach[_place(event)] = max(self.reach[_place(event)], offset)
@@ -191,13 +196,17 @@ def _healed(rows: Rows) -> float:
 
 def _of_input(known: _Known, send: Event, committed: int, asks: list[Event], outputs: list[Event]) -> Iterator[Told]:
     offsets = known.seen_at[send["value"]]
-    counting = sorted(each["value"] for each in outputs if each["type"] == Type.OK or known.visible(each))
+    bound = [each for each in outputs if known.moved[each["txn"], _place(send)] > max(offsets)]
+    counting, together = (
+        sorted(each["value"] for each in some if each["type"] == Type.OK or known.visible(each))
+        for some in (outputs, bound)
+    )
     unsure = [
         each
         for each in outputs
         if each["type"] == Type.INFO and not (known.visible(each) or known.missing(each) or known.read_after(each))
     ]
-    done = min((each["time"] for each in outputs if each["type"] == Type.OK), default=None)
+    done = min((each["time"] for each in bound if each["type"] == Type.OK), default=None)
     lowest = -1 << 63
     answer = max(asks, key=lambda ask: (ask["invoked"], _or(ask.get("offset"), lowest)), default=None)
     asked = None if answer is None else answer["invoked"]
@@ -206,14 +215,14 @@ def _of_input(known: _Known, send: Event, committed: int, asks: list[Event], out
         columns = {"offset": max(offsets), "values": (send["value"], *values), "time": done, "until": asked}
         return _finding("offsets-not-atomic", _place(send), tag, **columns)
 
-    if len(offsets) == 1 and len(counting) > 1:
-        yield told("twice", counting[0], counting[-1])
+    if len(offsets) == 1 and len(together) > 1:
+        yield told("twice", together[0], together[-1])
     if max(offsets) < committed and not counting and not unsure:
         yield told("no output")
     if len(offsets) == 1 and done is not None and answer is not None and done <= answer["invoked"]:
         at = answer.get("offset")
         if at is not None and at <= max(offsets):
-            yield told("not committed", counting[0])
+            yield told("not committed", together[0])
 
 
 def _or(number: int | None, otherwise: int) -> int:

@@ -143,16 +143,18 @@ def skipped_by_readers(evidence: Evidence) -> Cause | None:
 
 def reader_goes_back(evidence: Evidence) -> Cause | None:
     """Readers that are handed the same again."""
-    proof = evidence.wrong("nonmonotonic-poll", "int-nonmonotonic-poll")
+    proof = evidence.wrong(*STEPS[3:])
     if not proof:
         return None
+    asked_again = len(evidence.marked("possibly the client", *STEPS[3:])) == len(proof)
+    remedy = "return from Fetch nothing below the offset that is asked for"
     return Cause(
         "reader-goes-back",
         f"a reader was handed offsets again that it had been handed, {times(evidence.found(*STEPS[3:]))}",
         "likely",
         tuple(proof),
         because=evidence.quotes(proof),
-        remedies=("return from Fetch nothing below the offset that is asked for",),
+        remedies=("repeat the run with another client" if asked_again else remedy,),
     )
 
 

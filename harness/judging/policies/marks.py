@@ -18,6 +18,7 @@ WORDS: dict[str, str] = {
     "late-retry": "without idempotence a client's retry may come after what was sent later",
     "requests-sent-twice": "a fault sends requests twice, and without idempotence both are appended",
     "client-resends": "{client} may resend across a leader change",
+    "client-asked-again": "{client} asked for these offsets again by itself, and was given what it asked for",
     "offsets-settle": "a transaction's end is acknowledged before its offsets are seen everywhere",
     "unclean-election": "unclean leader election is on, and a fault changes leaders",
     "deposed-coordinator": "a coordinator that a fault had deposed may answer before it knows of its successor",

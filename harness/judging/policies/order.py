@@ -1,4 +1,4 @@
-"""Order: members of groups begin where the group is, a retry without numbers may come late, and logs may be cut off."""
+"""Order: members of groups begin where the group is, clients may go back, retries come late, and logs be cut off."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ def _judge_step(case: FindingCase) -> Mark:
     if "rebalance" in case.finding.tags:
         return Mark("allowed", "rebalance")
     return Mark("illegal")
+
+
+def _judge_step_back(case: FindingCase) -> Mark:
+    """A broker that gives what it is asked for again is not wrong."""
+    mark = _judge_step(case)
+    if mark.status == "illegal" and "client asked again" in case.finding.tags:
+        return case.by_client("client-asked-again")
+    return mark
 
 
 def _judge_gap(case: FindingCase) -> Mark:
@@ -34,14 +42,14 @@ def _judge_send(case: FindingCase) -> Mark:
 
 
 _BACK = Policy(
-    _judge_step,
+    _judge_step_back,
     by_own_deletion=True,
     by_deletion=True,
     by_configuration=True,
     by_leader_change=True,
     by_unclean_election=True,
 )
-_SKIP = replace(_BACK, by_absence=True)
+_SKIP = replace(_BACK, judge=_judge_step, by_absence=True)
 _SEND = replace(_BACK, judge=_judge_send)
 
 POLICIES: dict[str, Policy] = {

@@ -259,6 +259,75 @@ CASES = [
         ("nonmonotonic-poll 0@2 rebalance",),
     ),
     Case(
+        "a client that asks again for what it had fetched, and is given that",
+        """t1 fetch ─ @ offset 4 count 2 asked 4 client tidegauge-consumer-101 [1..2]
+           t1 fetch ─ @ offset 0 count 7 asked 0 client tidegauge-consumer-101 [3..4]
+           c1 poll ─ @4:a @5:b @0:c [0..4]
+           c1 poll ─ @3:d [12..14]
+           c1 poll ─ @2:e [13..15]
+           c1 poll ─ @1:f [14..16]""",
+        (
+            "int-nonmonotonic-poll 0@0 client asked again",
+            "poll-skip 0@1",
+            "nonmonotonic-poll 0@2 client asked again",
+            "nonmonotonic-poll 0@1 client asked again",
+        ),
+    ),
+    Case(
+        "one that asked again more than ten seconds before, or only afterwards",
+        """t1 fetch ─ @ offset 4 count 2 asked 4 client tidegauge-consumer-101 [1..2]
+           t1 fetch ─ @ offset 0 count 7 asked 0 client tidegauge-consumer-101 [3..4]
+           c1 poll ─ @5:a [14..15]
+           c1 poll ─ @4:b [15..16]
+           c2 poll ─ @5:a [2..2]
+           c2 poll ─ @4:b [3..3]
+           t1 fetch ─ @ offset 5 count 1 asked 5 client tidegauge-consumer-102 [1..2]
+           t1 fetch ─ @ offset 4 count 1 asked 4 client tidegauge-consumer-102 [3..4]""",
+        ("nonmonotonic-poll 0@4", "nonmonotonic-poll 0@4"),
+    ),
+    Case(
+        "one that asked again for less than it got, or had not got so far before",
+        """t1 fetch ─ @ offset 4 count 2 asked 4 client tidegauge-consumer-101 [1..2]
+           t1 fetch ─ @ offset 2 count 4 asked 2 client tidegauge-consumer-101 [3..4]
+           c1 poll ─ @5:a @1:b @7:c @6:d [3..5]""",
+        ("int-nonmonotonic-poll 0@1", "int-nonmonotonic-poll 0@6", "int-poll-skip 0@5"),
+    ),
+    Case(
+        "another client, another partition, or none of ours",
+        """t1 fetch ─ 0@ offset 4 count 2 asked 4 client tidegauge-consumer-102 [1..2]
+           t1 fetch ─ 0@ offset 0 count 7 asked 0 client tidegauge-consumer-102 [3..4]
+           t1 fetch ─ 1@ offset 4 count 2 asked 4 client tidegauge-consumer-101 [1..2]
+           t1 fetch ─ 1@ offset 0 count 7 asked 0 client tidegauge-consumer-101 [3..4]
+           t1 fetch ─ 0@ offset 4 count 2 asked 4 client consumer-101 [1..2]
+           t1 fetch ─ 0@ offset 0 count 7 asked 0 client consumer-101 [3..4]
+           c1 poll ─ 0@5:a 0@4:b [3..5]""",
+        ("int-nonmonotonic-poll 0@4",),
+    ),
+    Case(
+        "a broker that refused what was asked for made its client go back",
+        """t1 fetch ─ @ offset 4 count 2 asked 4 client tidegauge-consumer-101 [1..2]
+           t1 fetch ─ @ error 1 client tidegauge-consumer-101 [2..3]
+           t1 fetch ─ @ offset 0 count 3 asked 0 client tidegauge-consumer-101 [3..4]
+           t1 fetch ─ @ offset 3 count 3 asked 3 client tidegauge-consumer-101 [4..5]
+           c1 poll ─ @5:a @4:b [3..5]""",
+        ("int-nonmonotonic-poll 0@4",),
+    ),
+    Case(
+        "a client that is sent back goes back, and what it gets from there on is in order",
+        """t1 fetch ─ @ offset 4 count 2 asked 4 client tidegauge-consumer-101 [1..2]
+           c1 assign ─ ok @0 [2..3]
+           t1 fetch ─ @ offset 0 count 7 asked 0 client tidegauge-consumer-101 [3..4]
+           c1 poll ─ @1:a @0:b [3..5]""",
+        ("int-nonmonotonic-poll 0@0",),
+    ),
+    Case(
+        "an answer that the client never got shows no more than what was asked for",
+        """t1 fetch ─ @ offset 4 count 2 asked 4 lost client tidegauge-consumer-101 [1..2]
+           t1 fetch ─ @ offset 4 count 2 asked 4 client tidegauge-consumer-101 [3..4]
+           c1 poll ─ @5:a @4:b [3..5]""",
+        ("int-nonmonotonic-poll 0@4",),
+    ),
+    Case(
         "sends in the order of their numbers, whenever they were invoked",
         """i1 send b ─ ok @1 sequence 1
            i1 send a ─ ok @0 sequence 0
@@ -528,6 +597,26 @@ def test_a_file_that_is_not_in_the_order_of_events() -> None:
         assert _told(rows, _check(rows, size, compact=()))["t0"] == ["nonmonotonic-poll 0@3"]
 
 
+def test_rewinds_that_are_too_many_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that go back least: what they would explain may be called a broker's doing."""
+    monkeypatch.setattr(order, "REWINDS", 0)
+    monkeypatch.setattr(order, "AT_LEAST", 1)
+    rows = Rows()
+    write(
+        rows,
+        0,
+        """t1 fetch ─ @ offset 4 count 2 asked 4 client tidegauge-consumer-101 [1..2]
+           t1 fetch ─ @ offset 0 count 1 asked 0 client tidegauge-consumer-101 [3..4]
+           c1 poll ─ @5:a @0:b [0..5]
+           t1 fetch ─ @ offset 1 count 3 asked 1 client tidegauge-consumer-102 [2..3]
+           t1 fetch ─ @ offset 1 count 3 asked 1 client tidegauge-consumer-102 [4..5]
+           c2 poll ─ @3:a @1:b [0..5]""",
+    )
+    both = ["int-nonmonotonic-poll 0@0 client asked again", "int-nonmonotonic-poll 0@1"]
+    assert _told(rows, _check(rows, Size(64, 1, 1000), compact=()))["t0"] == both
+    assert _told(rows, _check(rows, compact=()))["t0"] == [both[0], f"{both[1]} client asked again"]
+
+
 def test_what_is_too_tangled_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left out in silence."""
     monkeypatch.setattr(order, "RUNS", 0)
@@ -591,6 +680,9 @@ NO_FAULT = replace(FACTS, faults=(), idempotence=False)
         ("poll-skip", ("rebalance",), FACTS, 15, "allowed"),
         ("nonmonotonic-poll", ("rebalance",), FACTS, 15, "allowed"),
         ("nonmonotonic-poll", ("deleted topic",), FACTS, 15, "allowed"),
+        ("nonmonotonic-poll", ("client asked again",), FACTS, 15, "possibly the client"),
+        ("int-nonmonotonic-poll", ("client asked again",), FACTS, 15, "possibly the client"),
+        ("int-nonmonotonic-poll", ("rebalance", "client asked again"), FACTS, 15, "allowed"),
         ("nonmonotonic-poll", (), replace(FACTS, acks="1"), 15, "allowed"),
         ("nonmonotonic-poll", (), replace(FACTS, acks="1"), 9, "illegal"),
         ("int-poll-skip", (), replace(FACTS, unclean_election=True), 15, "allowed"),

@@ -129,7 +129,7 @@ print(*{each.partition(".")[0] for each in sys.modules})
 )
 def test_help_does_not_wait_for_slow_imports(listing_kinds: bool, slow: set[str]) -> None:  # noqa: FBT001
     """Nobody needs those to read; kinds of clusters load their libraries where they are listed."""
-    listed = [["demo"], ["cluster", "up"], ["run"], ["investigate"], ["explore"], ["suite"]]
+    listed = [["demo"], ["cluster", "up"], ["doctor"], ["run"], ["investigate"], ["explore"], ["suite"]]
     chosen = [" ".join(command) for command in COMMANDS if (command in listed) == listing_kinds]
     loaded = subprocess.run([sys.executable, "-c", HELP, *chosen], capture_output=True, text=True, check=True)
     assert slow & set(loaded.stdout.split()) == set()

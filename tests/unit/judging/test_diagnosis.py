@@ -804,3 +804,14 @@ def test_every_cause_is_documented() -> None:
     page = (root / "docs" / "diagnosis.md").read_text(encoding="utf-8")
     assert len(names) > 30
     assert not [name for name in names | {"corrupted", "misrouted", "weak-acks"} if name not in page]
+
+
+def test_a_reader_whose_client_asked_again_asks_for_another_client() -> None:
+    """And not for another broker; one that did not is the broker's."""
+    again = finding("nonmonotonic-poll", "client asked again")
+    found = cause(again)
+    assert (found.name, found.confidence, found.remedies) == (
+        "reader-goes-back", "likely", ("repeat the run with another client",),
+    )  # fmt: skip
+    (both,) = diagnosis(results(again, finding("nonmonotonic-poll", partition=1))).causes
+    assert both.remedies == ("return from Fetch nothing below the offset that is asked for",)

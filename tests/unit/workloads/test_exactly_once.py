@@ -159,6 +159,21 @@ def test_a_consumer_that_left_cannot_commit_what_it_read(stage: Callable[..., St
     assert len(on.libraries) == 2
 
 
+def test_outputs_that_are_delivered_too_late_for_their_positions_are_aborted(
+    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delivered by the time of the commit, they would be committed alone, and the next member would make them again."""
+    on, late = stage(), [False]
+    deliver = transacting.Transaction.deliver
+    monkeypatch.setattr(transacting.Transaction, "deliver", lambda txn: late.pop() if late else deliver(txn))
+    on.transformer._chances.leaves = lambda: True  # type: ignore[method-assign]
+    on.step(TransactionFate.LOSE_CONSUMER, TransactionStep.SENT)
+    assert on.ended(F.COMMIT) == []
+    assert on.ended(F.TXN) == [Type.FAIL]
+    assert on.broker.outputs == []
+    on.finish()
+
+
 @pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
 def test_work_on_partitions_that_the_group_took_away_is_aborted(stage: Callable[..., Stage], client: str) -> None:
     """Even if they come back at once: the library may hand out again what was read."""
