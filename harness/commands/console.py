@@ -21,7 +21,7 @@ err = SafeConsole(stderr=True)
 
 
 def consent(decided: bool | None) -> Consent:
-    """Whether an image may be built here: as the flags say, else as somebody at the terminal does."""
+    """Whether an image may be built here: by the flags, else by asking at the terminal."""
 
     def answer(question: str) -> bool:
         from harness.report.terminal.tables import line
@@ -46,7 +46,7 @@ def clean_up() -> None:
 
 
 def tell(checked: Sequence[Checked], junit: Path | None, *, as_json: bool) -> None:
-    """Verdicts for whoever reads them: people, scripts, CI systems."""
+    """Print verdicts for people, scripts and CI systems."""
     from harness.report.terminal.run import verdicts
 
     verdicts(out, checked, as_json=as_json)
@@ -65,7 +65,7 @@ def write_for_ci(checked: Sequence[Checked], junit: Path | None) -> None:
 
 
 def tell_reports(checked: Sequence[Checked], *, as_json: bool) -> None:
-    """Where the reports are, for whoever is going to open one."""
+    """Print where the reports are."""
     from harness.report.making import report_of
     from harness.report.terminal.tables import line
 
