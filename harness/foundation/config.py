@@ -46,10 +46,14 @@ def parse(model: type[M], data: Mapping[str, Any], source: str) -> M:
 
 def suggestion(name: str, known: list[str]) -> str:
     """'did you mean X?' when something near is known, else what is known."""
-    near = difflib.get_close_matches(name, known, n=1)
-    if near:
-        return f"did you mean '{near[0]}'?"
+    if near := difflib.get_close_matches(name, known):
+        return f"did you mean '{max(near, key=lambda each: _likeness(name, each))}'?"
     return f"known here: {', '.join(sorted(known))}" if known else "remove it"
+
+
+def _likeness(one: str, other: str) -> tuple[float, int]:
+    """Of names that have as much in common, the one with more letters in the same places comes first."""
+    return difflib.SequenceMatcher(None, other, one).ratio(), sum(a == b for a, b in zip(one, other, strict=False))
 
 
 def _explain(model: type[Model], error: ValidationError, source: str) -> tuple[str, str]:

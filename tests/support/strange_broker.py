@@ -146,9 +146,10 @@ class StrangeBrokers:
 
     def create(self, node: int, request: Any, _: int) -> Answer:
         """By those that do."""
-        return {"topics": [{"name": topic.name, **self._created(node, topic)} for topic in request.topics]}
+        only = request.validate_only
+        return {"topics": [{"name": each.name, **self._created(node, each, only=only)} for each in request.topics]}
 
-    def _created(self, node: int, topic: Any) -> Answer:
+    def _created(self, node: int, topic: Any, *, only: bool) -> Answer:
         refused = sorted(self.strangeness.refuse_settings & {config.name for config in topic.configs})
         if node in self.strangeness.refuse_creation:
             return {"error_code": NUMBERS["NOT_CONTROLLER"]}
@@ -158,6 +159,8 @@ class StrangeBrokers:
             return {"error_code": NUMBERS["INVALID_CONFIG"], "error_message": f"unknown {refused[0]}"}
         if topic.name in self.topics:
             return {"error_code": NUMBERS["TOPIC_ALREADY_EXISTS"]}
+        if only:
+            return {"error_code": 0}
         self.topics[topic.name] = topic.num_partitions
         self.settings[topic.name] = {config.name: config.value for config in topic.configs}
         return {"error_code": 0}
@@ -167,7 +170,7 @@ class StrangeBrokers:
         results = []
         for topic in request.topics:
             known = topic.name in self.topics
-            if known:
+            if known and not request.validate_only:
                 self.topics[topic.name] = topic.count
             results.append({"name": topic.name, "error_code": 0 if known else 3})
         return {"results": results}
