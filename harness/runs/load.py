@@ -358,12 +358,18 @@ class Load:
         time.sleep(TICK_S)
 
     def _look_whether_idle(self, conductor: Conductor) -> None:
-        """Nobody is expected to move while a fault is to come or at work, nor workers that still start."""
+        """Nobody is expected to move while a fault is to come or at work, nor workers that start or have a break."""
         working = [worker for role in WORKING for worker in self.fleet.of(role)]
         starting = time.monotonic() - self._stage_began_s < CLIENTS_START_S
         excused = not all(outcome.over for outcome in conductor.outcomes)
         excused = excused or (starting and any(not (worker.spoke or worker.over) for worker in working))
+        excused = excused or (not self.ends_by_itself and self._has_nothing_outstanding())
         self._idle.look(self._counts(working), sum(worker.over for worker in working), excused=excused)
+
+    def _has_nothing_outstanding(self) -> bool:
+        """Whether everybody got what there was: producers that send seldom wait for nobody between two sends."""
+        sent, read = self.fleet.totals(PRODUCER), self.fleet.totals(CONSUMER)
+        return 0 < sent["ok"] <= read["read"] and sent["sent"] == sent["ok"] + sent["fail"] + sent["info"]
 
     @staticmethod
     def _counts(workers: Sequence[WorkerProcess]) -> Counter[str]:

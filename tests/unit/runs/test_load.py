@@ -235,3 +235,21 @@ def test_clients_that_hang_do_not_keep_a_load_from_its_end(
     made, _ = stalled(tmp_path, monkeypatch, workload, hangs=True)
     assert made.not_over.startswith("the load ended early, because nothing moved for")
     assert made.ended_after_s < 4 * made._idle.limit_s  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("counts", "outstanding"),
+    [((8, 8, 8), ""), ((8, 7, 7), "an answer"), ((8, 8, 7), "a record"), ((0, 0, 0), "everything"), ((8, 8, 9), "")],
+)
+def test_clients_that_have_all_they_asked_for_have_a_break(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counts: tuple[int, int, int], outstanding: str
+) -> None:
+    """Neither a send without an answer nor a record that is still to be read; of nothing at all nobody has a break."""
+    made, _ = stalled(tmp_path, monkeypatch, "stream", hangs=True)
+    sent, ok, read = counts
+    totals = {
+        PRODUCER: dict.fromkeys(COUNTS, 0) | {"sent": sent, "ok": ok},
+        CONSUMER: dict.fromkeys(COUNTS, 0) | {"read": read},
+    }
+    monkeypatch.setattr(made.fleet, "totals", totals.__getitem__)
+    assert made._has_nothing_outstanding() == (not outstanding)
