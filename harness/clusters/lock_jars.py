@@ -1,5 +1,7 @@
 """Pins the archives of Apache Kafka: `python -m harness.clusters.lock_jars [VERSION...]`, by default those we ship.
 
+By default it also pins Kafka's own clients (`harness.clusters.client_archives`).
+
 A release of Kafka does not change, so a lock changes only with the coordinates or exclusions in `targets/kafka.toml`
 and `targets/kafka-zookeeper.toml`, which older versions belong to, or with a new version. Every archive is downloaded
 and verified against the checksum its repository publishes.
@@ -9,7 +11,8 @@ from __future__ import annotations
 
 import sys
 
-from harness.clusters.jars import inputs_line, locked_versions, resolve, write_lock
+from harness.clusters import client_archives
+from harness.clusters.jars import Jar, inputs_line, locked_versions, resolve, write_lock
 from harness.clusters.target import load_target
 from harness.foundation.errors import TidegaugeError, UsageError
 from harness.foundation.paths import PACKAGE
@@ -24,9 +27,18 @@ def lock(version: str) -> str:
         raise UsageError(f"the target '{target.name}' has no [java] table", "there is nothing to lock")
     coordinates = target.coordinates()
     jars = resolve(target.name, target.version, coordinates, target.java.exclude)
-    path = PACKAGE / "clusters" / "targets" / "locks" / f"{target.name}-{target.version}.lock"
-    write_lock(path, inputs_line(coordinates, target.java.exclude), jars)
-    return f"{target.name} {target.version}: {len(jars)} archives"
+    return _write(target.name, target.version, inputs_line(coordinates, target.java.exclude), jars)
+
+
+def lock_clients() -> str:
+    """The same for Kafka's own clients."""
+    name, version, coordinates = client_archives.NAME, client_archives.VERSION, client_archives.COORDINATES
+    return _write(name, version, inputs_line(coordinates, ()), resolve(name, version, coordinates, ()))
+
+
+def _write(name: str, version: str, inputs: str, jars: list[Jar]) -> str:
+    write_lock(PACKAGE / "clusters" / "targets" / "locks" / f"{name}-{version}.lock", inputs, jars)
+    return f"{name} {version}: {len(jars)} archives"
 
 
 def main() -> None:
@@ -36,6 +48,8 @@ def main() -> None:
         for version in sys.argv[1:] or shipped:
             sys.stdout.write(f"{lock(version)}\n")
             sys.stdout.flush()
+        if not sys.argv[1:]:
+            sys.stdout.write(f"{lock_clients()}\n")
     except TidegaugeError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)

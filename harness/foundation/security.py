@@ -90,6 +90,27 @@ class Security(Model):
             }
         return {name: value for name, value in settings.items() if value is not None}
 
+    def java(self) -> dict[str, Any]:
+        """Settings for Kafka's Java clients."""
+        settings: dict[str, Any] = {"security.protocol": self.protocol}
+        if self.ca_file:
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": _text(self.ca_file)}
+        if self.certificate_file:
+            settings |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.certificate.chain": self.certificate_file.read_text(encoding="utf-8"),
+                "ssl.keystore.key": (self.key_file or self.certificate_file).read_text(encoding="utf-8"),
+                "ssl.key.password": self.key_password.get_secret_value() or None,
+            }
+        if self.mechanism:
+            module = "plain.PlainLoginModule" if self.mechanism == "PLAIN" else "scram.ScramLoginModule"
+            named = f'username="{_quoted(self.username)}" password="{_quoted(self.password.get_secret_value())}"'
+            settings |= {
+                "sasl.mechanism": self.mechanism,
+                "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required {named};",
+            }
+        return settings
+
 
 class SecuritySpec(Model):
     """How clients prove who they are, without secrets: those come from the environment."""
@@ -167,6 +188,11 @@ def _secret(variable: str) -> str:
         return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{variable}_FILE cannot be read ({error})", "check the path it holds") from error
+
+
+def _quoted(text: str) -> str:
+    """For a JAAS configuration, within double quotes."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _text(path: Path | None) -> str | None:

@@ -80,6 +80,7 @@ class RunRecording:
             else None
         )
         with self._phase("set up"):
+            self.scenario.settings.stack.prepare(self.view)
             if not self.cluster_is_shared:
                 undo.callback(self.cluster.stop)
                 undo.push(optional_work.give_up_on_error)

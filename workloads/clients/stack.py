@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from harness.foundation.progress import Progress
     from harness.foundation.security import Security
     from workloads.clients.base import Consumer, Producer
     from workloads.clients.member import GroupConsumer, Joining
@@ -82,6 +83,9 @@ class ClientStack(ABC):
     ) -> TransactionalProducer:
         """An instance of this transactional id, which it has not taken yet."""
         raise NotImplementedError(f"{self.name} has no transactional producers")
+
+    def prepare(self, progress: Progress) -> None:  # noqa: B027 - most need nothing
+        """Fetch what its workers need and this machine does not have, before anything starts."""
 
     def versions(self) -> dict[str, str]:
         """What takes part of it, with versions."""
