@@ -29,8 +29,8 @@ from checkers.shared.by_offset import (
     moment_rows,
     sorted_marks,
 )
-from checkers.shared.fates import late as late_of
 from checkers.shared.reader_steps import key_of
+from checkers.shared.settled_values import late as late_of
 from harness.history.schema import Type
 
 PLACE = ("topic", "partition")

@@ -1,4 +1,4 @@
-"""The order in which readers were handed records, and in which sends got offsets: `checkers.order`, word by word."""
+"""In which order readers were handed records, and sends got offsets: `checkers.order.family`, word by word."""
 
 from __future__ import annotations
 
