@@ -1,9 +1,9 @@
 """Leadership: who acts as the leader of a partition.
 
-S is SETTLING_NS of `checkers.metadata`, which also says what a claim is, with its `first` and its node, leader and
-epoch; `begun` is the lowest `invoked` of a claim. Claims and all that follows belong to one life of a topic (an era of
-`checkers.core.deletions`); what may belong to two lives is left out. Rows without a node, topic or partition are left
-out.
+S is SETTLING_NS of `checkers.metadata.family`, which also says what a claim is, with its `first` and its node, leader
+and epoch; `begun` is the lowest `invoked` of a claim. Claims and all that follows belong to one life of a topic (an era
+of `checkers.core.deletions`); what may belong to two lives is left out. Rows without a node, topic or partition are
+left out.
 
 impostor-leader   an *act* is an answer with error 0, to a probe (api 1 or 2), or in an exchange of type ok of another
                   client than `tidegauge`: Produce with acks <> 0 and an offset >= 0 (an *append*), ListOffsets, or

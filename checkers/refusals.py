@@ -1,7 +1,8 @@
 """Refusals: clients that are told again and again that a node does not lead.
 
-S is SETTLING_NS of `checkers.metadata`. All of it belongs to one life of a topic (an era of `checkers.core.deletions`);
-what may belong to two lives is left out, and so are rows without a node, topic or partition.
+S is SETTLING_NS of `checkers.metadata.family`. All of it belongs to one life of a topic (an era of
+`checkers.core.deletions`); what may belong to two lives is left out, and so are rows without a node, topic or
+partition.
 
 not-leader-loop   exchanges of type ok of one client (by its client id; not null, and not `tidegauge`, which asks every
                   node on purpose), one partition and one of the requests Produce, Fetch, ListOffsets. A *refusal* has

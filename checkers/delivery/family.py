@@ -23,7 +23,7 @@ unseen         acknowledged above everything that was read and below the end of 
 phantom        read, and nobody sent it.
 aborted-read   read, although its send certainly failed, or its transaction did.
 misrouted      read in another topic or partition than its send says, although the record calls itself good; once for
-               each value and place. Those that call themselves misrouted are `checkers.shared.flawed_records`'.
+               each value and place. Those that call themselves misrouted are `checkers.flawed_records`'.
 duplicate      one value at two or more offsets of its partition, misrouted records apart. Tagged by its producer, as
                the manifest knows it: `transactional`, `idempotent` or `plain`; and `numbered anew` if the taps saw that
                producer go on with another producer id or epoch: a client that begins to number anew may write again

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from checkers import delivery, log_starts
+from checkers import flawed_records as odd
 from checkers.core.arrays import NEVER, NONE
 from checkers.core.engine import CheckState
 from checkers.core.families import families_of
@@ -17,7 +18,6 @@ from checkers.core.family import Family
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.core.tables import empty
-from checkers.shared import flawed_records as odd
 from checkers.shared import settled_values as values
 from checkers.shared.fates import Fates, fates
 from checkers.shared.settled_values import GatheredValues, Split

@@ -12,7 +12,7 @@ from checkers.core.results import CheckResults, Finding
 from checkers.core.run import RunContext
 from checkers.core.timeline import Fault
 from checkers.leadership import FAMILIES as LEADERSHIP
-from checkers.metadata import FAMILIES as METADATA
+from checkers.metadata.family import FAMILIES as METADATA
 from checkers.refusals import FAMILIES as REFUSALS
 from checkers.shared.epochs import FAMILIES as EPOCHS
 from checkers.summaries.coverage import FaultCoverage

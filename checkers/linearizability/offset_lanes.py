@@ -16,7 +16,7 @@ from checkers.core.family import ByFamily
 from checkers.core.node_answers import Epochs
 from checkers.core.piece import Piece
 from checkers.core.run import ONE_STRETCH, RunContext
-from checkers.shared import offsets, visibility
+from checkers.linearizability import offsets, visibility
 from checkers.shared.by_offset import (
     ENDED,
     FINAL,
