@@ -124,7 +124,7 @@ def page(
     broken = [row for row in rows if row.case.broken]
     sound = [row for row in rows if not row.case.broken]
     parts = (
-        _head(rows, broken, sound), _broken(broken), combined_table(combined), _sound(sound), _starved(starved),
+        _head(rows, broken, sound), _broken(broken), combined_table(combined), _sound(sound), starved_table(starved),
         _versions(rows),
     )  # fmt: skip
     return "\n".join([*(line for part in parts for line in part), ""])
@@ -212,7 +212,7 @@ def _sound(rows: Sequence[DetectionRow]) -> Iterable[str]:
     )
 
 
-def _starved(rows: Sequence[DetectionRow]) -> Iterable[str]:
+def starved_table(rows: Sequence[DetectionRow]) -> Iterable[str]:
     """The same where the machine was busy with other things."""
     if rows:
         clean = f"{sum(row.fine for row in rows)} of {len(rows)} runs"
@@ -225,6 +225,19 @@ def _starved(rows: Sequence[DetectionRow]) -> Iterable[str]:
             "",
             *_of_sound(rows),
         )
+
+
+def with_section(text: str, section: Iterable[str]) -> str:
+    """A page with this section in place of its own of that title; a new one comes before the last."""
+    new = "\n".join(section).strip()
+    if not new:
+        return text
+    head, *old = text.rstrip("\n").split("\n## ")
+    title, place = new.partition("\n")[0], len(old) - 1
+    places = [at for at, each in enumerate(old) if f"## {each.partition(chr(10))[0]}" == title]
+    ends = (places[0], places[0] + 1) if places else (place, place)
+    old[slice(*ends)] = [f"{new.removeprefix('## ')}\n"]
+    return "\n## ".join([head, *old]).rstrip("\n") + "\n"
 
 
 def _of_sound(rows: Sequence[DetectionRow]) -> Iterable[str]:
