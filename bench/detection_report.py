@@ -52,7 +52,8 @@ class DetectionRow:
         """The causes that have to be told, in the order that comes nearest to what was told."""
         places = {name: place for place, name in enumerate(self.told)}
         groups = [sorted(each.split("/"), key=lambda name: places.get(name, 0)) for each in self.case.causes]
-        return tuple(name for group in groups for name in group)
+        hidden = set(self.case.hidden).difference(self.told)
+        return tuple(name for group in groups for name in group if name not in hidden)
 
     @property
     def invented(self) -> tuple[str, ...]:
@@ -180,7 +181,8 @@ def combined_table(rows: Sequence[DetectionRow]) -> Iterable[str]:
         "## Several bugs at once",
         "",
         f"Pairs and triples of broken brokers (`{COMMAND} ARGS=--combined`). The cause of each has to be told, the one",
-        "that harms acknowledged data most first, and no other; a/b may come in either order.",
+        "that harms acknowledged data most first, and no other; a/b may come in either order. One in brackets need not",
+        "be: the other bug keeps this client from reading anything.",
         "",
         f"- {len(rows)} of {len(COMBINED)} combinations were run. Unit tests put runs of the single brokers",
         "  together, and ask for the same causes.",
@@ -195,7 +197,7 @@ def combined_table(rows: Sequence[DetectionRow]) -> Iterable[str]:
             ", ".join(f"`{name}`" for name in row.case.broken.split(", ")),
             row.case.client,
             row.case.workload,
-            ", ".join(row.case.causes),
+            ", ".join(f"({name})" if name in row.case.hidden else name for name in row.case.causes),
             ", ".join(name if sure == "certain" else f"{name} ({sure})" for name, sure in row.causes) or row.verdict,
             row.wrong,
         )

@@ -136,6 +136,15 @@ def test_causes_of_several_bugs_are_told_each_in_its_order(told: str, wrong: str
     assert f"of none of the bugs: {int('d' in told)}." in text
 
 
+def test_a_hidden_cause_need_not_be_told_and_is_not_invented() -> None:
+    """Another bug may keep a client from ever meeting it; the others have to be told as always."""
+    case = DetectionCase("both", "kafka-python", "stream", {}, 9, broken="x, y", causes=("a", "b"), hidden=("a",))
+    for told, wrong in (("b", ""), ("a b", ""), ("b a", "order"), ("a", "missing: b"), ("b c", "invented: c")):
+        row = DetectionRow(case, Path("run"), "invalid", causes=tuple((name, "certain") for name in told.split()))
+        assert (row.wrong, row.fine) == (wrong, not wrong)
+        assert "| (a), b |" in "\n".join(combined_table([row]))
+
+
 def test_a_section_replaces_its_own_and_leaves_the_others() -> None:
     """The runs of the rest of the page need not be in the store; a new section comes before the last."""
     text = "# Page\n\nHead.\n\n## One\n\n1\n\n## Two\n\n2\n\n## With\n\nkafka\n"
