@@ -45,7 +45,8 @@ def acknowledged_without_offset(evidence: Evidence) -> Cause | None:
     proof = evidence.wrong("false-ack")
     if not proof:
         return None
-    counted_on = [each for each in evidence.wrong("shared-offset") if each in counted_on_from_none(evidence)]
+    made_up = counted_on_from_none(evidence)
+    counted_on = [each for each in evidence.wrong("shared-offset") if each in made_up]
     follows = evidence.seen(*ORDER, "inconsistent-offset", "duplicate", "watermark-ahead") if counted_on else []
     below = all("no offset" not in each.tags for each in proof)
     offsets = sorted({each.offset for each in proof if "no offset" in each.tags and each.offset is not None})

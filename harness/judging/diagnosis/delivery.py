@@ -17,7 +17,7 @@ resend-not-recognised         retry-duplicate, retry-offset-changed: one produce
 appended-out-of-order         retry-reorder, or nonmonotonic-send that nothing allows. Or one that is allowed because a
                               client may have sent again, in a run without faults in which the taps saw that none did:
                               likely, and the verdict stays what it is
-phantom                       phantom, gap: records that nobody sent, or offsets that nobody filled
+phantom                       phantom, gap: records that were never sent, or offsets that nobody filled
 replicas-differ               replica-divergence
 """
 
@@ -73,7 +73,9 @@ def _damaged(  # noqa: PLR0913, PLR0917 - what two rules differ by
         (*gone, *evidence.seen(*also)),
         because=(
             *evidence.quotes(proof),
-            *when(accounted and lost, f"the {lost:,} acknowledged messages that nobody read are no more than these"),
+            *when(
+                accounted and lost, f"the {lost:,} acknowledged messages that were never read are no more than these"
+            ),
         ),
         remedies=remedies,
     )
@@ -116,7 +118,7 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
         ),
         because=(
             *evidence.quotes(proof),
-            *when(passed, f"readers were handed what comes after {passed:,} of them: not merely late"),
+            *when(passed, f"readers received what comes after {passed:,} of them: not merely late"),
             *when(part and undamaged, f"{evidence.found(*DAMAGED):,} records came back damaged, which is fewer"),
             *(f"{fault.name}: {fault.detail}" for fault in faults[:SHOWN]),
         ),
@@ -160,9 +162,9 @@ def skipped_by_readers(evidence: Evidence) -> Cause | None:
         (*evidence.seen("gap"), *passed_by_all),
         because=(
             *evidence.quotes(proof),
-            *when(kept, "no acknowledged message is lost: the final read was handed all of them"),
+            *when(kept, "no acknowledged message is lost: the final read got all of them"),
         ),
-        against=when(passed_by_all, "no reader was handed some messages: all passed over them, or they are lost"),
+        against=when(passed_by_all, "no reader received some messages: all skipped them, or they are lost"),
         remedies=("return from Fetch every record from the offset that is asked for on, in one piece",),
     )
 
@@ -176,7 +178,7 @@ def reader_goes_back(evidence: Evidence) -> Cause | None:
     remedy = "return from Fetch nothing below the offset that is asked for"
     return Cause(
         "reader-goes-back",
-        f"a reader was handed offsets again that it had been handed, {times(evidence.found(*STEPS[3:]))}",
+        f"a reader received the same offsets again, {times(evidence.found(*STEPS[3:]))}",
         "likely",
         tuple(proof),
         because=evidence.quotes(proof),

@@ -52,7 +52,7 @@ def test_readers_that_pass_over_more_than_is_lost_are_not_given_some_records() -
     (told,) = diagnosis(results(skip, lost, counts=counts, figures=figures)).causes
     assert (told.name, told.confidence) == ("skipped-by-readers", "likely")
     assert told.explains == ("int-poll-skip", "lost-write")
-    assert told.against == ("no reader was handed some messages: all passed over them, or they are lost",)
+    assert told.against == ("no reader received some messages: all skipped them, or they are lost",)
     assert names(skip, lost, counts=counts | {"lost-write": 60}, figures=figures) == ["acknowledged-then-lost"]
     assert names(skip, lost, counts=counts) == ["acknowledged-then-lost"]  # nobody knows how many readers there were
 
