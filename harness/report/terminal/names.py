@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +77,7 @@ def _what(checked: Checked) -> list[str]:
     return [workload, *dict.fromkeys(faults), *broken, *rules]
 
 
-def _cluster(facts: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def _cluster(facts: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Kafka 4.3.1; 3 local nodes, as the kind of cluster is called."""
     cluster = table_of(facts, "cluster")
     nodes = cluster.get("nodes")
