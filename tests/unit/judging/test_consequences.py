@@ -6,6 +6,7 @@ from checkers.core.results import CheckResults, Finding
 from checkers.summaries.figures import Figures
 from harness.judging.diagnosis.harm import HARM_OF
 from harness.judging.policies import Mark
+from harness.judging.policies.marks import WORDS
 from harness.judging.sentences.consequences import CONSEQUENCES, CYCLES, allowed, broken_promises
 from harness.judging.verdict import MarkedFinding, SeenAnomaly
 from harness.report.meanings import MEANINGS
@@ -66,6 +67,5 @@ def test_waits_are_told_by_how_long_they_were() -> None:
 
 def test_a_reason_without_short_words_is_told_in_full() -> None:
     """As it is in the report."""
-    assert allowed([seen("duplicate", 1, Mark("allowed", "renumbered"))]) == (
-        "its producer began to number anew, and may have written again: 1 message stored twice"
-    )
+    said = f"{WORDS['renumbered']}: 1 message stored twice"
+    assert allowed([seen("duplicate", 1, Mark("allowed", "renumbered"))]) == said
