@@ -88,7 +88,9 @@ def mistakes_in(model: type[BaseModel], error: ValidationError) -> list[Mistake]
     problems = error.errors(include_url=False)
     meant = {
         (*place, nearest(str(key), schema.keys(place)))
-        for *place, key in (problem["loc"] for problem in problems if problem["type"] == UNKNOWN)
+        for problem in problems
+        if problem["type"] == UNKNOWN
+        for place, key in [(problem["loc"][:-1], problem["loc"][-1])]
     }
     found: dict[Place, Mistake] = {}
     for problem in problems:
