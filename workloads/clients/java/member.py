@@ -129,8 +129,10 @@ class JavaMember(GroupConsumer):
     def _close(self, timeout_s: float, membership: str) -> ClientError | None:
         if self._consumer is None:
             return None
-        consumer, self._last, self._consumer = self._consumer, self.metadata(), None
-        return close(consumer, timeout_s, membership)
+        self._last = self.metadata()
+        error = close(self._consumer, timeout_s, membership)  # calls the listener, which may still commit
+        self._consumer = None
+        return error
 
     def _tell_commits(self) -> None:
         while self._automatic and self._listener is not None:

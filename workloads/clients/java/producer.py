@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from workloads.clients.settings import ClientSettings
 
 PART = 100  # messages that the library is handed without a look at the clock: a full buffer holds each of them up
 NAP_S = 0.002
+BEYOND_S = 1.0  # that the library may take to close longer than it was given
 
 
 @dataclass
@@ -99,7 +101,7 @@ class JavaProducer(Producer):
                 loops().send(self._producer, java_class("java.lang.String")(topic), where, keys, values, futures)
             except jpype.JException as error:
                 taken = next(index for index, future in enumerate(futures) if future is None)
-                self._note(payloads[:taken], futures[:taken])
+                self._note(payloads[:taken], jpype.JArray(jpype.JObject)(list(futures)[:taken]))
                 self._refuse(payloads[taken : taken + 1], ClientError(REFUSED_LOCALLY, failure(error).text))
                 partitions, payloads = partitions[taken + 1 :], payloads[taken + 1 :]
                 keyed = keyed and KeyedMessages(keyed.keys[taken + 1 :], keyed.tombstones[taken + 1 :])
@@ -167,8 +169,15 @@ class JavaProducer(Producer):
         return self._sent - self._handed_back
 
     def close(self, timeout_s: float) -> None:
-        """Close the library, which gives up on what is outstanding by then."""
-        self._producer.close(seconds(timeout_s))
+        """Close the library, which gives up on what is outstanding by then.
+
+        On a thread of its own: where a broker says nothing, the library takes as long as one of its requests may take.
+        """
+        closing = threading.Thread(
+            target=self._producer.close, args=(seconds(timeout_s),), daemon=True, name="closing a producer"
+        )
+        closing.start()
+        closing.join(timeout_s + BEYOND_S)
 
 
 def _rest(sent: _Sent, outcomes: Longs) -> _Sent:
