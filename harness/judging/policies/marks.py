@@ -24,6 +24,7 @@ WORDS: dict[str, str] = {
     "deposed-coordinator": "a coordinator that a fault had deposed may answer before it knows of its successor",
     "coordinator-may-have-moved": "the coordinator may have moved without any fault, and the old one answered",
     "member-thrown-out": "a fault was there: a member may have been thrown out without knowing it",
+    "perhaps-thrown-out": "no generation is known: on a busy machine a member may be thrown out and hear of it late",
     "killed-in-poll": "a member was killed in a poll, and may have had them in its hands",
     "new-leader-mark": "a fault changes leaders, and a new one does not know the high watermark at once",
     "deposed-leader": "a leader that a fault had deposed answered before it knew of its successor",
