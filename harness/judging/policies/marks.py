@@ -62,6 +62,33 @@ WORDS: dict[str, str] = {
     "no-evidence": "its evidence could not be read",
 }
 
+# the same in two or three words, where a line has no room for more
+SHORT_WORDS: dict[str, str] = {
+    "weak-acks": "acks={acks}",
+    "weak-acks-visibility": "acks={acks}",
+    "weak-acks-end": "acks={acks}",
+    "weak-acks-followers": "acks={acks}",
+    "own-deletion": "topic deleted by the workload",
+    "deleted-by-fault": "topic deleted by a fault",
+    "stateless": "stateless brokers",
+    "rebalance": "group rebalancing",
+    "late-retry": "no idempotence",
+    "requests-sent-twice": "no idempotence",
+    "retry-appended": "no idempotence",
+    "unclean-election": "unclean leader election",
+    "new-leader-mark": "new leader",
+    "new-leader": "new leader",
+    "deposed-leader": "leader just deposed",
+    "deposed-unaware": "leader just deposed",
+    "within-limit": "within the limits",
+    "near-fault": "during a fault",
+    "blocked-by-fault": "during a fault",
+    "run-stood-still": "whole run paused",
+    "no-write-isolation": "Kafka does not isolate writes",
+    "readers-behind": "Kafka readers may lag behind",
+    "brief": "until nodes knew the new leader",
+}
+
 
 def words(code: str, about: dict[str, str]) -> str:
     """The sentence of a code."""
