@@ -44,6 +44,7 @@ WORDS: dict[str, str] = {
     "readers-behind": "a poll need not return all that is there: readers may be behind, partition by partition",
     "retry-appended": "without idempotence a client's retry may be appended again",
     "renumbered": "its producer restarted its sequence numbers and may have written again",
+    "renumbered-unseen": "a fault came, and without taps nobody knows whether {client} restarted its sequence numbers",
     "interrupted": "the run was interrupted, and with it the final read",
     "offset-unsaid": "the imported history does not say which offset it was given",
     "client-assumed": "no broker said so: the client took it for written because a later batch was",
