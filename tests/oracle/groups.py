@@ -238,7 +238,7 @@ def _held(rows: Rows) -> dict[int, dict[tuple[int, int], bool]]:
         if event["f"] == F.ASSIGN and _counts(event):
             held[event["process"]][place] = True  # type: ignore[index]
         elif event["f"] == F.REVOKE and place in held.get(event["process"], {}):
-            held[event["process"]][place] = False  # type: ignore[index]
+            held[event["process"]][place] = False
     return held
 
 
