@@ -64,7 +64,7 @@ TABLE: tuple[OutcomeRule, ...] = (
         ANYTHING,
         "IllegalArgumentError KafkaConfigurationError UnsupportedCodecError",
         Type.FAIL,
-        "kafka-python rejected the call: nothing left the client",
+        "kafka-python or the Java client rejected the call: nothing left the client",
     ),
     OutcomeRule(
         frozenset({F.COMMIT}),
