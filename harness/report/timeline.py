@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.report.names import Names
 from harness.report.operations import NS, OperationLine, lasted, operation_line
 
 WIDTH, LABELS = 960, 176
@@ -102,16 +103,17 @@ def moment(since_ns: float, span_ns: float) -> str:
     return f"{since_ns / NS:.{digits}f} s"
 
 
-def of_finding(
+def of_finding(  # noqa: PLR0913 - what is drawn, and how
     key: str,
     title: str,
     rows: Sequence[Mapping[str, Any]],
     series: Mapping[str, Any],
+    names: Names,
     *,
     in_order: bool,
 ) -> FindingTimeline | None:
     """The operations around a finding; and what lies between the two it names, if their order is what is wrong."""
-    told = [operation_line(row, series["processes"]) for row in rows]
+    told = [operation_line(row, names) for row in rows]
     if not told:
         return None
     named = [each for each in told if each.rank == 0] or [each for each in told if each.rank == 1] or told
@@ -137,13 +139,13 @@ def of_witness(
     title: str,
     witness: Mapping[str, Any],
     series: Mapping[str, Any],
+    names: Names,
 ) -> FindingTimeline | None:
     """Consecutive appends of a partition, each with the moment at which it took effect, in the order of the log."""
     told: list[OperationLine] = []
     points: dict[int, int] = {}
     for each in witness["operations"]:
-        about = series["processes"].get(str(each["process"]), {})
-        who = f"{about.get('role', 'process')} {each['process']}"
+        who = f"{names.about(each['process']).get('role', 'process')} {each['process']}"
         name = f"end() → {each['offset']}" if each["end"] else f"{each['offset']}, {who}"
         told.append(
             OperationLine(

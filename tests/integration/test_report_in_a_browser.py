@@ -7,6 +7,7 @@ TIDEGAUGE_SCREENSHOTS names, for people to look at.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from playwright.sync_api import expect
 
 from harness.report.page import render
 from tests.support.hostile_run import HOSTILE, facts, results, series
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
+DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 400, "height": 844}
 SCREENSHOTS = "TIDEGAUGE_SCREENSHOTS"
 
 
@@ -66,11 +68,11 @@ class Seen:
         self.dialogs.append(dialog.message)
         dialog.dismiss()
 
-    def keep(self, name: str) -> None:
+    def keep(self, name: str, *, whole: bool = True) -> None:
         """A screenshot, if somebody wants to look at it."""
         if directory := os.environ.get(SCREENSHOTS):
             Path(directory).mkdir(parents=True, exist_ok=True)
-            self.page.screenshot(path=str(Path(directory, f"report-{name}.png")), full_page=True)
+            self.page.screenshot(path=str(Path(directory, f"report-{name}.png")), full_page=whole)
 
 
 @contextmanager
@@ -95,7 +97,7 @@ def overflow(page: Page) -> int:
 def colours(page: Page) -> tuple[str, str]:
     """Of the paper, and of an axis of a chart."""
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    label = page.evaluate("getComputedStyle(document.querySelector('svg.chart text')).fill")
+    label = page.evaluate("getComputedStyle(document.querySelector('.ticks text')).fill")
     return str(paper), str(label)
 
 
@@ -105,9 +107,9 @@ def test_it_draws_without_a_complaint_and_asks_nobody(browser: Browser, report: 
         seen.keep("light")
         assert seen.said == []
         assert seen.asked == [report.as_uri()]
-        assert seen.page.locator("svg.chart").count() >= 4
+        assert seen.page.locator(".panel .plot").count() >= 8
         assert seen.page.locator("svg.timeline .op").count() > 4
-        assert "Promises were broken" in seen.page.inner_text("#verdict")
+        assert "broke its promises" in seen.page.inner_text("#verdict")
 
 
 def test_hostile_text_is_shown_and_does_nothing(browser: Browser, report: Path) -> None:
@@ -172,10 +174,76 @@ def test_a_timeline_zooms_moves_and_goes_back(browser: Browser, report: Path) ->
         seen.page.keyboard.down("Control")
         seen.page.mouse.wheel(0, -100)
         seen.page.keyboard.up("Control")
-        seen.page.wait_for_function(
-            "Number(document.querySelector('#realtime-order-0 svg.timeline').dataset.zoom) > 1.3"
-        )
+        expect(line).to_have_attribute("data-zoom", "1.400")
         assert seen.said == []
+
+
+def test_all_charts_of_a_run_zoom_together(browser: Browser, report: Path) -> None:
+    """By dragging over one of them, by buttons and by keys; the slider moves all of them."""
+    with opened(browser, report) as seen:
+        timeline = seen.page.locator("#run-timeline")
+        timeline.scroll_into_view_if_needed()
+        box = timeline.locator(".plot").first.bounding_box()
+        assert box is not None
+
+        def are_at(factor: float) -> None:
+            for panel in seen.page.locator('[data-axis="run"]').all():
+                expect(panel).to_have_attribute("data-zoom", re.compile(f"^{factor:.1f}"))
+
+        are_at(1)
+        middle = box["y"] + box["height"] / 2
+        seen.page.mouse.move(box["x"] + box["width"] * 0.25, middle)
+        seen.page.mouse.down()
+        seen.page.mouse.move(box["x"] + box["width"] * 0.5, middle, steps=4)
+        seen.page.mouse.up()
+        are_at(4)
+        ticks = timeline.locator(".ticks").text_content() or ""
+        timeline.locator("input[type=range]").fill("1000")
+        expect(timeline.locator(".ticks")).not_to_have_text(ticks)
+        timeline.locator(".tracks").focus()
+        seen.page.keyboard.press("0")
+        are_at(1)
+        timeline.get_by_role("button", name="zoom in").click()
+        are_at(2)
+        assert seen.said == []
+
+
+def test_values_are_shown_where_the_pointer_is(browser: Browser, report: Path) -> None:
+    """Of every line of the chart, and in all charts a cursor at the same time; by keys as well."""
+    with opened(browser, report) as seen:
+        seen.page.locator("#run-timeline .plot").first.hover()
+        bubble = seen.page.locator(".bubble")
+        bubble.wait_for(state="visible")
+        text = bubble.inner_text()
+        assert "6.5" in text.splitlines()[0]
+        assert "acknowledged: " in text
+        seen.keep("hover", whole=False)
+        places = seen.page.locator(".cursor").evaluate_all("lines => lines.map(line => line.getAttribute('x1'))")
+        assert len(set(places)) == 1
+        seen.page.mouse.move(5, 5)
+        bubble.wait_for(state="hidden")
+        seen.page.locator("#run-timeline .tracks").focus()
+        seen.page.keyboard.press("ArrowRight")
+        bubble.wait_for(state="visible")
+
+
+def test_a_finding_on_the_timeline_leads_to_its_evidence(browser: Browser, report: Path) -> None:
+    """Which is unfolded."""
+    with opened(browser, report) as seen:
+        seen.page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = false })")
+        seen.page.locator("#run-timeline .span.finding").first.click(force=True)
+        seen.page.wait_for_url("**#realtime-order-0")
+        assert seen.page.locator("#realtime-order-0 .facts").is_visible()
+
+
+def test_commands_can_be_copied(browser: Browser, report: Path) -> None:
+    """The button says that it was done."""
+    with opened(browser, report, permissions=["clipboard-read", "clipboard-write"]) as seen:
+        command = seen.page.locator(".command").first
+        command.get_by_role("button", name="Copy").click()
+        command.get_by_role("button", name="Copied").wait_for()
+        copied = seen.page.evaluate("navigator.clipboard.readText()")
+        assert copied == command.locator("pre").inner_text()
 
 
 def test_an_operation_leads_to_its_row(browser: Browser, report: Path) -> None:
@@ -192,10 +260,10 @@ def test_it_can_be_read_without_javascript(browser: Browser, report: Path) -> No
     """Everything is there but the zoom."""
     with opened(browser, report, java_script_enabled=False) as seen:
         seen.keep("no-javascript")
-        assert seen.page.locator("svg.chart").count() >= 4
+        assert seen.page.locator(".panel .plot").count() >= 8
         assert seen.page.locator("#realtime-order-0 svg.timeline .op.named").first.is_visible()
         assert seen.page.locator(".tools").count() == 0
-        assert "Promises were broken" in seen.page.inner_text("#verdict")
+        assert "broke its promises" in seen.page.inner_text("#verdict")
 
 
 def test_dark_is_dark_in_charts_as_well(browser: Browser, report: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.report.names import Names
 from harness.report.timeline import LABELS, ROW, WIDTH, FindingTimeline, moment, of_finding, of_witness
 from tests.support.hostile_run import HOSTILE, S, series
 
-SERIES = {"processes": {"6": {"role": "producer"}, "7": {"role": "final"}}, "faults": []}
+SERIES: dict[str, Any] = {"faults": []}
+NAMES = Names(("t",), {"6": {"role": "producer"}, "7": {"role": "final"}})
 
 
 def send(event: int, began: float, ended: float, rank: int = 0, **changes: Any) -> dict[str, Any]:
@@ -20,7 +22,7 @@ def send(event: int, began: float, ended: float, rank: int = 0, **changes: Any) 
 
 def drawn(*rows: dict[str, Any], in_order: bool = True) -> FindingTimeline:
     """Of these rows."""
-    line = of_finding("key", "title", rows, SERIES, in_order=in_order)
+    line = of_finding("key", "title", rows, SERIES, NAMES, in_order=in_order)
     assert line is not None
     return line
 
@@ -62,13 +64,13 @@ def test_what_is_only_near_and_out_of_view_has_no_lane() -> None:
 
 def test_nothing_is_drawn_of_nothing() -> None:
     """A finding about nodes alone has no operations."""
-    assert of_finding("key", "title", [], SERIES, in_order=True) is None
+    assert of_finding("key", "title", [], SERIES, NAMES, in_order=True) is None
 
 
 def test_a_witness_has_a_row_and_a_moment_for_each_append() -> None:
     """In the order of offsets, and moments never go back."""
     told = series()
-    line = of_witness("w", "title", told["witness"]["quiet-0"], told)
+    line = of_witness("w", "title", told["witness"]["quiet-0"], told, Names((), told["processes"]))
     assert line is not None
     assert [lane.name for lane in line.lanes] == [f"{n}, {HOSTILE} 6" for n in range(1, 8)]
     moments = [bar.point_ns or 0 for bar in line.bars]
