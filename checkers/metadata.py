@@ -110,7 +110,7 @@ class ClientClaims(PiecewiseFamily):
 
     name = "what clients were told"
     anomalies: ClassVar[Mapping[str, str]] = {
-        "epoch-regression": "a client is told an older leader epoch than before",
+        "epoch-regression": "a client got an older leader epoch than before",
     }
     reads: ClassVar[Mapping[str, Sequence[str]]] = {"exchanges": OF_EXCHANGES}
 

@@ -84,7 +84,7 @@ def latency_and_errors(series: Series) -> list[Panel]:
 
 
 def leader_track(series: Series, names: Names, rows_at_most: int = ROWS_SHOWN) -> tuple[Track | None, int]:
-    """Who led: a row for each partition, one for each node where they did not say the same; and how many rows are left."""
+    """Who led: a row for each partition, and for each node where they disagreed; and how many rows are left out."""
     axis = run_axis(series)
     labels: list[tuple[str, str]] = []
     spans: list[Span] = []

@@ -11,7 +11,7 @@ from harness.report.names import counted
 from harness.report.story import ReportedAnomaly
 
 NOT_REPEATED = frozenset({"tap", "import"})  # kinds of runs whose clients are not ours
-LINEAR = frozenset({"linearizable", "linearizable but for end(), which nobody asked for"})
+LINEAR = frozenset({"linearizable", "linearizable; end() was never called"})
 SYMBOLS = {"valid": "✓", "invalid": "✕", "unknown": "?"}
 
 

@@ -166,7 +166,6 @@ def curves(
     *,
     label: str = "",
     unit: str = "",
-    steps: bool = True,
 ) -> Track | None:
     """A track of lines (name, classes, points) from 0 to their highest value; None without a point."""
     shown = [(name, css, points) for name, css, points in drawn if points]
@@ -180,7 +179,7 @@ def curves(
         title=title,
         height=CURVE_HEIGHT,
         labels=((12, label or title, title),),
-        curves=tuple(Curve(name, css, path(points, steps=steps)) for name, css, points in shown),
+        curves=tuple(Curve(name, css, path(points)) for name, css, points in shown),
         scale=scale,
         gauge=gauge,
         unit=unit,

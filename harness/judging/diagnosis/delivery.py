@@ -14,7 +14,7 @@ resend-not-recognised         retry-duplicate, retry-offset-changed: one produce
 appended-out-of-order         retry-reorder, or nonmonotonic-send that nothing allows. Or one that is allowed because a
                               client may have sent again, in a run without faults in which the taps saw that none did:
                               likely, and the verdict stays what it is
-phantom                       phantom, gap: records that nobody sent, or offsets that nobody filled
+phantom                       phantom, gap: records that were never sent, or offsets that nobody filled
 replicas-differ               replica-divergence
 """
 
@@ -67,7 +67,9 @@ def _damaged(  # noqa: PLR0913, PLR0917 - what two rules differ by
         (*gone, *evidence.seen(*also)),
         because=(
             *evidence.quotes(proof),
-            *when(accounted and lost, f"the {lost:,} acknowledged messages that nobody read are no more than these"),
+            *when(
+                accounted and lost, f"the {lost:,} acknowledged messages that were never read are no more than these"
+            ),
         ),
         remedies=remedies,
     )
@@ -109,7 +111,7 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
         ),
         because=(
             *evidence.quotes(proof),
-            *when(passed, f"readers were handed what comes after {passed:,} of them: not merely late"),
+            *when(passed, f"readers received what comes after {passed:,} of them: not merely late"),
             *(f"{fault.name}: {fault.detail}" for fault in faults[:SHOWN]),
         ),
         against=(
@@ -135,7 +137,7 @@ def skipped_by_readers(evidence: Evidence) -> Cause | None:
         tuple(evidence.seen("gap")),
         because=(
             *evidence.quotes(proof),
-            *when(kept, "no acknowledged message is lost: the final read was handed all of them"),
+            *when(kept, "no acknowledged message is lost: the final read got all of them"),
         ),
         remedies=("return from Fetch every record from the offset that is asked for on, in one piece",),
     )
@@ -150,7 +152,7 @@ def reader_goes_back(evidence: Evidence) -> Cause | None:
     remedy = "return from Fetch nothing below the offset that is asked for"
     return Cause(
         "reader-goes-back",
-        f"a reader was handed offsets again that it had been handed, {times(evidence.found(*STEPS[3:]))}",
+        f"a reader received the same offsets again, {times(evidence.found(*STEPS[3:]))}",
         "likely",
         tuple(proof),
         because=evidence.quotes(proof),

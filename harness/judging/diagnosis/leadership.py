@@ -158,12 +158,14 @@ def stale_leader(evidence: Evidence) -> Cause | None:
         return None
     return Cause(
         "stale-leader",
-        f"a leader that was deposed goes on: {nodes_of(proof)} still answered for {evidence.places(proof)}",
+        f"a deposed leader continues: {nodes_of(proof)} still answered for {evidence.places(proof)}",
         "certain",
         tuple(proof),
         tuple(_of_its_answers(evidence, proof)),
         because=(*evidence.quotes(proof), *_falls(evidence, proof), *_changes(evidence)),
-        remedies=("let a node that hears of a higher epoch refuse at once, and one that hears of nobody step down",),
+        remedies=(
+            "make a node reject requests once it learns of a higher epoch, and step down if it hears from no peer",
+        ),
         allowed=allowed,
     )
 

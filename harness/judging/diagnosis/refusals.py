@@ -56,7 +56,7 @@ def leader_refuses(evidence: Evidence) -> Cause | None:
     own = [each for each in refused_by_themselves(evidence) if each in proof]
     return Cause(
         "leader-refuses",
-        f"nobody feels responsible for {evidence.places(proof)}: clients go in circles, refused by {nodes_of(proof)}"
+        f"no node serves {evidence.places(proof)}: clients bounce between brokers; NOT_LEADER from {nodes_of(proof)}"
         + (", though their own Metadata names them" if len(own) == len(proof) else ""),
         "certain" if agree else "likely",
         tuple(proof),
@@ -65,7 +65,10 @@ def leader_refuses(evidence: Evidence) -> Cause | None:
             *circles(evidence, proof),
             *given_up(evidence),
             *(() if agree else lists_of_leaders(evidence.kept("metadata-disagreement"))),
-            *when(agree, "all nodes name the same leaders, and every broker: clients asked whom they were told to"),
+            *when(
+                agree,
+                "all nodes name the same leaders and list every broker: clients asked the node that Metadata named",
+            ),
         ),
         remedies=("let a node that Metadata names as leader lead, or name the one that does",),
     )

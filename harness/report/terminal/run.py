@@ -12,6 +12,7 @@ from rich.text import Text
 
 from checkers.summaries.coverage import Coverage, FaultCoverage, Span
 from checkers.summaries.figures import Figures
+from harness.foundation.detail import Detail
 from harness.foundation.errors import Exit
 from harness.foundation.reasons import ILLEGAL
 from harness.judging.checking import Checked
@@ -37,14 +38,14 @@ COLOURS = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow
 _GRAVEST = (Exit.HARNESS_ERROR, Exit.INVALID, Exit.UNKNOWN, Exit.VALID)
 
 
-def verdicts(console: Console, checked: Sequence[Checked], *, as_json: bool) -> None:
+def verdicts(console: Console, checked: Sequence[Checked], *, as_json: bool, detail: Detail = Detail.NORMAL) -> None:
     """One run as it is, or several one after the other."""
     if as_json:
         data = [each.as_json() for each in checked]
         as_json_text(console, data[0] if len(data) == 1 else data)
         return
     for each in checked:
-        for parts in screen(each):
+        for parts in [_verdict(each)] if detail is Detail.QUIET else screen(each):
             line(console, *parts)
 
 
@@ -74,12 +75,17 @@ def screen(checked: Checked) -> list[Line]:
     return [*table, *numbers, *answer, *covered[: max(1, room - len(table))], *end]
 
 
+def _verdict(checked: Checked) -> Line:
+    """The verdict and its first reason."""
+    outcome = checked.verdict.outcome
+    return ((f"  {outcome.upper():<10}", COLOURS[outcome]), _reasons(checked)[0])
+
+
 def _answer(checked: Checked) -> list[Line]:
     """The verdict, and why: the cause if one is known, else what was seen."""
     verdict, diagnosis = checked.verdict, checked.diagnosis
-    first, *others = _reasons(checked)
-    lines: list[Line] = [((f"  {verdict.outcome.upper():<10}", COLOURS[verdict.outcome]), first)]
-    lines += [(f"{'':<12}{text}",) for text in others]
+    lines: list[Line] = [_verdict(checked)]
+    lines += [(f"{'':<12}{text}",) for text in _reasons(checked)[1:]]
     lines += [(text,) for text in diagnosis_lines(diagnosis, checked.facts)]
     lines += [(text,) for text in allowed_lines(diagnosis)]
     told = {name for cause in (*diagnosis.causes, *diagnosis.allowed) for name in cause.explains}

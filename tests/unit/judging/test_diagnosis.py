@@ -197,7 +197,7 @@ def test_lists_that_conflict_are_told_node_by_node() -> None:
     assert told.unexplained == ()
     (refuses, _) = diagnosis(results(*disputes, replace(LOOP, nodes=(1, 2)))).causes
     assert (refuses.name, refuses.confidence) == ("leader-refuses", "likely")
-    assert refuses.sentence.endswith("refused by nodes 1 and 2, though their own Metadata names them")
+    assert refuses.sentence.endswith("NOT_LEADER from nodes 1 and 2, though their own Metadata names them")
 
 
 def test_of_two_nodes_that_accuse_each_other_one_may_lead() -> None:

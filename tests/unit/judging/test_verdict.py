@@ -435,7 +435,7 @@ def test_an_imported_history_without_a_final_read_is_unknown_for_one_reason() ->
         {"topic": "t", "partition": 2, "final_offset": None, "final_end": None}]}  # fmt: skip
     facts = replace(FACTS, imported=True)
     (reason,) = said(decide(results(coverage=short), facts))
-    assert reason.startswith("there is no final read: ")
+    assert reason.startswith("there is no final read, ")
     covered = short | {"operations": {"send": {"ok": 1}, "final": {"info": 1}}}
     (reason,) = said(decide(results(coverage=covered), facts))
     assert reason == "t-2 was not read to its end"
