@@ -10,13 +10,14 @@ from checkers.summaries.finding_queries import FINDINGS
 from harness.report.meanings import MEANINGS
 from harness.report.names import Names
 from harness.report.operations import NS, OperationLine, RunClock, operation_line
-from harness.report.timeline import FindingTimeline, of_finding
+from harness.report.picture import Pictures
+from harness.report.tracks import Panel
 
 NOT_RECORDED = "not recorded"
 NOT_LOOKED_AT = "not read"
 STATES = {"not looked at": NOT_LOOKED_AT}  # of replicas, as series.json names them
 STATUSES = ("illegal", "possibly the client", "unproven", "allowed")
-TIMELINES = 24  # drawn in a report, beside one for each anomaly
+PICTURES = 24  # drawn in a report, beside one for each anomaly
 # of two operations the first was over before the second began, and that is what is wrong with them
 IN_ORDER = frozenset(
     {
@@ -51,7 +52,7 @@ class ReportedFinding:
     fault: str
     replicas: tuple[str, ...]
     operations: tuple[tuple[OperationLine, str], ...]  # with the time at which each began
-    timeline: FindingTimeline | None
+    picture: Panel | None
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class StoryWriter:
             status, why = mark["mark"]["status"], mark["mark"]["why"]
             findings = [
                 self._finding(
-                    anomaly["name"], number, finding, mark["marks"], draw=not number or drawn + number < TIMELINES
+                    anomaly["name"], number, finding, mark["marks"], draw=not number or drawn + number < PICTURES
                 )
                 for number, finding in enumerate(anomaly["findings"][:FINDINGS])
             ]
@@ -172,7 +173,8 @@ class StoryWriter:
         key = f"{anomaly}-{number}"
         series = self.series or {}
         rows = series.get("around", {}).get(f"{anomaly}/{number}", [])
-        title = f"{anomaly}: {finding['detail']}"
+        pictures = Pictures(series, self.names)
+        title = f"Operations around {anomaly} {number + 1}"
         operations = sorted(
             (operation_line(row, self.names) for row in rows), key=lambda each: (each.began_ns, each.ended_ns)
         )
@@ -188,7 +190,7 @@ class StoryWriter:
             fault=self._fault(finding),
             replicas=tuple(self._replicas(f"{anomaly}/{number}", finding)),
             operations=tuple((each, self.clock.both(each.began_ns)) for each in operations),
-            timeline=of_finding(key, title, rows, series, self.names, in_order=anomaly in IN_ORDER) if draw else None,
+            picture=pictures.of_finding(key, title, rows, in_order=anomaly in IN_ORDER) if draw else None,
         )
 
     def _leader(self, finding: Mapping[str, Any]) -> str:

@@ -7,9 +7,10 @@ from typing import Any
 
 from harness.report.first_screen import LINEAR
 from harness.report.names import Names
-from harness.report.timeline import of_witness
+from harness.report.picture import Pictures
+from harness.report.tracks import Panel
 
-WITNESSES = 6
+PICTURES = 8  # of partitions
 REFUSALS_SHOWN = 30
 CLASSES = ("class 1", "class 2", "class 3", "data available", "class unknown")
 CONTRADICTIONS = ("not-linearizable", "inconsistent-offset", "realtime-order", "shared-offset")
@@ -17,23 +18,41 @@ Row = dict[str, Any]
 
 
 def linear(results: Mapping[str, Any], series: Mapping[str, Any] | None, names: Names) -> list[Row]:
-    """Per partition: its verdict, and its witness or the findings that contradict it."""
+    """Per partition: its verdict, its picture, and the finding that contradicts it; those that are violated first."""
     summary = (results.get("summaries") or {}).get("linearizability") or {}
     contradictions = {
         f"{finding['topic']}-{finding['partition']}": f"{name}-{number}"
         for name in CONTRADICTIONS
         for number, finding in reversed(list(enumerate(results["anomalies"].get(name, {}).get("findings", [])[:3])))
     }
-    drawn, rows = 0, []
-    for each in summary.get("partitions", []):
-        witness = (series or {}).get("witness", {}).get(each["partition"])
-        name, line = names.place(each["partition"]), None
-        if series and witness and each["verdict"] in LINEAR and drawn < WITNESSES:
-            line = of_witness(f"witness-{drawn}", f"order of appends in {name}", witness, series, names)
-            drawn += 1
-        finding = contradictions.get(each["partition"]) if line is None else None
-        rows.append({**each, "name": name, "timeline": line, "finding": finding})
-    return rows
+    around, pictures = _around(series or {}), Pictures(series or {}, names)
+
+    def picture(number: int, each: Mapping[str, Any]) -> Panel | None:
+        if series is None or number >= PICTURES:
+            return None
+        place, linear = each["partition"], each["verdict"] in LINEAR
+        return pictures.of_partition(f"order-{number}", place, around.get(place, []), linear=linear)
+
+    rows = sorted(summary.get("partitions", []), key=lambda each: each["verdict"] in LINEAR)
+    return [
+        {
+            **each,
+            "name": names.place(each["partition"]),
+            "picture": picture(number, each),
+            "finding": contradictions.get(each["partition"]),
+        }
+        for number, each in enumerate(rows)
+    ]
+
+
+def _around(series: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """The operations that were kept around findings about the order of operations, by partition."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for key, rows in series.get("around", {}).items():
+        if key.partition("/")[0] in CONTRADICTIONS:
+            for row in rows:
+                found.setdefault(f"{row.get('topic')}-{row.get('partition')}", []).append(row)
+    return found
 
 
 def stalls(results: Mapping[str, Any], series: Mapping[str, Any] | None, names: Names) -> list[Row]:

@@ -77,6 +77,20 @@ class Span:
     title: str
     text: str = ""
     link: str = ""
+    room: float = 0.0  # up to where its text may go
+
+    @property
+    def until(self) -> float:
+        """Where its text has to end."""
+        return max(self.high, self.room)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A moment in a row."""
+
+    at: float
+    y: float
 
 
 @dataclass(frozen=True)
@@ -88,10 +102,16 @@ class Track:
     labels: tuple[tuple[float, str, str], ...] = ()  # y, text, the whole of it
     curves: tuple[Curve, ...] = ()
     spans: tuple[Span, ...] = ()
+    dots: tuple[Dot, ...] = ()
     scale: float = 1.0  # pixels of a unit
     gauge: tuple[tuple[float, str], ...] = ()  # y, value
     unit: str = ""
     log: bool = False
+
+    @property
+    def chain(self) -> str:
+        """The path through its dots."""
+        return path([(dot.at, dot.y) for dot in self.dots], steps=False)
 
 
 Sample = tuple[str, str]  # the class of a line or box in the legend, and what it stands for

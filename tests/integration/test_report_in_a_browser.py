@@ -108,7 +108,7 @@ def test_it_draws_without_a_complaint_and_asks_nobody(browser: Browser, report: 
         assert seen.said == []
         assert seen.asked == [report.as_uri()]
         assert seen.page.locator(".panel .plot").count() >= 8
-        assert seen.page.locator("svg.timeline .op").count() > 4
+        assert seen.page.locator(".panel .op").count() > 4
         assert "broke its promises" in seen.page.inner_text("#verdict")
 
 
@@ -116,7 +116,7 @@ def test_hostile_text_is_shown_and_does_nothing(browser: Browser, report: Path) 
     """Topics, log lines, errors, client ids, details of faults."""
     with opened(browser, report) as seen:
         seen.page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
-        seen.page.locator("svg.timeline .op").first.hover(force=True)
+        seen.page.locator(".panel .op").first.hover(force=True)
         assert (seen.dialogs, seen.said) == ([], [])
         assert seen.page.locator("body script").count() == 1
         assert seen.page.locator("img").count() == 0
@@ -141,40 +141,32 @@ def test_the_policy_stops_what_would_slip_through(browser: Browser, report: Path
         assert len([text for text in seen.said if "Content Security Policy" in text]) == 2
 
 
-def test_a_timeline_zooms_moves_and_goes_back(browser: Browser, report: Path) -> None:
-    """By buttons, by the wheel and by keys; operations move, and times are written anew."""
+def test_a_picture_zooms_by_itself(browser: Browser, report: Path) -> None:
+    """By buttons, by the wheel and by keys; the run's charts stay as they are."""
     with opened(browser, report) as seen:
-        line = seen.page.locator("#realtime-order-0 svg.timeline")
-        bar, tick = line.locator(".op.named rect").first, line.locator(".axis text").nth(1)
+        panel = seen.page.locator("#realtime-order-0 .panel")
+        bar = panel.locator(".op.named").first
 
-        def state() -> tuple[float, str, float]:
-            width = float(bar.get_attribute("width") or 0)
-            return width, tick.text_content() or "", float(line.get_attribute("data-zoom") or 1)
+        def width() -> float:
+            return (bar.bounding_box() or {"width": 0.0})["width"]
 
-        def press(label: str) -> None:
-            seen.page.locator(f"#realtime-order-0 .tools button[aria-label='{label}']").click()
-
-        began = state()
-        press("zoom in")
-        nearer = state()
-        assert nearer[2] == pytest.approx(2.0)
-        assert nearer[0] > began[0]
-        assert nearer[1] != began[1]
-        seen.keep("zoomed")
-        press("as it was")
-        assert state()[1:] == (began[1], 1.0)
-        press("show everything")
-        assert state()[2] < 1
-        press("as it was")
-        line.focus()
-        seen.page.keyboard.press("+")
-        assert state()[2] == pytest.approx(2.0)
+        before = width()
+        panel.get_by_role("button", name="zoom in").click()
+        expect(panel).to_have_attribute("data-zoom", "2.000")
+        assert width() > before
+        expect(seen.page.locator("#run-timeline")).to_have_attribute("data-zoom", "1.000")
+        seen.keep("zoomed", whole=False)
+        panel.get_by_role("button", name="reset").click()
+        expect(panel).to_have_attribute("data-zoom", "1.000")
+        panel.locator(".tracks").focus()
+        seen.page.keyboard.press("-")
+        expect(panel).to_have_attribute("data-zoom", "0.500")
         seen.page.keyboard.press("0")
-        line.hover()
+        panel.locator(".plot").first.hover()
         seen.page.keyboard.down("Control")
         seen.page.mouse.wheel(0, -100)
         seen.page.keyboard.up("Control")
-        expect(line).to_have_attribute("data-zoom", "1.400")
+        expect(panel).to_have_attribute("data-zoom", "1.400")
         assert seen.said == []
 
 
@@ -246,12 +238,16 @@ def test_commands_can_be_copied(browser: Browser, report: Path) -> None:
         assert copied == command.locator("pre").inner_text()
 
 
-def test_an_operation_leads_to_its_row(browser: Browser, report: Path) -> None:
+def test_an_operation_tells_about_itself_and_leads_to_its_row(browser: Browser, report: Path) -> None:
     """Which is unfolded."""
     with opened(browser, report) as seen:
         row = seen.page.locator("#realtime-order-0 tr.named").first
         assert not row.is_visible()
-        seen.page.locator("#realtime-order-0 svg.timeline .op.named").first.click()
+        panel = seen.page.locator("#realtime-order-0 .panel")
+        panel.locator(".op.named").first.click(force=True)
+        text = panel.locator(".picked-text")
+        expect(text).to_contain_text("acknowledged at offset 27")
+        text.get_by_role("link").click()
         row.wait_for(state="visible")
         assert seen.page.url.endswith(f"#{row.get_attribute('id')}")
 
@@ -261,7 +257,7 @@ def test_it_can_be_read_without_javascript(browser: Browser, report: Path) -> No
     with opened(browser, report, java_script_enabled=False) as seen:
         seen.keep("no-javascript")
         assert seen.page.locator(".panel .plot").count() >= 8
-        assert seen.page.locator("#realtime-order-0 svg.timeline .op.named").first.is_visible()
+        assert seen.page.locator("#realtime-order-0 .op.named").first.is_visible()
         assert seen.page.locator(".tools").count() == 0
         assert "broke its promises" in seen.page.inner_text("#verdict")
 

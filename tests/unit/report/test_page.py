@@ -98,7 +98,8 @@ def test_operations_of_a_timeline_lead_to_the_evidence(page: str) -> None:
     """Each link has a row that it leads to."""
     found = Elements(page).found
     there = {given["id"] for _, given in found if "id" in given}
-    wanted = {str(given["href"])[1:] for _, given in found if str(given.get("href", "")).startswith("#")}
+    links = [given.get(name) for _, given in found for name in ("href", "data-link")]
+    wanted = {link[1:] for link in links if link and link.startswith("#")}
     assert wanted <= there
     assert [name for name in wanted if name and name.startswith("realtime-order-0-")]
 
