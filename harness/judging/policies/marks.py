@@ -22,6 +22,7 @@ WORDS: dict[str, str] = {
     "offsets-settle": "a transaction's end is acknowledged before its offsets are seen everywhere",
     "unclean-election": "unclean leader election is on, and a fault changes leaders",
     "deposed-coordinator": "a coordinator that a fault had deposed may answer before it knows of its successor",
+    "coordinator-may-have-moved": "the coordinator may have moved without any fault, and the old one answered",
     "member-thrown-out": "a fault was there: a member may have been thrown out without knowing it",
     "killed-in-poll": "a member was killed in a poll, and may have had them in its hands",
     "new-leader-mark": "a fault changes leaders, and a new one does not know the high watermark at once",
@@ -29,7 +30,8 @@ WORDS: dict[str, str] = {
     "deposed-without-fault": "a leader that had been deposed, by no fault, may have answered before it knew of it",
     "restarted-follower": "a follower that a fault restarted knows an older watermark until it hears from its leader",
     "leadership-unknown": "no leader epoch is known: by a fault the node may have lost the lead and regained it",
-    "slow-to-hear": "a node may hear late of a leader that changed without any fault: it was over within ten seconds",
+    "moved-unseen": "no leader epoch is known: leadership may have moved from one node to the other without any fault",
+    "slow-to-hear": "a node may hear late of what changed without any fault: it was over within ten seconds",
     "there-and-back": "a fault changes leaders, and within a second one may have come back",
     "moved-without-fault": "no fault changes leaders, and nodes changed their minds all the same: it may have moved",
     "near-fault": "a fault was there, or had been there not long before",
@@ -57,6 +59,33 @@ WORDS: dict[str, str] = {
     "cut-off": "a node that a fault cuts off, or that has just come back, does not know of new leaders",
     "producer-damaged": "the history of its producer is damaged",
     "no-evidence": "its evidence could not be read",
+}
+
+# the same in two or three words, where a line has no room for more
+SHORT_WORDS: dict[str, str] = {
+    "weak-acks": "acks={acks}",
+    "weak-acks-visibility": "acks={acks}",
+    "weak-acks-end": "acks={acks}",
+    "weak-acks-followers": "acks={acks}",
+    "own-deletion": "topic deleted by the workload",
+    "deleted-by-fault": "topic deleted by a fault",
+    "stateless": "stateless brokers",
+    "rebalance": "group rebalancing",
+    "late-retry": "no idempotence",
+    "requests-sent-twice": "no idempotence",
+    "retry-appended": "no idempotence",
+    "unclean-election": "unclean leader election",
+    "new-leader-mark": "new leader",
+    "new-leader": "new leader",
+    "deposed-leader": "leader just deposed",
+    "deposed-unaware": "leader just deposed",
+    "within-limit": "within the limits",
+    "near-fault": "during a fault",
+    "blocked-by-fault": "during a fault",
+    "run-stood-still": "whole run paused",
+    "no-write-isolation": "Kafka does not isolate writes",
+    "readers-behind": "Kafka readers may lag behind",
+    "brief": "until nodes knew the new leader",
 }
 
 
