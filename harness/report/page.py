@@ -7,28 +7,21 @@ all requests.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
 from harness.report import drawings, tables
 from harness.report.first_screen import first_screen
+from harness.report.html import environment, frame
 from harness.report.names import Names
 from harness.report.operations import NS, RunClock, lasted, request
 from harness.report.run_timeline import run_timeline
 from harness.report.story import StoryWriter
-from harness.report.tracks import number
 
-TEMPLATES = Path(__file__).parent / "templates"
 CHANGES = 60
+TIMES = {"since": lambda since_ns: f"{since_ns / NS:.3f} s", "lasted": lasted}
 UNDRAWN = "The history could not be read for this: nothing is drawn, and that says nothing about the run."
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def render(facts: Mapping[str, Any], results: Mapping[str, Any], series: Mapping[str, Any] | None, path: str) -> str:
@@ -38,19 +31,16 @@ def render(facts: Mapping[str, Any], results: Mapping[str, Any], series: Mapping
     clock = RunClock(first_ns, facts.get("anchor"))
     writer = StoryWriter(results, series, clock, names)
     seen = writer.seen()
-    style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     changes = drawings.leader_changes(series, names) if series else []
     timeline, timeline_left = run_timeline(writer, seen)
-    return _environment(names).get_template("page.html.jinja").render(
+    return environment({"place": names.place, "request": request, **TIMES}).get_template("page.html.jinja").render(
         facts=facts,
         results=results,
         series=series,
         clock=clock,
         names=names,
         path=path,
-        policy=_policy(style, script),
-        style=Markup(style),  # noqa: S704 - our own file
-        script=Markup(script),  # noqa: S704 - our own file
+        **frame(["page.css"], ["page.js"]),
         title=facts.get("title") or Path(path).parent.name,
         headline=_headline(facts),
         answer=first_screen(facts, results, seen, path),
@@ -72,43 +62,6 @@ def render(facts: Mapping[str, Any], results: Mapping[str, Any], series: Mapping
         refusals=tables.refusals(series, names),
         settings=tables.settings(facts),
     )  # fmt: skip
-
-
-def _environment(names: Names) -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = number
-    environment.filters["since"] = lambda since_ns: f"{since_ns / NS:.3f} s"
-    environment.filters["lasted"] = lasted
-    environment.filters["request"] = request
-    environment.filters["place"] = names.place
-    environment.filters["capital"] = lambda text: text[:1].upper() + text[1:]
-    environment.filters["moment"] = lambda text: str(text).replace("T", " ").replace("+0000", " UTC")
-    environment.filters["count"] = lambda number: f"{number:,}"
-    environment.finalize = _visible
-    return environment
-
-
-def _visible(value: object) -> object:
-    """Text that steers a terminal, or the direction in which people read, is shown and does nothing."""
-    return (
-        value
-        if isinstance(value, Markup) or not isinstance(value, str)
-        else _STEERING.sub("\N{REPLACEMENT CHARACTER}", value)
-    )
-
-
-def _policy(style: str, script: str) -> str:
-    def hashed(text: str) -> str:
-        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-    own = f"style-src {hashed(style)}; script-src {hashed(script)}"
-    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
 
 
 def _headline(facts: Mapping[str, Any]) -> list[str]:

@@ -6,44 +6,27 @@ TIDEGAUGE_SCREENSHOTS names, for people to look at.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
 from harness.report.page import render
+from tests.support.chromium import PHONE, UNFOLD, chromium, complaints, opened, overflow
 from tests.support.hostile_run import HOSTILE, facts, results, series
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog, Page
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 400, "height": 844}
-SCREENSHOTS = "TIDEGAUGE_SCREENSHOTS"
+    from playwright.sync_api import Browser, Page
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium, as the machine has it."""
-    program = next((found for name in NAMES if (found := shutil.which(name))), None)
-    if program is None and os.environ.get("TIDEGAUGE_REQUIRE_BROWSER"):
-        pytest.fail("there is no Chromium on PATH")
-    if program is None:
-        pytest.skip("there is no Chromium on PATH")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        # the page is ours, and as root Chromium starts without its sandbox only
-        launched = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    """One for all tests."""
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="module")
@@ -52,46 +35,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(render(facts(), results(), series(), "store/stream/latest"), encoding="utf-8", errors="replace")
     return path
-
-
-@dataclass
-class Seen:
-    """An open report, and what happened in it."""
-
-    page: Page
-    said: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    dialogs: list[str] = field(default_factory=list)
-
-    def met(self, dialog: Dialog) -> None:
-        """Somebody's script ran."""
-        self.dialogs.append(dialog.message)
-        dialog.dismiss()
-
-    def keep(self, name: str, *, whole: bool = True) -> None:
-        """A screenshot, if somebody wants to look at it."""
-        if directory := os.environ.get(SCREENSHOTS):
-            Path(directory).mkdir(parents=True, exist_ok=True)
-            self.page.screenshot(path=str(Path(directory, f"report-{name}.png")), full_page=whole)
-
-
-@contextmanager
-def opened(browser: Browser, report: Path, **options: Any) -> Iterator[Seen]:
-    """The report in a window of its own."""
-    context = browser.new_context(**{"viewport": DESKTOP, **options})
-    seen = Seen(context.new_page())
-    seen.page.on("console", lambda message: seen.said.append(message.text))
-    seen.page.on("pageerror", lambda error: seen.said.append(str(error)))
-    seen.page.on("request", lambda request: seen.asked.append(request.url))
-    seen.page.on("dialog", seen.met)
-    seen.page.goto(report.as_uri())
-    yield seen
-    context.close()
-
-
-def overflow(page: Page) -> int:
-    """Pixels by which the page is wider than its window."""
-    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
 def colours(page: Page) -> tuple[str, str]:
@@ -104,7 +47,7 @@ def colours(page: Page) -> tuple[str, str]:
 def test_it_draws_without_a_complaint_and_asks_nobody(browser: Browser, report: Path) -> None:
     """The file itself is all that is loaded."""
     with opened(browser, report) as seen:
-        seen.keep("light")
+        seen.keep("report-light")
         assert seen.said == []
         assert seen.asked == [report.as_uri()]
         assert seen.page.locator(".panel .plot").count() >= 8
@@ -115,7 +58,7 @@ def test_it_draws_without_a_complaint_and_asks_nobody(browser: Browser, report: 
 def test_hostile_text_is_shown_and_does_nothing(browser: Browser, report: Path) -> None:
     """Topics, log lines, errors, client ids, details of faults."""
     with opened(browser, report) as seen:
-        seen.page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+        seen.page.evaluate(UNFOLD)
         seen.page.locator(".panel .op").first.hover(force=True)
         assert (seen.dialogs, seen.said) == ([], [])
         assert seen.page.locator("body script").count() == 1
@@ -155,7 +98,7 @@ def test_a_picture_zooms_by_itself(browser: Browser, report: Path) -> None:
         expect(panel).to_have_attribute("data-zoom", "2.000")
         assert width() > before
         expect(seen.page.locator("#run-timeline")).to_have_attribute("data-zoom", "1.000")
-        seen.keep("zoomed", whole=False)
+        seen.keep("report-zoomed", whole=False)
         panel.get_by_role("button", name="reset").click()
         expect(panel).to_have_attribute("data-zoom", "1.000")
         panel.locator(".tracks").focus()
@@ -209,7 +152,7 @@ def test_values_are_shown_where_the_pointer_is(browser: Browser, report: Path) -
         text = bubble.inner_text()
         assert "6.5" in text.splitlines()[0]
         assert "acknowledged: " in text
-        seen.keep("hover", whole=False)
+        seen.keep("report-hover", whole=False)
         places = seen.page.locator(".cursor").evaluate_all("lines => lines.map(line => line.getAttribute('x1'))")
         assert len(set(places)) == 1
         seen.page.mouse.move(5, 5)
@@ -255,7 +198,7 @@ def test_an_operation_tells_about_itself_and_leads_to_its_row(browser: Browser, 
 def test_it_can_be_read_without_javascript(browser: Browser, report: Path) -> None:
     """Everything is there but the zoom."""
     with opened(browser, report, java_script_enabled=False) as seen:
-        seen.keep("no-javascript")
+        seen.keep("report-no-javascript")
         assert seen.page.locator(".panel .plot").count() >= 8
         assert seen.page.locator("#realtime-order-0 .op.named").first.is_visible()
         assert seen.page.locator(".tools").count() == 0
@@ -267,7 +210,7 @@ def test_dark_is_dark_in_charts_as_well(browser: Browser, report: Path) -> None:
     with opened(browser, report, color_scheme="light") as seen:
         light = colours(seen.page)
     with opened(browser, report, color_scheme="dark") as seen:
-        seen.keep("dark")
+        seen.keep("report-dark")
         dark = colours(seen.page)
     assert light[0] != dark[0]
     assert light[1] != dark[1]
@@ -276,9 +219,9 @@ def test_dark_is_dark_in_charts_as_well(browser: Browser, report: Path) -> None:
 def test_it_fits_a_phone(browser: Browser, report: Path) -> None:
     """What is wider scrolls by itself, also when all is unfolded."""
     with opened(browser, report, viewport=PHONE, has_touch=True, is_mobile=True, device_scale_factor=2) as seen:
-        seen.keep("phone")
+        seen.keep("report-phone")
         assert overflow(seen.page) == 0
-        seen.page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+        seen.page.evaluate(UNFOLD)
         assert overflow(seen.page) == 0
 
 
@@ -290,3 +233,32 @@ def test_it_prints_with_everything_unfolded(browser: Browser, report: Path) -> N
         assert (row.bounding_box() or {"height": 0})["height"] > 0
         assert not seen.page.locator(".tools").first.is_visible()
         assert seen.page.pdf()[:5] == b"%PDF-"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("verdict", ["valid", "invalid", "unknown"])
+def test_it_can_be_used_by_keyboard_and_screen_reader(
+    browser: Browser, tmp_path: Path, verdict: str, scheme: str
+) -> None:
+    """Landmarks, headings, names and contrast, as axe-core checks them, with everything unfolded as well."""
+    path = tmp_path / "report.html"
+    path.write_text(render(facts(), results(verdict), series(), "store/stream/latest"), encoding="utf-8")
+    with opened(browser, path, color_scheme=scheme) as seen:
+        seen.keep(f"report-{verdict}-{scheme}", whole=False)
+        assert complaints(seen.page) == []
+        seen.page.evaluate(UNFOLD)
+        assert complaints(seen.page) == []
+        assert seen.page.get_by_role("main").count() == 1
+        assert seen.page.get_by_role("navigation").count() == 1
+
+
+def test_every_chart_can_be_reached_by_keyboard(browser: Browser, report: Path) -> None:
+    """And says what keys do."""
+    with opened(browser, report) as seen:
+        seen.page.evaluate(UNFOLD)
+        charts = seen.page.locator(".tracks").all()
+        assert len(charts) >= 6
+        for chart in charts:
+            chart.focus()
+            expect(chart).to_be_focused()
+            expect(chart).to_have_attribute("aria-label", re.compile("arrow keys read values"))
