@@ -10,7 +10,7 @@ from typing import Any
 from harness.foundation.error_codes import name_of
 from harness.foundation.protocol import Api
 from harness.history.schema import F, OffsetView, Type
-from harness.report.names import Names
+from harness.report.names import Names, counted
 
 NS = 1_000_000_000
 MS = 1_000_000
@@ -148,12 +148,12 @@ def _answer(row: Mapping[str, Any], _: Names) -> tuple[str, str, str]:
     label, told = asked, "ok"
     if row.get("api") == Api.PRODUCE and "offset" in row:
         label = f"@{row['offset']}" + (f" ×{row['count']}" if row.get("count", 1) > 1 else "")
-        told = f"{row.get('count', 'some')} records acknowledged, from offset {row['offset']}"
+        told = f"{counted(row.get('count', 1), 'record')} acknowledged, from offset {row['offset']}"
     elif row.get("api") == Api.FETCH and "high_watermark" in row:
         label = f"hw {row['high_watermark']}"
         told = f"high watermark {row['high_watermark']}"
         if row.get("count"):
-            told += f", {row['count']} records from offset {row.get('offset', '?')}"
+            told += f", {counted(row['count'], 'record')} from offset {row.get('offset', '?')}"
     elif row.get("api") == Api.LIST_OFFSETS and "offset" in row:
         view: dict[int, str] = {
             OffsetView.EARLIEST: "start",

@@ -153,7 +153,9 @@ def test_values_are_shown_where_the_pointer_is(browser: Browser, report: Path) -
         assert "6.5" in text.splitlines()[0]
         assert "acknowledged: " in text
         seen.keep("report-hover", whole=False)
-        places = seen.page.locator(".cursor").evaluate_all("lines => lines.map(line => line.getAttribute('x1'))")
+        places = seen.page.locator("[data-axis=run] .cursor").evaluate_all(
+            "lines => lines.map(line => line.getAttribute('x1'))"
+        )
         assert len(set(places)) == 1
         seen.page.mouse.move(5, 5)
         bubble.wait_for(state="hidden")

@@ -63,7 +63,7 @@ function compare(before, after) {
   const [head, body] = [section.querySelector("thead"), section.querySelector("tbody")];
   for (const each of [head, body]) each.replaceChildren();
   const titles = element("tr", head);
-  for (const text of ["", before.run, after.run]) element("th", titles, text).scope = "col";
+  for (const text of ["what", before.run, after.run]) element("th", titles, text).scope = "col";
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => name !== "run");
   const [other, same] = [names.filter((name) => before[name] !== after[name]), names.filter((name) => before[name] === after[name])];
   for (const name of [...other, ...same]) {

@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.report.names import Names
 from harness.report.operations import RunClock
+from harness.report.page import render
 from harness.report.run_timeline import run_timeline
 from harness.report.story import StoryWriter
 from harness.report.tracks import Panel, Track, run_axis
@@ -73,6 +74,14 @@ def test_faults_at_one_time_do_not_cover_each_other() -> None:
     spans = track(timeline(results(), drawn), "Phases and faults").spans
     assert [span.text for span in spans[:2]] == ["load", "final read"]
     assert [span.y for span in spans[2:]] == [20, 38, 20]
+
+
+def test_a_finding_of_one_moment_can_be_seen() -> None:
+    """A box without a width is not drawn at all."""
+    told = results()
+    told["anomalies"]["realtime-order"]["findings"][0]["until_ns"] = None
+    page = render(facts(), told, series(), "store/stream/latest")
+    assert 'width="0"' not in page
 
 
 def test_without_series_there_is_no_timeline() -> None:
