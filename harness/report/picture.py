@@ -93,7 +93,7 @@ class Pictures:
         placed = _ordered(kept, linear=linear)
         wrong = [each for each in placed if each.impossible or each.told.rank == 0]
         appends = [each for each in placed if each.told.order < ENDS and each.offset is not None] or placed
-        seen = wrong[:PAIR] or appends
+        seen = wrong[:PAIR] or _longest_run(appends)
         view = min(each.told.began_ns for each in seen), max(each.told.ended_ns for each in seen)
         return self._panel(title, _axis(key, placed, view), placed, rows_at_most=PARTITION_ROWS)
 
@@ -127,6 +127,17 @@ class Pictures:
         track = Track(title, height, tuple(labels), spans=(*band, *_with_room(spans)), dots=dots)
         legend = _legend(placed, dotted=bool(dots))
         return Panel(title, axis, (track,), fault_bands(self.series, axis), legend)
+
+
+def _longest_run(appends: Sequence[Placed]) -> list[Placed]:
+    """Of what was kept, the most that is together in the log."""
+    runs: list[list[Placed]] = []
+    for each in sorted(appends, key=_place_in_log):
+        if runs and (each.offset or 0) - (runs[-1][-1].offset or 0) <= 1:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return max(runs, key=len)
 
 
 def _witnessed(witness: Mapping[str, Any] | None, names: Names) -> Iterator[Placed]:

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import expect
 
 from harness.report.page import render
-from tests.support.chromium import PHONE, UNFOLD, chromium, complaints, opened, overflow
+from tests.support.chromium import DESKTOP, PHONE, UNFOLD, chromium, complaints, opened, overflow
 from tests.support.hostile_run import HOSTILE, facts, results, series
 
 if TYPE_CHECKING:
@@ -235,6 +235,22 @@ def test_it_prints_with_everything_unfolded(browser: Browser, report: Path) -> N
         assert (row.bounding_box() or {"height": 0})["height"] > 0
         assert not seen.page.locator(".tools").first.is_visible()
         assert seen.page.pdf()[:5] == b"%PDF-"
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_as_much_as_is_ever_drawn_is_one_page(browser: Browser, tmp_path: Path, viewport: dict[str, int]) -> None:
+    """What a run of ten million events leaves: 24 partitions on 5 nodes in 300 steps; most of it is folded."""
+    path = tmp_path / "report.html"
+    drawn = series(partitions=24, nodes=5, points=300)
+    path.write_text(render(facts(), results(), drawn, "store/stream/latest"), encoding="utf-8")
+    with opened(browser, path, viewport=viewport) as seen:
+        seen.keep(f"report-large-{viewport['width']}")
+        assert (seen.said, overflow(seen.page)) == ([], 0)
+        seen.page.evaluate(UNFOLD)
+        assert overflow(seen.page) == 0
+        seen.page.locator("#run-timeline").get_by_role("button", name="zoom in").click()
+        for panel in seen.page.locator('[data-axis="run"]').all():
+            expect(panel).to_have_attribute("data-zoom", "2.000")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

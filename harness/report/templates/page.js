@@ -287,6 +287,15 @@ class Panel {
     event.preventDefault();
     keys[event.key]();
   }
+  jump(direction) {
+    const { axis } = this;
+    const starts = [...this.figure.querySelectorAll("rect.op")].map((each) => each.x.baseVal.value);
+    const beyond = starts.filter((each) => (direction > 0 ? each > axis.high : each < axis.low));
+    if (beyond.length === 0) return;
+    const to = direction > 0 ? Math.min(...beyond) : Math.max(...beyond);
+    const span = axis.high - axis.low;
+    axis.show(to - span / 2, to + span / 2);
+  }
   addTools() {
     const { axis } = this;
     const tools = document.createElement("div");
@@ -299,6 +308,10 @@ class Panel {
     };
     button("+", "zoom in", () => axis.zoom(2));
     button("−", "zoom out", () => axis.zoom(0.5));
+    if (axis.panels.length === 0 && this.figure.querySelector(".op")) {
+      button("‹", "earlier operations", () => this.jump(-1));
+      button("›", "later operations", () => this.jump(1));
+    }
     button("reset", "reset the view", () => axis.show(...axis.begin));
     this.slider = element("input", tools);
     Object.assign(this.slider, { type: "range", min: 0, max: 1000, value: 0 });
