@@ -77,6 +77,7 @@ class FindingGroup:
     note: str
     anomalies: tuple[ReportedAnomaly, ...]
     folded: bool = False
+    number: int = 0  # of its cause, if there are several
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,8 @@ class StoryWriter:
             mine = tuple(each for each in left if each.name in cause["explains"])
             left = [each for each in left if each not in mine]
             if mine:
-                title = cause["sentence"] if len(self._causes) == 1 else f"{number}. {cause['sentence']}"
-                groups.append(FindingGroup(title, "", mine))
+                several = len(self._causes) > 1
+                groups.append(FindingGroup(cause["sentence"], "", mine, number=number if several else 0))
         if illegal := tuple(each for each in left if each.status == "illegal"):
             groups.append(FindingGroup("Not explained by any rule", "", illegal))
         if open_ones := tuple(each for each in left if each.status != "illegal"):
