@@ -50,6 +50,7 @@ from harness.foundation.progress import Progress
 
 STOP_TIMEOUT_S = 30.0
 LOG_FILE = "log"
+JAVA, CLASSPATH = "java", "classpath"  # placeholders of a target
 CLASS_ARCHIVE = "{class_archive}"
 RECORDER = 1  # the node that writes an archive of its classes, where there is none
 
@@ -274,7 +275,7 @@ class LocalCluster(NetworkedCluster):
         coordinates = self.target.coordinates()
         classpath = ensure_jars(self.target.name, self.target.version, coordinates, part.exclude, self.progress)
         self._archive = self._classes(java, classpath)
-        return {"java": str(java.path), "classpath": os.pathsep.join(map(str, classpath))}
+        return {JAVA: str(java.path), CLASSPATH: os.pathsep.join(map(str, classpath))}
 
     def _classes(self, java: Java, jars: Sequence[Path]) -> Archive:
         """For a target that asks for it; not where nodes have clocks of their own, to which files look younger."""

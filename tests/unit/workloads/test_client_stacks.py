@@ -81,7 +81,7 @@ def test_everything_that_takes_a_client_takes_it(in_memory: InMemory) -> None:
     forms = [form for form in json_schema()["properties"]["workload"]["anyOf"] if "properties" in form]
     assert len(forms) == len(WORKLOADS)
     for form in forms:
-        assert form["properties"]["client"]["enum"] == ["kafka-python", "confluent-kafka", "java", "in-memory"]
+        assert form["properties"]["client"]["enum"] == ["kafka-python", "confluent-kafka", "sarama", "in-memory"]
     (experiment,) = (each for each in EXPERIMENTS if each.name == "client")
     assert experiment.change(LargeBatchSettings(client="in-memory")) == {"client": "kafka-python"}
     assert RunFacts(client="in-memory").quirks.assumes_acks
@@ -114,7 +114,7 @@ def test_what_a_stack_cannot_do_is_refused_before_anything_starts(
         parse(model, {"client": "in-memory", **given}, "here")
 
 
-@pytest.mark.parametrize(("name", "near"), [("kafka-pyton", "did you mean 'kafka-python'?"), ("java", "")])
+@pytest.mark.parametrize(("name", "near"), [("kafka-pyton", "did you mean 'kafka-python'?"), ("sarama", "")])
 @pytest.mark.parametrize("workload", sorted(WORKLOADS))
 def test_a_client_that_nobody_knows_is_refused_with_those_that_there_are(workload: str, name: str, near: str) -> None:
     """Instead of falling through to one of them."""
@@ -133,9 +133,9 @@ def test_what_is_not_a_name_is_no_client() -> None:
 
 def test_nothing_is_known_of_clients_of_others() -> None:
     """Imported histories name whatever they like: nothing is excused by that."""
-    assert not any(vars(quirks_of("java")).values())
-    with pytest.raises(ValueError, match="there is no client 'java'"):
-        find_stack("java")
+    assert not any(vars(quirks_of("sarama")).values())
+    with pytest.raises(ValueError, match="there is no client 'sarama'"):
+        find_stack("sarama")
 
 
 @pytest.mark.parametrize("stack", STACKS.values(), ids=lambda stack: stack.name)

@@ -48,7 +48,7 @@ def test_acks_may_be_written_as_people_do(given: object, normal: str) -> None:
         ({"idempotence": True, "retries": 0}, "retries above 0"),
         ({"client": "kafka-python", "compression": "zstd"}, "take gzip"),
         ({"bootstrap": []}, "bootstrap needs at least one"),
-        ({"client": "java"}, "client"),
+        ({"client": "sarama"}, "client"),
         ({"linger": 5}, "unknown key 'linger'"),
     ],
 )
