@@ -11,15 +11,16 @@ is then as long as its partition. Sends without a usable offset are in any piece
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from checkers.core.node_answers import FETCH, LIST_OFFSETS, answers, epochs
+from checkers.core.long_tables import LongTable
+from checkers.core.node_answers import EXCHANGES, FETCH, LIST_OFFSETS, OF_EPOCHS, PROBES, answers, epochs
 from checkers.core.run import RunContext
-from checkers.core.tables import TABLES, empty
+from checkers.core.tables import ROUTED, TABLES, empty
 from checkers.shared.reader_steps import Reading
 from checkers.shared.sender_order import merged_shares, shares_of
 from harness.history.schema import F, OffsetView, Type
@@ -30,15 +31,49 @@ if TYPE_CHECKING:
     from checkers.shared.fates import Fates, Split
 
 
+Table = pl.DataFrame | LongTable
+
+
 class Piece:
     """Tables by name; one that nobody asked for is empty."""
 
-    def __init__(self, tables: Mapping[str, pl.DataFrame], run: RunContext) -> None:
+    def __init__(self, tables: Mapping[str, Table], run: RunContext) -> None:
         self.tables, self.run = tables, run
 
     def __getitem__(self, table: str) -> pl.DataFrame:
+        """All of a table; what may be long is better looked at in `parts`."""
         found = self.tables.get(table)
-        return empty(table) if found is None and table in TABLES else found if found is not None else pl.DataFrame()
+        if found is None:
+            return empty(table) if table in TABLES else pl.DataFrame()
+        return pl.concat(found.parts(None, self.run.rows_at_once)) if isinstance(found, LongTable) else found
+
+    def parts(self, table: str, columns: Collection[str]) -> Iterator[pl.DataFrame]:
+        """A table, `run.rows_at_once` rows at a time where it may be long; with these columns, perhaps with more."""
+        found = self.tables.get(table)
+        if isinstance(found, LongTable):
+            yield from found.parts({*columns, *ROUTED, "era"}, self.run.rows_at_once)
+        else:
+            yield self[table]
+
+    def node_parts(
+        self, probes: Collection[str], exchanges: Collection[str]
+    ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """What nodes answered to probes and to others, some of it at a time; with these columns of each."""
+        if not self.run.many:
+            yield self.probes, self.exchanges
+            return
+        for rows in self.parts("probes", probes):
+            yield rows, empty("exchanges")
+        for rows in self.parts("exchanges", exchanges):
+            yield empty("probes"), rows
+
+    def answer_parts(self) -> Iterator[pl.DataFrame]:
+        """What nodes showed of marks (`checkers.core.node_answers`), some answers at a time."""
+        if not self.run.many:
+            yield self.answers
+            return
+        for probes, exchanges in self.node_parts(PROBES, EXCHANGES):
+            yield answers(probes, exchanges)
 
     @property
     def sends(self) -> pl.DataFrame:
@@ -78,7 +113,7 @@ class Piece:
     @cached_property
     def epochs(self) -> pl.DataFrame:
         """When Metadata showed leader epochs first, in this piece; `others["epochs"]` has those of all pieces."""
-        return epochs(self.probes, self.exchanges)
+        return epochs(lambda: self.node_parts(OF_EPOCHS, OF_EPOCHS))
 
     @cached_property
     def log(self) -> PartitionLog:

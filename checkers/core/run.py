@@ -20,6 +20,7 @@ REPLICA_ROLE = "replica"  # reads what one node has, whoever leads
 SECOND_NS = 1_000_000_000
 ONE_STRETCH = 1 << 62  # of offsets, when one task has all of them
 STRETCH = 1 << 16
+ROWS_AT_ONCE = 1 << 17
 LIMIT = 20  # findings that are kept of each anomaly and set of tags
 
 
@@ -46,6 +47,7 @@ class RunContext:
     blocking: frozenset[str] = frozenset()  # names of faults that may keep everything from getting through
     limit: int = LIMIT
     stretch: int = ONE_STRETCH  # offsets that are looked at together
+    rows_at_once: int = ROWS_AT_ONCE  # of tables that may be longer than memory
     many: bool = False  # whether several tasks have a part each
 
     def has(self, kind: Kind) -> bool:

@@ -10,14 +10,13 @@ Where our code is not installed, it travels with the job as an archive; executor
 
 from __future__ import annotations
 
-import io
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from checkers.core.run import STRETCH, RunContext
+from checkers.core.run import ROWS_AT_ONCE, STRETCH, RunContext
 from harness.history.schema import Kind
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _check_in_task(batches: Batches, job: CheckJob, answer: Callable[[CheckState
     wanted = wanted_columns(families, READS)
     parts: dict[str, list[pl.DataFrame]] = {}
     for kind, content in _contents(batches):
-        for rows in _row_groups(content, columns_of(kind, wanted)):
+        for rows in _rows(content, columns_of(kind, wanted)):
             for table, frame in tables_of(kind, rows, wanted, job.run).items():
                 parts.setdefault(table, []).append(frame)
     piece = Piece({table: pl.concat(frames) for table, frames in parts.items()}, job.run)
@@ -157,7 +156,7 @@ def context_in_many_tasks(spark: SparkSession, sealed: Sealed, job: CheckJob, ch
         from checkers.core.tables import columns_of, tables_of
 
         for kind, content in _contents(batches):
-            for rows in _row_groups(content, columns_of(kind, context.READS)):
+            for rows in _rows(content, columns_of(kind, context.READS)):
                 piece = Piece(tables_of(kind, rows, context.READS, job.run), job.run)
                 yield _packed(context.find_context(piece, chosen, job.run))
 
@@ -192,32 +191,30 @@ def _cut(batches: Batches, job: CheckJob) -> Iterator[pa.RecordBatch]:
 
     from checkers.core.cutting import cut
     from checkers.core.engine import wanted_columns
+    from checkers.core.long_tables import blob_of
     from checkers.core.tables import columns_of
 
     wanted = wanted_columns(_families(job))
     for kind, content in _contents(batches):
-        for rows in _row_groups(content, columns_of(kind, wanted)):
+        for rows in _rows(content, columns_of(kind, wanted)):
             for bucket, table, part in cut(kind, rows, wanted, job.run, job.buckets, by_value=job.by_value):
-                blob = io.BytesIO()
-                part.write_ipc_stream(blob, compression="lz4")
                 yield pa.record_batch(
                     {"bucket": pa.array([bucket], pa.int32()), "kind": pa.array([table], pa.string()),
-                     "blob": pa.array([blob.getvalue()], pa.binary())}
+                     "blob": pa.array([blob_of(part)], pa.binary())}
                 )  # fmt: skip
 
 
 def _piece(batches: Batches, job: CheckJob) -> Any:
     """What came for one bucket."""
-    import polars as pl
-
     from checkers.core.cutting import put_together
     from checkers.core.piece import Piece
 
-    parts: dict[str, list[pl.DataFrame]] = {}
-    for batch in batches:
-        for table, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
-            parts.setdefault(table, []).append(pl.read_ipc_stream(blob.as_buffer().to_pybytes()))
-    return Piece(put_together(parts), job.run) if parts else None
+    tables = put_together(
+        (table, memoryview(blob.as_buffer()))
+        for batch in batches
+        for table, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True)
+    )
+    return Piece(tables, job.run) if tables else None
 
 
 def _survey(piece: Any, job: CheckJob) -> Part:
@@ -252,8 +249,8 @@ def _contents(batches: Batches) -> Iterator[tuple[Kind, Any]]:
             yield Kind[match[1].upper()], content.as_buffer()
 
 
-def _row_groups(content: Any, columns: Sequence[str]) -> Iterator[Any]:
-    """The rows of a file, some at a time: a whole file would need too much memory."""
+def _rows(content: Any, columns: Sequence[str]) -> Iterator[Any]:
+    """The rows of a file, some at a time: a whole file, or a row group, would need too much memory."""
     import polars as pl
     import pyarrow as pa
     from pyarrow import parquet
@@ -261,10 +258,9 @@ def _row_groups(content: Any, columns: Sequence[str]) -> Iterator[Any]:
     if not columns:
         return
     file = parquet.ParquetFile(pa.BufferReader(content))
-    for number in range(file.num_row_groups):
-        table = file.read_row_group(number, columns=list(columns), use_threads=False)
-        if table.num_rows:
-            yield pl.from_arrow(table)
+    for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(columns), use_threads=False):
+        if batch.num_rows:
+            yield pl.from_arrow(batch)
 
 
 def _packed(answer: Any) -> pa.RecordBatch:

@@ -21,7 +21,7 @@ from tests.support.histories import Rows
 from tests.support.kernels import WHOLE, Size, context, steps_of
 
 HISTORIES = 1000
-SIZES = [Size(1, 1, 1 << 40), Size(2, 11, 700), Size(64, 2, 50), Size(1 << 16, 5, 4_000)]
+SIZES = [Size(1, 1, 1 << 40, 500), Size(2, 11, 700, 25), Size(64, 2, 50, 60), Size(1 << 16, 5, 4_000)]
 
 
 @cache
