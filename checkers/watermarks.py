@@ -167,31 +167,49 @@ class StandingTransactions(PiecewiseFamily):
 
     def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Everything about the partitions in it."""
-        blocked = piece.answers.filter((pl.col("api") == FETCH) & (pl.col("stable") < pl.col("shown")))
-        if blocked.is_empty() or not run.wants(STUCK):
+        if not run.wants(STUCK):
             return FamilyResult()
-        groups = grouped(*(ints(blocked, name) for name in (*LIFE, "node", "told", "stable")))
-        first, last = groups.min(ints(blocked, "time")), groups.max(ints(blocked, "invoked"))
+        parts = [standing for answers in piece.answer_parts() if len(standing := _standing(answers))]
+        if not parts:
+            return FamilyResult()
+        whole = _first_and_last(pl.concat(parts)) if len(parts) > 1 else parts[0]
+        first, last = ints(whole, "first"), ints(whole, "last")
         outside = last - first - (in_faults(last, run) - in_faults(first, run))
         stands = (last > first) & (outside >= run.limit_ns("lso_stuck_s"))
-        rows = blocked.filter(stands[groups.number()]) if stands.any() else blocked.clear()
-        return FamilyResult(_stuck(rows, Epochs(piece.epochs), run), {STUCK: len(groups)})
+        return FamilyResult(_stuck(whole.filter(stands), Epochs(piece.epochs), run), {STUCK: len(whole)})
 
 
-def _stuck(rows: pl.DataFrame, epochs: Epochs, run: RunContext) -> Findings:
-    """A finding per last stable offset, node and epoch."""
+def _standing(answers: pl.DataFrame) -> pl.DataFrame:
+    """Last stable offsets below watermarks, by node and epoch, each from its first answer to its last one."""
+    blocked = answers.filter((pl.col("api") == FETCH) & (pl.col("stable") < pl.col("shown")))
+    return _first_and_last(
+        blocked.select(
+            *LIFE, "node", "told", "stable", first="time", first_event="event", last="invoked", last_event="event",
+            until="time", highest="shown",
+        )  # fmt: skip
+    )
+
+
+def _first_and_last(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row for each last stable offset, node and epoch; of answers, or of some that were put together."""
     if rows.is_empty():
-        return Findings()
+        return rows
     groups = grouped(*(ints(rows, name) for name in (*LIFE, "node", "told", "stable")))
     number = groups.number()
-    time, invoked, event = (ints(rows, name) for name in ("time", "invoked", "event"))
-    frame = rows[last_of(groups, number, -time, -event)].select(
-        *LIFE, "node", "told", "stable", first="time", first_event="event"
-    ).with_columns(
-        last=pl.Series(groups.max(invoked)), until=pl.Series(groups.max(time)),
-        highest=pl.Series(groups.max(ints(rows, "shown"))),
-        last_event=pl.Series(event[last_of(groups, number, invoked, event)]),
+    first, first_event, last, last_event = (
+        ints(rows, name) for name in ("first", "first_event", "last", "last_event")
+    )
+    lasts = last_of(groups, number, last, last_event)
+    return rows[last_of(groups, number, -first, -first_event)].with_columns(
+        last=pl.Series(last[lasts]), last_event=pl.Series(last_event[lasts]),
+        until=pl.Series(groups.max(ints(rows, "until"))), highest=pl.Series(groups.max(ints(rows, "highest"))),
     )  # fmt: skip
+
+
+def _stuck(frame: pl.DataFrame, epochs: Epochs, run: RunContext) -> Findings:
+    """A finding per last stable offset, node and epoch."""
+    if frame.is_empty():
+        return Findings()
     deposed = epochs.possible(frame, pl.col("last") + SETTLING_NS) > frame["told"]
     told = frame.with_columns(
         older=pl.when(deposed).then(pl.lit(CHANGES[OLDER])),
