@@ -62,6 +62,7 @@ alone; so are those that may belong to two, and what is found among these is tag
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -80,7 +81,7 @@ from checkers.core.node_answers import (
 )
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from checkers.shared.earlier_answers import EarlierAnswers
+from checkers.shared.earlier_windows import LANE, AskedWindow, asked_windows, in_lanes
 from checkers.shared.fallen_marks import (
     ABOVE,
     CHANGES,
@@ -88,7 +89,6 @@ from checkers.shared.fallen_marks import (
     OLDER,
     REGRESSIONS,
     SIDES,
-    ShownMarks,
     deleted_topic_tag,
     fallen_marks,
     grouped,
@@ -121,33 +121,37 @@ class Watermarks(PiecewiseFamily):
     def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Everything about the partitions in it."""
         wanted = [anomaly for anomaly in SIDES if run.wants(anomaly)]
-        if piece.answers.is_empty() or not wanted:
-            return FamilyResult()
-        shown = ShownMarks.of(piece.answers)
-        before = EarlierAnswers(shown.lane, shown.invoked, shown.time)
-        highest = {mark: before.highest(shown.marks[mark]) for mark in {SIDES[anomaly][0] for anomaly in wanted}}
-        looked_at = {anomaly: int(_looked_at(anomaly, shown, highest).sum()) for anomaly in wanted}
-        fell = np.zeros(len(shown.time), np.bool_)
-        for anomaly in wanted:
-            fell |= shown.fell(anomaly, highest[SIDES[anomaly][0]])
-            if anomaly == ABOVE:
-                fell |= shown.above_itself
-        if not fell.any():
-            return FamilyResult(looked_at=looked_at)
-        in_lane = np.zeros(int(shown.lane.max()) + 1, np.bool_)
-        in_lane[shown.lane[fell]] = True
-        rows = piece.answers.filter(in_lane[shown.lane]).filter(pl.col("led") | pl.col("node").is_not_null())
-        return FamilyResult(fallen_marks(rows, piece, wanted, run), looked_at)
+        looked_at: Counter[str] = Counter()
+        lanes = []
+        for window in asked_windows(piece, {SIDES[anomaly][0] for anomaly in wanted}):
+            looked_at.update({each: int(_looked_at(each, window).sum()) for each in wanted})
+            lanes.append(window.answers.filter(_fell(window, wanted)).select(LANE).unique())
+        fallen = pl.concat(lanes).unique() if lanes else pl.DataFrame()
+        if fallen.is_empty():
+            return FamilyResult(looked_at=dict(looked_at))
+        rows = in_lanes(piece, fallen).filter(pl.col("led") | pl.col("node").is_not_null())
+        return FamilyResult(fallen_marks(rows, piece, wanted, run), dict(looked_at))
 
 
-def _looked_at(anomaly: str, shown: ShownMarks, highest: Mapping[str, Ints]) -> Bools:
+def _fell(window: AskedWindow, wanted: Sequence[str]) -> Bools:
+    """Which answers show too little."""
+    shown, fell = window.shown, np.zeros(len(window.asked), np.bool_)
+    for anomaly in wanted:
+        fell |= shown.fell(anomaly, window.highest[SIDES[anomaly][0]])
+        if anomaly == ABOVE:
+            fell |= shown.above_itself
+    return fell & window.asked
+
+
+def _looked_at(anomaly: str, window: AskedWindow) -> Bools:
     """Which answers could be held against others."""
     raised, asked = SIDES[anomaly]
-    before: Bools = highest[raised] != NONE
+    shown = window.shown
+    before: Bools = window.asked & (window.highest[raised] != NONE)
     if anomaly in REGRESSIONS:
         before &= shown.api == REGRESSIONS[anomaly]
         return before
-    there: Bools = shown.marks[asked] != NONE
+    there: Bools = window.asked & (shown.marks[asked] != NONE)
     return there & (before | (shown.marks[raised] != NONE)) if anomaly == ABOVE else there & before
 
 

@@ -1,17 +1,21 @@
 """Tables that may be longer than memory: what nodes answered about one partition, all of it.
 
 A partition of any length is in one piece, so its rows are never held as a whole: they stay as they came, blobs of
-Arrow's format, on disk once they are many, and are read part by part, each time only the columns that are asked for.
+Arrow's format, on disk once they are many. They are read part by part, in the order of time as far as the blobs are,
+and each time only the columns that are asked for.
 """
 
 from __future__ import annotations
 
 import io
 import weakref
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from tempfile import SpooledTemporaryFile
 
+import numpy as np
 import polars as pl
+
+from checkers.core.arrays import NEVER, NONE
 
 IN_MEMORY_BYTES = 32 << 20  # of blobs of one table
 
@@ -24,39 +28,60 @@ def blob_of(frame: pl.DataFrame) -> bytes:
 
 
 class LongTable:
-    """Blobs in the order in which they came."""
+    """Blobs, in any order."""
 
     def __init__(self) -> None:
-        self.lengths: list[int] = []
-        self.blobs = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)
-        weakref.finalize(self, self.blobs.close)
+        self._blobs = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)
+        self._places: list[tuple[int, int, int]] = []  # the first moment of each blob, where it begins, its length
+        weakref.finalize(self, self._blobs.close)
 
     def add(self, blob: bytes | memoryview) -> None:
         """One more."""
-        self.blobs.seek(0, io.SEEK_END)
-        self.blobs.write(blob)
-        self.lengths.append(len(blob))
+        place = self._blobs.seek(0, io.SEEK_END)
+        self._blobs.write(blob)
+        times = pl.read_ipc_stream(bytes(blob), columns=["time"])["time"]
+        self._places.append((_first(times), place, len(blob)))
 
     def parts(self, columns: Collection[str] | None, rows: int) -> Iterator[pl.DataFrame]:
         """All rows, at most so many at a time; of the columns those that are there, all if none are named."""
+        return (part for part, _ in self.in_time(columns, rows))
+
+    def in_time(self, columns: Collection[str] | None, rows: int) -> Iterator[tuple[pl.DataFrame, int]]:
+        """The same, each part with the first moment of all that come after it."""
         waiting: list[pl.DataFrame] = []
         count = 0
-        for frame in self._frames(columns):
+        places = sorted(self._places)
+        after = [first for first, _, _ in places[1:]] + [NEVER]
+        for frame, later in zip(self._frames(columns, places), after, strict=True):
             waiting.append(frame)
             count += len(frame)
-            if count >= rows:
-                yield from pl.concat(waiting).iter_slices(rows)
+            if count >= rows or later == NEVER:
+                yield from _sliced(pl.concat(waiting), rows, later)
                 waiting, count = [], 0
-        if waiting:
-            yield pl.concat(waiting)
 
-    def _frames(self, columns: Collection[str] | None) -> Iterator[pl.DataFrame]:
-        place, chosen = 0, None
-        for length in self.lengths:
-            self.blobs.seek(place)
-            blob = self.blobs.read(length)
-            place += length
+    def _frames(self, columns: Collection[str] | None, places: Sequence[tuple[int, int, int]]) -> Iterator[pl.DataFrame]:
+        chosen = None
+        for _, place, length in places:
+            self._blobs.seek(place)
+            blob = self._blobs.read(length)
             if columns is not None and chosen is None:
                 there = pl.read_ipc_stream(blob, n_rows=0).columns
                 chosen = [name for name in there if name in columns]
             yield pl.read_ipc_stream(blob, columns=chosen)
+
+
+def _first(times: pl.Series) -> int:
+    first = times.min()
+    return first if isinstance(first, int) else NONE
+
+
+def _sliced(frame: pl.DataFrame, rows: int, later: int) -> Iterator[tuple[pl.DataFrame, int]]:
+    """So many rows at a time."""
+    if len(frame) <= rows:
+        yield frame, later
+        return
+    ordered = frame.sort("time") if "time" in frame.columns else frame
+    slices = list(ordered.iter_slices(rows))
+    first = [_first(each["time"]) if "time" in frame.columns else NONE for each in slices] + [later]
+    soonest = np.minimum.accumulate(first[::-1])[::-1].tolist()
+    yield from zip(slices, soonest[1:], strict=True)

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
+from checkers.core.arrays import NEVER, NONE
 from checkers.core.long_tables import LongTable
 from checkers.core.node_answers import EXCHANGES, FETCH, LIST_OFFSETS, OF_EPOCHS, PROBES, answers, epochs
 from checkers.core.run import RunContext
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
 
 
 Table = pl.DataFrame | LongTable
+
+
+class Window(NamedTuple):
+    """Answers that ended at or after one moment, and before another."""
+
+    answers: pl.DataFrame
+    begin: int
+    end: int
 
 
 class Piece:
@@ -74,6 +83,39 @@ class Piece:
             return
         for probes, exchanges in self.node_parts(PROBES, EXCHANGES):
             yield answers(probes, exchanges)
+
+    def answer_windows(self) -> Iterator[Window]:
+        """Those of one window of time after the other."""
+        if not self.run.many:
+            yield Window(self.answers, NONE, NEVER)
+            return
+        waiting, begin = [answers(empty("probes"), empty("exchanges"))], NONE
+        for rows, end in self._answers_in_time():
+            waiting.append(rows)
+            if end > begin:
+                whole = pl.concat(waiting)
+                ready = pl.col("time") < end
+                yield Window(whole.filter(ready), begin, end)
+                waiting, begin = [whole.filter(~ready)], end
+
+    def _answers_in_time(self) -> Iterator[tuple[pl.DataFrame, int]]:
+        """Answers to probes and to others, each time with the first moment of all that come after them."""
+        sources = [self._in_time("probes", PROBES), self._in_time("exchanges", EXCHANGES)]
+        coming = [next(source) for source in sources]  # what is next of each, and when what follows it begins
+        later = [NONE, NONE]
+        while min(later) < NEVER:
+            number = later.index(min(later))
+            rows, later[number] = coming[number]
+            none = [empty("probes"), empty("exchanges")]
+            none[number] = rows
+            yield answers(*none), min(later)
+            coming[number] = next(sources[number], coming[number])
+
+    def _in_time(self, table: str, columns: Collection[str]) -> Iterator[tuple[pl.DataFrame, int]]:
+        found = self.tables.get(table)
+        if isinstance(found, LongTable):
+            return found.in_time({*columns, *ROUTED, "era"}, self.run.rows_at_once)
+        return iter([(self[table], NEVER)])
 
     @property
     def sends(self) -> pl.DataFrame:

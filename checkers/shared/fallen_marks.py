@@ -63,7 +63,10 @@ class ShownMarks:
         api, node, told, invoked, time, event = (
             ints(rows, name) for name in ("api", "node", "told", "invoked", "time", "event")
         )
-        lane = numbered(api, *(ints(rows, name) for name in (*LIFE, "scope")))
+        if "lane" in rows.columns:
+            lane = ints(rows, "lane")
+        else:
+            lane = numbered(api, *(ints(rows, name) for name in (*LIFE, "scope")))
         return cls(api, lane, node, told, invoked, time, event, {mark: ints(rows, mark) for mark in MARKS})
 
     def fell(self, anomaly: str, highest: Ints) -> Bools:
