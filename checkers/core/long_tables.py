@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from tempfile import SpooledTemporaryFile
 
 import numpy as np
@@ -30,8 +30,9 @@ def blob_of(frame: pl.DataFrame) -> bytes:
 class LongTable:
     """Blobs, in any order."""
 
-    def __init__(self) -> None:
-        self._blobs = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)
+    def __init__(self, in_memory_bytes: int = IN_MEMORY_BYTES) -> None:
+        self.rows = 0
+        self._blobs = SpooledTemporaryFile(max_size=in_memory_bytes)
         self._places: list[tuple[int, int, int]] = []  # the first moment of each blob, where it begins, its length
         weakref.finalize(self, self._blobs.close)
 
@@ -41,6 +42,11 @@ class LongTable:
         self._blobs.write(blob)
         times = pl.read_ipc_stream(bytes(blob), columns=["time"])["time"]
         self._places.append((_first(times), place, len(blob)))
+        self.rows += len(times)
+
+    def whole(self) -> pl.DataFrame:
+        """All of it: for tables of which it is known that they are not that long."""
+        return pl.concat(self._frames(None, sorted(self._places)))
 
     def parts(self, columns: Collection[str] | None, rows: int) -> Iterator[pl.DataFrame]:
         """All rows, at most so many at a time; of the columns those that are there, all if none are named."""
@@ -68,6 +74,28 @@ class LongTable:
                 there = pl.read_ipc_stream(blob, n_rows=0).columns
                 chosen = [name for name in there if name in columns]
             yield pl.read_ipc_stream(blob, columns=chosen)
+
+
+def scattered(
+    frames: Iterable[pl.DataFrame], number: pl.Expr, count: int
+) -> Iterator[pl.DataFrame]:
+    """Rows with the same number, from 0 on, together; all numbers in turn, but for those that no row has.
+
+    Without any row at all it is one table without rows.
+    """
+    if count == 1:
+        yield pl.concat(frames)
+        return
+    tables = [LongTable(IN_MEMORY_BYTES // count) for _ in range(count)]
+    for frame in frames:
+        nothing = frame.clear()
+        parts = frame.with_columns(number_=number).partition_by("number_", as_dict=True, include_key=False)
+        for (each,), part in parts.items():
+            tables[each].add(blob_of(part))
+    full = [table for table in tables if table.rows]
+    yield from (table.whole() for table in full)
+    if not full:
+        yield nothing
 
 
 def _first(times: pl.Series) -> int:

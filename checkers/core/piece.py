@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from checkers.core.arrays import NEVER, NONE
-from checkers.core.long_tables import LongTable
+from checkers.core.long_tables import LongTable, scattered
 from checkers.core.node_answers import EXCHANGES, FETCH, LIST_OFFSETS, OF_EPOCHS, PROBES, answers, epochs
 from checkers.core.run import RunContext
 from checkers.core.tables import ROUTED, TABLES, empty
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 Table = pl.DataFrame | LongTable
+PORTIONS_AT_MOST = 256  # each is an open file
 
 
 class Window(NamedTuple):
@@ -63,6 +64,17 @@ class Piece:
             yield from found.parts({*columns, *ROUTED, "era"}, self.run.rows_at_once)
         else:
             yield self[table]
+
+    def portions(self, table: str, columns: Collection[str], rows: pl.Expr, *together: pl.Expr) -> Iterator[pl.DataFrame]:
+        """These rows of a table, cut so that rows which are the same in something are together; all of them at least.
+
+        Every portion of a long table is short, unless too many rows are the same.
+        """
+        found = self.tables.get(table)
+        long = found.rows if isinstance(found, LongTable) else 0
+        count = min(PORTIONS_AT_MOST, -(-long // self.run.rows_at_once) or 1)
+        key = pl.struct(*together).hash() % count
+        return scattered((part.filter(rows) for part in self.parts(table, columns)), key, count)
 
     def node_parts(
         self, probes: Collection[str], exchanges: Collection[str]

@@ -52,7 +52,7 @@ class Size:
 
 
 WHOLE = Size()
-SIZES = (WHOLE, Size(4, 7, 300, 5), Size(16, 3, 5000, 100))
+SIZES = (WHOLE, Size(4, 7, 300, 60), Size(16, 3, 5000, 400))
 
 
 def context(rows: Rows, *, compact: Collection[int] = (), limit: int = EVERYTHING, **more: Any) -> RunContext:
