@@ -65,20 +65,20 @@ def check(
 
     options = _options(spark, checkers, budget)
     found = [find(store_dir(store), name) for name in runs]
-    with viewed_on(progress_console(show.detail)) as view:
+    with viewed_on(progress_console(show.level)) as view:
 
         def show_and_report(each: Checked, sealed: Sealed) -> None:
             """The verdict as soon as it is known, and then the report."""
             if not as_json:
                 view.close()
-                verdicts(out, [each], as_json=False, detail=show.detail)
+                verdicts(out, [each], as_json=False, detail=show.level)
             report_checked(each, sealed, view)
 
         checked = check_again(found, view, options, show_and_report)
     if as_json:
         verdicts(out, checked, as_json=True)
     write_for_ci(checked, junit)
-    tell_reports(checked, as_json=as_json, detail=show.detail)
+    tell_reports(checked, as_json=as_json, detail=show.level)
     raise typer.Exit(worst(checked))
 
 

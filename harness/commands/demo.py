@@ -85,18 +85,18 @@ def demo(
 
     clean_up()
     given = load(None, {"cluster": {"kind": cluster, "version": kafka_version}})
-    progress = progress_console(show.detail)
+    progress = progress_console(show.level)
     with viewed_on(progress) as view:
         spec = given.cluster.with_image(consent(build_image), view)
 
     def tell(each: Checked) -> None:
         if not as_json:
-            verdicts(out, [each], as_json=False, detail=show.detail)
+            verdicts(out, [each], as_json=False, detail=show.level)
 
     checked = _play(spec, store_dir(store), progress, tell)
     if as_json:
         verdicts(out, checked, as_json=True)
-    tell_reports(checked, as_json=as_json, detail=show.detail)
+    tell_reports(checked, as_json=as_json, detail=show.level)
     raise typer.Exit(_exit_code(checked))
 
 

@@ -108,7 +108,7 @@ class DetailOptions:
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every detail.")] = False
 
     @property
-    def detail(self) -> Detail:
+    def level(self) -> Detail:
         """What the flags mean together; an error if they contradict each other."""
         if self.quiet and self.verbose:
             raise UsageError("--quiet and --verbose contradict each other", "leave one of them out")

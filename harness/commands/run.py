@@ -117,7 +117,7 @@ def run(
     replay = replay_of(recorded) if recorded else None
     scenario = _scenario(what, on, recorded, changes)
     place = spark.place()
-    progress = progress_console(show.detail)
+    progress = progress_console(show.level)
     _headline(scenario, progress)
     with viewed_on(progress) as view:
         scenario = scenario.with_cluster(on.with_image(scenario.cluster, view))
@@ -126,11 +126,11 @@ def run(
             store_dir(store),
             sys.argv,
             view,
-            lambda each: tell([each], junit, as_json=as_json, detail=show.detail),
+            lambda each: tell([each], junit, as_json=as_json, detail=show.level),
             replay,
             place,
         )
-    tell_reports([checked], as_json=as_json, detail=show.detail)
+    tell_reports([checked], as_json=as_json, detail=show.level)
     raise typer.Exit(checked.exit_code)
 
 

@@ -80,7 +80,7 @@ def suite(
         _list(wanted, as_json=as_json)
         return
     clean_up()
-    played = play(wanted, consent(on.build_image), progress_console(show.detail))
+    played = play(wanted, consent(on.build_image), progress_console(show.level))
     if as_json:
         as_json_text(out, {**played.state.as_json(), "directory": str(played.directory)})
     else:
