@@ -15,8 +15,8 @@ import numpy.typing as npt
 import polars as pl
 
 from checkers.core.arrays import ints
-from checkers.core.node_answers import EXCHANGES, PROBES, answers
 from checkers.core.long_tables import LongTable
+from checkers.core.node_answers import EXCHANGES, PROBES, answers
 from checkers.core.piece import OF_FINALS, Table, finals_of, marks_of
 from checkers.core.run import RunContext
 from checkers.core.tables import ColumnsByTable, empty, place_of, tables_of
