@@ -17,6 +17,7 @@ import polars as pl
 
 from checkers.core.arrays import NEVER, NONE
 
+PORTIONS_AT_MOST = 256  # each is an open file
 IN_MEMORY_BYTES = 32 << 20  # of blobs of one table
 
 
@@ -32,6 +33,7 @@ class LongTable:
 
     def __init__(self, in_memory_bytes: int = IN_MEMORY_BYTES) -> None:
         self.rows = 0
+        self._columns: list[str] = []
         self._blobs = SpooledTemporaryFile(max_size=in_memory_bytes)
         self._places: list[tuple[int, int, int]] = []  # the first moment of each blob, where it begins, its length
         weakref.finalize(self, self._blobs.close)
@@ -40,13 +42,21 @@ class LongTable:
         """One more."""
         place = self._blobs.seek(0, io.SEEK_END)
         self._blobs.write(blob)
-        times = pl.read_ipc_stream(bytes(blob), columns=["time"])["time"]
-        self._places.append((_first(times), place, len(blob)))
-        self.rows += len(times)
+        if not self._columns:
+            self._columns = pl.read_ipc_stream(bytes(blob), n_rows=0).columns
+        sized = pl.read_ipc_stream(bytes(blob), columns=["time" if "time" in self._columns else self._columns[0]])
+        self._places.append((_first(sized), place, len(blob)))
+        self.rows += len(sized)
 
     def whole(self) -> pl.DataFrame:
         """All of it: for tables of which it is known that they are not that long."""
         return pl.concat(self._frames(None, sorted(self._places)))
+
+    def begins(self, rows: int) -> list[int]:
+        """Moments that cut it into portions of about so many rows."""
+        portions = min(PORTIONS_AT_MOST, -(-self.rows // rows) or 1)
+        firsts = sorted(self._places)
+        return [firsts[len(firsts) * number // portions][0] for number in range(portions)] if firsts else [NONE]
 
     def parts(self, columns: Collection[str] | None, rows: int) -> Iterator[pl.DataFrame]:
         """All rows, at most so many at a time; of the columns those that are there, all if none are named."""
@@ -66,14 +76,10 @@ class LongTable:
                 waiting, count = [], 0
 
     def _frames(self, columns: Collection[str] | None, places: Sequence[tuple[int, int, int]]) -> Iterator[pl.DataFrame]:
-        chosen = None
+        chosen = None if columns is None else [name for name in self._columns if name in columns]
         for _, place, length in places:
             self._blobs.seek(place)
-            blob = self._blobs.read(length)
-            if columns is not None and chosen is None:
-                there = pl.read_ipc_stream(blob, n_rows=0).columns
-                chosen = [name for name in there if name in columns]
-            yield pl.read_ipc_stream(blob, columns=chosen)
+            yield pl.read_ipc_stream(self._blobs.read(length), columns=chosen)
 
 
 def scattered(
@@ -98,8 +104,9 @@ def scattered(
         yield nothing
 
 
-def _first(times: pl.Series) -> int:
-    first = times.min()
+def _first(rows: pl.DataFrame) -> int:
+    """The first moment of any; where nobody asked for the time, none."""
+    first = rows["time"].min() if "time" in rows.columns else None
     return first if isinstance(first, int) else NONE
 
 
@@ -110,6 +117,6 @@ def _sliced(frame: pl.DataFrame, rows: int, later: int) -> Iterator[tuple[pl.Dat
         return
     ordered = frame.sort("time") if "time" in frame.columns else frame
     slices = list(ordered.iter_slices(rows))
-    first = [_first(each["time"]) if "time" in frame.columns else NONE for each in slices] + [later]
+    first = [_first(each) for each in slices] + [later]
     soonest = np.minimum.accumulate(first[::-1])[::-1].tolist()
     yield from zip(slices, soonest[1:], strict=True)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 Table = pl.DataFrame | LongTable
-PORTIONS_AT_MOST = 256  # each is an open file
 
 
 class Window(NamedTuple):
@@ -66,16 +65,30 @@ class Piece:
         else:
             yield self[table]
 
+    def length(self, table: str) -> int:
+        """Rows of a table."""
+        found = self.tables.get(table)
+        return found.rows if isinstance(found, LongTable) else len(self[table])
+
     def portions(self, table: str, columns: Collection[str], rows: pl.Expr, *together: pl.Expr) -> Iterator[pl.DataFrame]:
         """These rows of a table, cut so that rows which are the same in something are together; all of them at least.
 
         Every portion of a long table is short, unless too many rows are the same.
         """
+        count = len(self._begins(table))
+        number = pl.struct(*together).hash() % count
+        return scattered((part.filter(rows) for part in self.parts(table, columns)), number, count)
+
+    def in_turn(self, table: str, columns: Collection[str], rows: pl.Expr, moment: str) -> Iterator[pl.DataFrame]:
+        """These rows of a table, cut by a moment: what is of one instant is together, and the earliest come first."""
+        begins = self._begins(table)
+        number = pl.lit(pl.Series(begins[1:])).search_sorted(pl.col(moment), side="right")
+        return scattered((part.filter(rows) for part in self.parts(table, columns)), number, len(begins))
+
+    def _begins(self, table: str) -> list[int]:
+        """When each portion of a table begins: as many as there have to be for each to be short."""
         found = self.tables.get(table)
-        long = found.rows if isinstance(found, LongTable) else 0
-        count = min(PORTIONS_AT_MOST, -(-long // self.run.rows_at_once) or 1)
-        key = pl.struct(*together).hash() % count
-        return scattered((part.filter(rows) for part in self.parts(table, columns)), key, count)
+        return found.begins(self.run.rows_at_once) if isinstance(found, LongTable) else [NONE]
 
     def node_parts(
         self, probes: Collection[str], exchanges: Collection[str]
