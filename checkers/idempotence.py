@@ -279,7 +279,9 @@ class Resends(PiecewiseFamily):
         batch = pl.when(_NUMBERED).then(pl.struct(*_PRODUCER, "sequence").hash())
         same = batch.otherwise(pl.struct(*_PLACE, "crc", "client").hash())
         produced = (pl.col("api") == PRODUCE) & _PLACED
-        resent = pl.concat([_resent(rows) for rows in piece.portions("exchanges", self.reads["exchanges"], produced, same)])
+        resent = pl.concat(
+            [_resent(rows) for rows in piece.portions("exchanges", self.reads["exchanges"], produced, same)]
+        )
         if resent.is_empty():
             return FamilyResult(Findings(), {_REGRESSION: 0})
         compared = _compared(resent, piece.answer_parts()).drop_nulls(["before", "after"])

@@ -91,7 +91,8 @@ class Acts(PiecewiseFamily):
 def acts(piece: Piece) -> pl.DataFrame:
     """What each node did in each second as only a leader does."""
     parts = [
-        _acts(probes, exchanges) for probes, exchanges in piece.node_parts(Acts.reads["probes"], Acts.reads["exchanges"])
+        _acts(probes, exchanges)
+        for probes, exchanges in piece.node_parts(Acts.reads["probes"], Acts.reads["exchanges"])
     ]
     if len(parts) == 1:
         return parts[0]

@@ -1,8 +1,8 @@
 """Cutting a history into pieces (`checkers.core.piece`): which rows go where, so that a task has what belongs together.
 
 Rows of a log go by topic, partition and stretch of offsets; answers and operations by topic and partition, or by their
-process where they have none. To judge values, sends and records go by value instead. A *bucket* is what one task gets:
-the pieces that a hash puts there.
+process where they have none. Answers may be many, and stay as they came (`checkers.core.long_tables`). To judge values,
+sends and records go by value instead. A *bucket* is what one task gets: the pieces that a hash puts there.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class LongTable:
     def __init__(self, in_memory_bytes: int = IN_MEMORY_BYTES) -> None:
         self.rows = 0
         self._columns: list[str] = []
-        self._blobs = SpooledTemporaryFile(max_size=in_memory_bytes)
+        self._blobs = SpooledTemporaryFile(max_size=in_memory_bytes)  # noqa: SIM115 - closed below
         self._places: list[tuple[int, int, int]] = []  # the first moment of each blob, where it begins, its length
         weakref.finalize(self, self._blobs.close)
 
@@ -75,16 +75,16 @@ class LongTable:
                 yield from _sliced(pl.concat(waiting), rows, later)
                 waiting, count = [], 0
 
-    def _frames(self, columns: Collection[str] | None, places: Sequence[tuple[int, int, int]]) -> Iterator[pl.DataFrame]:
+    def _frames(
+        self, columns: Collection[str] | None, places: Sequence[tuple[int, int, int]]
+    ) -> Iterator[pl.DataFrame]:
         chosen = None if columns is None else [name for name in self._columns if name in columns]
         for _, place, length in places:
             self._blobs.seek(place)
             yield pl.read_ipc_stream(self._blobs.read(length), columns=chosen)
 
 
-def scattered(
-    frames: Iterable[pl.DataFrame], number: pl.Expr, count: int
-) -> Iterator[pl.DataFrame]:
+def scattered(frames: Iterable[pl.DataFrame], number: pl.Expr, count: int) -> Iterator[pl.DataFrame]:
     """Rows with the same number, from 0 on, together; all numbers in turn, but for those that no row has.
 
     Without any row at all it is one table without rows.

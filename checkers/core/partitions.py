@@ -126,7 +126,18 @@ def ends(ops: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(lasts).drop("offset", "end").group_by(PLACE).max()
 
 
-_OF_SHOWN = ("time", "api", "view", "topic", "partition", "invoked", "offset", "high_watermark", "leader_epoch", "error")
+_OF_SHOWN = (
+    "time",
+    "api",
+    "view",
+    "topic",
+    "partition",
+    "invoked",
+    "offset",
+    "high_watermark",
+    "leader_epoch",
+    "error",
+)
 
 
 def _shown(piece: Piece, run: RunContext) -> pl.DataFrame:

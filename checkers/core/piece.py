@@ -7,6 +7,13 @@ A piece holds whole *stretches* of logs and whole *partitions* of answers:
 
 but a stretch and the answers of its partition may be in different pieces. A small history is one piece, and a stretch
 is then as long as its partition. Sends without a usable offset are in any piece.
+
+The answers of a partition may be longer than memory (`checkers.core.long_tables`). They are looked at some at a time:
+
+    parts, node_parts, answer_parts   in any order: for what can be added up
+    answer_windows                    one window of time after the other: for what is held against earlier answers
+    portions                          those that have something in common together
+    in_turn                           portions by a moment of rows, the earliest first
 """
 
 from __future__ import annotations
@@ -70,7 +77,9 @@ class Piece:
         found = self.tables.get(table)
         return found.rows if isinstance(found, LongTable) else len(self[table])
 
-    def portions(self, table: str, columns: Collection[str], rows: pl.Expr, *together: pl.Expr) -> Iterator[pl.DataFrame]:
+    def portions(
+        self, table: str, columns: Collection[str], rows: pl.Expr, *together: pl.Expr
+    ) -> Iterator[pl.DataFrame]:
         """These rows of a table, cut so that rows which are the same in something are together; all of them at least.
 
         Every portion of a long table is short, unless too many rows are the same.
@@ -214,27 +223,27 @@ class Piece:
     @cached_property
     def marks(self) -> pl.DataFrame:
         """Answers that show a high watermark or an end, by the offset that they show."""
-        return self.tables["marks"] if self.run.many else marks_of(self.answers)
+        return self["marks"] if self.run.many else marks_of(self.answers)
 
     @cached_property
     def finals(self) -> pl.DataFrame:
         """The ends that final readers found."""
-        return self.tables["finals"] if self.run.many else finals_of(self.ops)
+        return self["finals"] if self.run.many else finals_of(self.ops)
 
     @cached_property
     def steps(self) -> pl.DataFrame:
         """Odd steps of readers, by the offset that they leave (`checkers.shared.reader_steps`)."""
-        return self.tables["steps"] if self.run.many else self._reading.odd_steps()
+        return self["steps"] if self.run.many else self._reading.odd_steps()
 
     @cached_property
     def spans(self) -> pl.DataFrame:
         """What readers received of a place, from its first to its last record."""
-        return self.tables["spans"] if self.run.many else self._reading.spans()
+        return self["spans"] if self.run.many else self._reading.spans()
 
     @cached_property
     def shares(self) -> pl.DataFrame:
         """What transactions sent to a place (`checkers.shared.sender_order`)."""
-        return merged_shares(self.tables["shares"]) if self.run.many else shares_of(self.sends, self.run.stretch)
+        return merged_shares(self["shares"]) if self.run.many else shares_of(self.sends, self.run.stretch)
 
     @cached_property
     def _reading(self) -> Reading:

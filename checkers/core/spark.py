@@ -1,7 +1,7 @@
 """The Spark jobs around the kernels: Spark reads files, moves blobs and starts tasks; it never sees a row.
 
 A history of up to ONE_TASK_EVENTS is one task: it reads the files, and makes all steps of the check. A larger one is
-cut: tasks decode files row group by row group and cut rows into tables of buckets, each of them a blob of Arrow's
+cut: tasks decode files some rows at a time and cut them into tables of buckets, each of them a blob of Arrow's
 format; Spark brings the blobs of a bucket together; and tasks survey pieces. What they say is put together here, and if
 something may be wrong, the files are cut once more, and pieces are judged with what is known by then.
 

@@ -90,9 +90,7 @@ def nothing() -> pl.DataFrame:
 def standstills(piece: Piece) -> pl.DataFrame:
     """One row for each mark that one leader showed for FROZEN_NS or longer in one epoch; of whole partitions."""
     of_mark = [*PLACE, "offset"]
-    spans = [
-        marks.group_by(of_mark).agg(pl.col("time").min(), pl.col("invoked").max()) for marks in _led_marks(piece)
-    ]
+    spans = [marks.group_by(of_mark).agg(pl.col("time").min(), pl.col("invoked").max()) for marks in _led_marks(piece)]
     whole = spans[0] if len(spans) == 1 else pl.concat(spans).group_by(of_mark).agg(
         pl.col("time").min(), pl.col("invoked").max()
     )  # fmt: skip

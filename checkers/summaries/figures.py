@@ -217,8 +217,8 @@ def rebalances(ops: pl.DataFrame) -> pl.DataFrame:
     return ops.filter(given & (pl.col("type") == Type.OK)).select("member", "invoked").unique()
 
 
-_OF_BATCHES = ("api", "crc", "client", "topic", "partition", "producer_id", "producer_epoch", "sequence", "type", "error",
-               "offset")  # fmt: skip
+_OF_BATCHES = ("api", "crc", "client", "topic", "partition", "producer_id", "producer_epoch", "sequence", "type",
+               "error", "offset")  # fmt: skip
 
 
 def _batches(piece: Piece) -> BatchCounts:

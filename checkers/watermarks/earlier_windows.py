@@ -1,4 +1,4 @@
-"""For each answer the highest mark of its lane that was shown before it was asked for, one window of time after another.
+"""For each answer the highest mark of its lane that had been shown before, one window of time after the other.
 
 Of a partition of any length a window is all that is looked at together. What windows before it showed is carried as one
 maximum of each lane. An answer belongs to the window in which it ended; if it was asked for in an earlier one, that is

@@ -188,9 +188,17 @@ def _standing(answers: pl.DataFrame) -> pl.DataFrame:
     blocked = answers.filter((pl.col("api") == FETCH) & (pl.col("stable") < pl.col("shown")))
     return _first_and_last(
         blocked.select(
-            *LIFE, "node", "told", "stable", first="time", first_event="event", last="invoked", last_event="event",
-            until="time", highest="shown",
-        )  # fmt: skip
+            *LIFE,
+            "node",
+            "told",
+            "stable",
+            first="time",
+            first_event="event",
+            last="invoked",
+            last_event="event",
+            until="time",
+            highest="shown",
+        )
     )
 
 
@@ -200,9 +208,7 @@ def _first_and_last(rows: pl.DataFrame) -> pl.DataFrame:
         return rows
     groups = grouped(*(ints(rows, name) for name in (*LIFE, "node", "told", "stable")))
     number = groups.number()
-    first, first_event, last, last_event = (
-        ints(rows, name) for name in ("first", "first_event", "last", "last_event")
-    )
+    first, first_event, last, last_event = (ints(rows, name) for name in ("first", "first_event", "last", "last_event"))
     lasts = last_of(groups, number, last, last_event)
     return rows[last_of(groups, number, -first, -first_event)].with_columns(
         last=pl.Series(last[lasts]), last_event=pl.Series(last_event[lasts]),

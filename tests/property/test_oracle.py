@@ -141,7 +141,13 @@ def test_they_agree_on_thousands() -> None:
 @settings(max_examples=3, derandomize=False, database=None)
 @given(
     seed=st.integers(1 + BATCHES, 2**32),
-    size=st.builds(Size, st.sampled_from([1, 2, 4, 64, 1 << 16]), st.integers(1, 20), st.integers(10, 10_000), st.sampled_from([50, 1000, 1 << 17])),
+    size=st.builds(
+        Size,
+        st.sampled_from([1, 2, 4, 64, 1 << 16]),
+        st.integers(1, 20),
+        st.integers(10, 10_000),
+        st.sampled_from([50, 1000, 1 << 17]),
+    ),
 )
 def test_they_agree_on_what_nobody_saw_before(seed: int, size: Size) -> None:
     """On other histories every night, cut in other ways."""

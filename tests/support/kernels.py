@@ -41,14 +41,12 @@ EVERYTHING = 100_000
 
 @dataclass(frozen=True)
 class Size:
-    """How a history is cut: offsets of a stretch, buckets, rows that are cut at once, and rows of a long table that
-    are looked at together; all of it as one piece.
-    """
+    """How a history is cut; by default all of it is one piece."""
 
-    stretch: int = 0
+    stretch: int = 0  # offsets
     buckets: int = 1
-    chunk: int = 1 << 40
-    rows: int = 1 << 17
+    chunk: int = 1 << 40  # rows that are cut at once
+    rows: int = 1 << 17  # of long tables that are looked at together
 
 
 WHOLE = Size()
