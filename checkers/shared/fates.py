@@ -30,6 +30,7 @@ from checkers.core.node_answers import EXCHANGES, PROBES
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.core.tables import empty
+from checkers.shared.unknown_sends import UnknownSends, nothing, proven_values, together, unknown_sends
 from harness.history.schema import Status, Type
 
 LOOSE_AT_MOST = 200_000  # rows of all pieces that the driver looks at by itself
@@ -191,7 +192,8 @@ class Fates:
     def of_placed(self) -> Ints:
         """The numbers of values by rows that say at which offset they are: usable acknowledgements, good records.
 
-        Not records that are elsewhere than where their value was sent to.
+        What an `info` send names is as good as an acknowledgement if a good record shows that it happened. Records that
+        are elsewhere than where their value was sent to do not count.
         """
         return np.concatenate([self.of_send[self._usable], self.of_read[self._good & ~self.astray]])
 
@@ -235,8 +237,10 @@ class Fates:
 
     @cached_property
     def _usable(self) -> Bools:
-        usable: Bools = (ints(self.sends, "type") == Type.OK) & (ints(self.sends, "offset", -1) >= 0)
-        return usable
+        type_ = ints(self.sends, "type")
+        shown = np.bincount(self.of_read[self._good & ~self.astray], minlength=len(self)) > 0
+        happened: Bools = (type_ == Type.OK) | ((type_ == Type.INFO) & shown[self.of_send])
+        return happened & (ints(self.sends, "offset", -1) >= 0)
 
     @cached_property
     def _good(self) -> Bools:
@@ -344,6 +348,7 @@ class GatheredValues:
     sends: pl.DataFrame  # the loose rows, with all columns that anybody asked for
     records: pl.DataFrame
     late: pl.DataFrame  # info sends that were read: topic, partition, era, offset, invoked, time, event, value
+    proven: pl.Series  # values of info sends that happened, at an offset that only the send names
 
     @property
     def settled_count(self) -> bool:
@@ -379,17 +384,18 @@ class Values(Family):
         # a record without a send may be a second copy of a value that is settled elsewhere
         if not records["value"].is_in(sends["value"].implode()).all():
             return _from_scratch()
-        return GatheredValues(by_value=False, sends=sends, records=records, late=late(sends, records))
+        return GatheredValues(by_value=False, sends=sends, records=records, **_UNKNOWN)
 
-    def judge(self, piece: Piece, gathered: GatheredValues, run: RunContext, others: ByFamily) -> pl.DataFrame:
+    def judge(self, piece: Piece, gathered: GatheredValues, run: RunContext, others: ByFamily) -> UnknownSends:
         """What was read of sends of which nobody knew whether they had happened."""
-        return late(piece.sends, piece.records)
+        return unknown_sends(piece.sends, piece.records, run)
 
     def resume(
-        self, gathered: GatheredValues, judged: Sequence[pl.DataFrame], run: RunContext, others: ByFamily
+        self, gathered: GatheredValues, judged: Sequence[UnknownSends], run: RunContext, others: ByFamily
     ) -> GatheredValues:
         """With what was read of such sends."""
-        return replace(gathered, late=pl.concat([gathered.late.clear(), *judged]))
+        unknown = together(judged)
+        return replace(gathered, late=unknown.late, proven=proven_values(unknown))
 
     def conclude(
         self, gathered: GatheredValues, judged: Sequence[Any], run: RunContext, others: ByFamily
@@ -405,19 +411,10 @@ def _together(table: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _from_scratch() -> GatheredValues:
-    sends, records = empty("sends"), empty("records")
-    return GatheredValues(by_value=True, sends=sends, records=records, late=late(sends, records))
+    return GatheredValues(by_value=True, sends=empty("sends"), records=empty("records"), **_UNKNOWN)
 
 
-def late(sends: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
-    """Sends of which nobody knew whether they had happened, at the offsets at which they were read."""
-    keys = ["topic", "partition", "value"]
-    unknown = sends.filter((pl.col("type") == Type.INFO) & pl.col("value").is_not_null())
-    unknown = unknown.select(*keys, "invoked", "time", "event")
-    good = records.filter((pl.col("status") == Status.GOOD) & (pl.col("offset") >= 0)).select(*keys, "era", "offset")
-    if unknown.is_empty() or good.is_empty():
-        return unknown.clear().with_columns(era=pl.lit(0, pl.Int32), offset=pl.lit(0, pl.Int64))
-    return unknown.join(good, on=keys).unique().select(*keys, "invoked", "time", "event", "era", "offset")
+_UNKNOWN: dict[str, Any] = {"late": nothing().late, "proven": proven_values(nothing())}  # before values are judged
 
 
 FAMILIES: tuple[Family, ...] = (Values(),)
