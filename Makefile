@@ -1,4 +1,4 @@
-# Needs make and Python 3.11 or newer, nothing else: no recipe calls a program that is not Python, /bin/sh or in .venv.
+# Needs only make and Python 3.11 or newer: recipes call Python, /bin/sh and programs in .venv.
 
 PYTHON ?= python3
 ARGS ?=
@@ -9,35 +9,36 @@ BOOTSTRAP = $(PYTHON) harness/bootstrap.py
 .DEFAULT_GOAL := help
 
 define HELP
-Tidegauge finds out whether a Kafka-protocol broker keeps its promises while things break.
+Tidegauge tests whether a Kafka-protocol broker keeps its promises under faults.
 
-  make demo     start here: a real three-node Kafka cluster, put to the test
-  make test     all tests; those that need Docker are skipped without it
-                  make test ARGS="tests/unit -x"     some of them
-  make lint     what the code has to pass: ruff (rules and format), mypy (strict), layers of imports
-  make bench    how fast clusters start and end, each kind in turn
-  make bench-record
-                what recording costs: both clients bare and recorded, and the recorder alone
-  make bench-tap
-                what the tap costs: rates and latencies, direct and through it
-  make bench-import
-                what the import of a foreign history costs: time and memory, for a million operations
-  make bench-check
-                what checks cost, for histories of up to 50 million events, beside DuckDB (an hour)
-                  make bench-check ARGS="--sizes 100k,1M"
-  make bench-report
-                what the report of 10 million events costs: seconds, and bytes of the page
-  make detection
-                whether each check finds the bug it is for: every broken broker, and correct ones (an hour or two)
-                  make detection ARGS=--again        check the stored runs anew
-  make lock     pin the dependencies and Kafka's archives anew
-                  make lock ARGS=--upgrade           take newer versions of the dependencies
-  make schema   rewrite what is made from the code: the JSON schemas, docs/anomalies.md, the tree in docs/design.md
+  make demo     start here: test a real three-node Kafka cluster
+  make test     run all tests; those that need Docker are skipped without it
+                  make test ARGS="tests/unit -x"     run some of them
+  make lint     ruff (rules and format), mypy (strict), import layers
+  make schema   regenerate what is made from the code: JSON schemas, docs/anomalies.md, screens, the tree in docs/design.md
+  make lock     pin dependencies and Kafka's archives again
+                  make lock ARGS=--upgrade           with newer versions of the dependencies
   make clean    remove .venv
 
-The first one makes .venv (a minute or two, 620 MB to download, 1.1 GB on disk); after that it is there at once.
-Another Python than python3: make demo PYTHON=python3.12
-The command itself, with all it can do: .venv/bin/tidegauge --help
+  make detection
+                run every broken broker and correct brokers: does each check find its bug? (an hour or two)
+                  make detection ARGS=--again        check the stored runs again
+  make bench    how fast clusters start and stop, for each kind
+  make bench-record
+                cost of recording: both clients bare and recorded, and the recorder by itself
+  make bench-tap
+                cost of the tap: rates and latencies, with and without it
+  make bench-import
+                cost of an import: time and memory for a million operations
+  make bench-check
+                cost of checks, for histories of up to 50 million events, next to DuckDB (an hour)
+                  make bench-check ARGS="--sizes 100k,1M"
+  make bench-report
+                cost of a report of 10 million events: seconds, and size of the page
+
+The first run creates .venv (one to three minutes, 620 MB to download, 1.1 GB on disk); later runs start at once.
+To use another Python than python3: make demo PYTHON=python3.12
+The command itself: .venv/bin/tidegauge --help
 endef
 
 help:

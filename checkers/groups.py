@@ -98,7 +98,9 @@ class CommittedReads(Family):
     """Commits above what a group had been handed."""
 
     name = "committed reads"
-    anomalies: ClassVar[Mapping[str, str]] = {BEYOND: "an offset was committed that nobody in the group had read up to"}
+    anomalies: ClassVar[Mapping[str, str]] = {
+        BEYOND: "a group committed an offset that none of its members had read up to"
+    }
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
         "ops": ("event", "time", "process", "f", "type", "topic", "partition", "offset", "name"),
         "sends": ("topic", "partition", "offset", "txn"),
@@ -330,7 +332,7 @@ class SkippedByGroups(Family):
 
     name = "skipped by groups"
     anomalies: ClassVar[Mapping[str, str]] = {
-        LOSS: "a group went past an acknowledged record that none of its members was handed"
+        LOSS: "a group moved past an acknowledged record that none of its members received"
     }
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
         "ops": ("process", "f", "type", "topic", "partition", "count", "name"),

@@ -81,7 +81,7 @@ class Loops(PiecewiseFamily):
 
     name = "refusals"
     anomalies: ClassVar[Mapping[str, str]] = {
-        "not-leader-loop": "a client is refused again and again, also after a refresh"
+        "not-leader-loop": "a client gets NOT_LEADER again and again, even after it refreshed its metadata"
     }
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
         "exchanges": (

@@ -79,7 +79,7 @@ from checkers.shared.offset_lanes import (
 )
 
 LISTED = 50  # partitions that the summary names
-VERDICTS = ("violated", "monotonic only", "linearizable", "linearizable but for end(), which nobody asked for")
+VERDICTS = ("violated", "monotonic only", "linearizable", "linearizable; end() was never called")
 REALTIME, NOT_LINEARIZABLE = "realtime-order", "not-linearizable"
 
 

@@ -81,7 +81,7 @@ class Liveness(Family):
 
     name = "liveness"
     anomalies: ClassVar[Mapping[str, str]] = {
-        "stall": "the load was handed nothing of a partition, though something was there",
+        "stall": "consumers received nothing from a partition that had records",
         **progress.WAITS,
     }
     reads: ClassVar[Mapping[str, Sequence[str]]] = {

@@ -63,7 +63,7 @@ def main() -> None:
                 make(wanted, mutex.fileno())
     except KeyboardInterrupt:
         redraw("")
-        fail(2, "interrupted: .venv is not finished and will be made anew the next time.")
+        fail(2, "interrupted: .venv is incomplete; the next run will rebuild it.")
     except OSError as error:
         fail(6, "%s could not be made (%s): check the space and permissions there." % (VENV, error))
 

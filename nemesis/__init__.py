@@ -46,7 +46,7 @@ FAULTS: dict[str, type[Fault]] = {fault.name: fault for faults in FAMILIES.value
 def fault_named(name: str) -> type[Fault]:
     """The fault of this name."""
     if name == RANDOM:
-        raise UsageError(f"'{RANDOM}' is a mix of its own", "name no other fault beside it, or only faults")
+        raise UsageError(f"'{RANDOM}' is a mix of its own", "name no other fault with it, or only faults")
     if name not in FAULTS:
         raise UsageError(f"there is no nemesis '{name}'", suggestion(name, [*FAULTS, RANDOM]))
     return FAULTS[name]

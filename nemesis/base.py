@@ -299,7 +299,8 @@ def refuse_unless_possible(fault: type[Fault], cluster: Cluster, *, taps: bool =
     """An error for a fault that this cluster, or this load, cannot have; the cluster need not be up."""
     if fault.endless and not endless:
         raise UsageError(
-            f"the fault '{fault.name}' needs a load that goes on, and this one ends by itself", "use --workload stream"
+            f"the fault '{fault.name}' needs a load that runs until it is stopped, and this one ends by itself",
+            "use --workload stream",
         )
     if Capability.TAP in fault.needs and not taps:
         raise CannotHere(f"the fault '{fault.name}' is made at the taps, and there are none", "leave --no-tap out")

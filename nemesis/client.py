@@ -111,7 +111,7 @@ class StaleMetadata(AtTheTap):
     """
 
     name = "stale-metadata"
-    description = "answers Metadata as it was while a leader moves, and closes some connections so that clients ask"
+    description = "serves old Metadata while a leader moves, and closes some connections so that clients ask again"
     needs = AtTheTap.needs | LeaderMove.needs
     calls = LeaderMove.calls
     roles = ("all",)  # from the others clients would hear the truth
@@ -248,14 +248,14 @@ class ClientKill(ToAClient):
 
     def healed(self) -> str:
         """Whether the other one works."""
-        return "" if self.clients.replaced(self.victim.process) else f"nobody works in the place of {self.called}"
+        return "" if self.clients.replaced(self.victim.process) else f"nothing replaced {self.called}"
 
 
 class ClientPause(ToAClient):
     """A client is silent for so long that others give it up, and goes on as if nothing had been."""
 
     name = "client-pause"
-    description = "stops a client (SIGSTOP) and lets it go on"
+    description = "pauses a client (SIGSTOP)"
     signal = "SIGSTOP"
 
     def __init__(self, context: FaultContext) -> None:

@@ -158,7 +158,7 @@ class Conductor:
                 self._next_step(outcome, self._now_s)
             self._look_whether_whole()
             self._sleep(TICK_S)
-        self._finish_all("the run ended before it had bitten")
+        self._finish_all("the run ended before it took effect")
 
     @property
     def _now_s(self) -> float:
@@ -234,7 +234,9 @@ class Conductor:
             if outcome.active:
                 self._look(outcome)
                 if self._due(outcome, now_s):
-                    self._finish(outcome, f"it had not bitten {self._faults[slot.number].longest_s:g} s after it began")
+                    self._finish(
+                        outcome, f"it had not taken effect {self._faults[slot.number].longest_s:g} s after it began"
+                    )
             elif not self._begin(outcome) and now_s >= self._patient_until_s(slot):
                 self._say(FaultStage.MISSED, outcome, "there was nothing it could have been aimed at")
         except Exception as error:  # noqa: BLE001 - whatever a fault meets, the run goes on

@@ -203,7 +203,7 @@ class DiskWipe(OnDisk):
     """As after the exchange of a disk: the node is who it was, and has nothing."""
 
     name = "disk-wipe"
-    description = "kills a node and removes all of its partitions, which it has to copy anew"
+    description = "kills a node and removes all of its partitions, so that it must replicate them again"
     needs = frozenset({Capability.FILES, Capability.KILL, Capability.RESTART})
     doing = "SIGKILL, and removal of all partitions of"
     done = "kill"

@@ -355,8 +355,8 @@ class ReplicationCut(Cut):
         return any(seen.leader in chosen.nodes and set(seen.isr) & alive for seen in self.before.values())
 
     def intent(self) -> str:
-        """From whom nobody can copy."""
-        return f"nobody can copy from {self.chosen.called}"
+        """From whom replication is blocked."""
+        return f"no node can replicate from {self.chosen.called}"
 
     def packet_rules(self) -> list[PacketRule]:
         """Nothing from its peers to the port that brokers use."""

@@ -232,7 +232,7 @@ class Pause(OnNodes):
     """Frozen: connections stay open, and nothing is answered."""
 
     name = "pause"
-    description = "freezes a node (SIGSTOP, or docker pause) and lets it go on"
+    description = "pauses a node (SIGSTOP, or docker pause)"
     needs = frozenset({Capability.PAUSE})
     doing = "pause of"
     done = "pause"
@@ -287,7 +287,7 @@ class PauseAll(OnAllNodes, Pause):
     """All nodes at once."""
 
     name = "pause-all"
-    description = "freezes all nodes (SIGSTOP, or docker pause) and lets them go on"
+    description = "pauses all nodes (SIGSTOP, or docker pause)"
 
 
 class RollingRestart(RepeatingFault):

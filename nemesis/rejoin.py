@@ -2,12 +2,12 @@
 
 A is the leader, C leads the quorum of controllers, B is the third replica:
 
-    1  nobody can copy from A until it alone is in sync
+    1  no node can replicate from A until it alone is in sync
     2  C is frozen, and the others elect another controller
     3  B may copy again and catches up. A asks C, which does not hear it, to count B as in sync, and waits for an answer
        as long as controller.socket.timeout.ms says before it asks another one
-    4  nobody can copy from A; B is killed, wiped and started. It is fenced, registers and is unfenced. It was in sync
-       nowhere that matters, so the partition and its epoch stay as they are
+    4  no node can replicate from A; B is killed, wiped and started. It is fenced, registers and is unfenced. It was in
+       sync nowhere that matters, so the partition and its epoch stay as they are
     5  C goes on, and says that it is no controller. A asks the new one, which up to 3.4 takes it: B counts as in sync
     6  A is killed. B, which has nothing, leads; where the request was refused nobody does before A is back
 """

@@ -75,9 +75,9 @@ class FaultPlan(Model):
 
     fault: Annotated[
         Names,
-        Field(description="Name of the fault, several of which each turn draws one, or random: all that is possible."),
+        Field(description="Name of the fault; several names: one is drawn each time; random: any supported fault."),
     ]
-    target: Annotated[str, Field(description="The role of the victim; the fault's own choice unless given.")] = ""
+    target: Annotated[str, Field(description="The role to target; default: the fault's own choice.")] = ""
     at: Annotated[
         tuple[Duration, ...], Field(description="When it comes, from the start of the load; instead of the next four.")
     ] = ()

@@ -3,9 +3,9 @@
 Each of them is a way in which clusters have lost what they had acknowledged, or shown less than before. The steps are
 taken by `proof`, which is asked again and again, so that they rest on what nodes say and not on luck:
 
-    cut-kill       nobody can copy from a leader for a while; it is killed while the others still count as in sync
+    cut-kill       no node can replicate from a leader for a while; it is killed while the others still count as in sync
     pause-kill     the same, with followers that are frozen
-    stale-heir     a leader is killed, and nobody can copy from the node that takes its place
+    stale-heir     a leader is killed, and no node can replicate from the node that takes its place
     double-kill    a leader is killed, then the one that takes its place, before anybody could copy much from it
     last-standing  the only replica in sync loses power, and with it what it had not flushed
     late-rejoin    a follower loses its disk while a request to count it as in sync is under way (nemesis.rejoin)
@@ -92,10 +92,10 @@ class CutKill(Lagging):
     """Followers cannot copy from the leader."""
 
     name = "cut-kill"
-    description = "lets nobody copy from a leader for a while (by), then kills it while the others count as in sync"
+    description = "blocks replication from a leader for a while (by), then kills it while the others count as in sync"
     needs = frozenset({Capability.PARTITION, *CAN_KILL})
     ports = (BROKER,)
-    doing = "nobody can copy"
+    doing = "replication is blocked"
 
     def hold_back(self) -> None:
         """A wall before the leader."""
@@ -144,7 +144,9 @@ class StaleHeir(Sequence):
     """The new leader hears of no other replica how far it has come, and knows the watermark by hearsay only."""
 
     name = "stale-heir"
-    description = "kills a leader, and lets nobody copy from the one that takes its place, so that it lags in knowledge"
+    description = (
+        "kills a leader, and blocks replication from its successor, so that the old leader's view stays behind"
+    )
     needs = frozenset({Capability.PARTITION, *CAN_KILL})
     ports = (BROKER,)
 
@@ -153,7 +155,9 @@ class StaleHeir(Sequence):
         victim = self.choose()
         if victim is None or len(victim.heirs) < 2:
             return None
-        return Aim(f"SIGKILL of node {victim.node}, leader of {victim.name}, whose heir nobody can copy from", victim)
+        return Aim(
+            f"SIGKILL of node {victim.node}, leader of {victim.name}, whose heir replication is blocked from", victim
+        )
 
     def inject(self) -> None:
         """A wall before the heir, which is of no consequence as long as it does not lead; then the kill."""
@@ -242,7 +246,9 @@ class LastStanding(Sequence):
     """All others are out of sync, which is not their fault; the last one loses power, and comes back with less."""
 
     name = "last-standing"
-    description = "leaves a leader alone in sync, then cuts its power: killed, and what was not flushed is lost"
+    description = (
+        "makes a leader the only in-sync replica, then cuts its power: it is killed and loses what was not flushed"
+    )
     needs = frozenset({Capability.PARTITION, Capability.FILES, *CAN_KILL})
     ports = (BROKER,)
 

@@ -85,7 +85,7 @@ class AddPartitions(OnATopic):
 
     name = "add-partitions"
     calls = frozenset({CREATE_PARTITIONS})
-    description = "gives a topic one more partition, or as many as told; this cannot be taken back"
+    description = "adds one partition to a topic, or `count`; this cannot be undone"
     options: ClassVar[Mapping[str, int | None]] = {"to": None}
     tame = False
 

@@ -40,7 +40,7 @@ class Settings(ClientSettings):
     partitions: PositiveInt = Field(default=3, le=10_000, description="partitions of each topic")
     replication_factor: PositiveInt = Field(default=3, description="replicas of each partition")
     min_insync_replicas: PositiveInt = Field(
-        default=2, description="replicas that have to have a record before acks=all acknowledges it (topic setting)"
+        default=2, description="replicas that must have a record before acks=all acknowledges it (topic setting)"
     )
     unclean_election: bool = Field(
         default=False, description="whether a replica that lags may become leader (topic setting)"

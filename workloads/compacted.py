@@ -53,7 +53,7 @@ class Compacted(Workload[CompactedSettings]):
     """Producers and consumers that go on until they are told to stop."""
 
     name = "compacted"
-    about = "keyed writes and tombstones to a compacted topic, of which the last of each key has to stay"
+    about = "keyed writes and tombstones to a compacted topic, which must keep the last one of each key"
     model = CompactedSettings
 
     def topics(self, settings: CompactedSettings) -> list[TopicSpec]:

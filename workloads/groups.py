@@ -51,7 +51,7 @@ class GroupsSettings(MemberSettings):
     )
     commit_every: Duration = Field(default=0.5, description="how often a member commits that does so itself")
     read_back: bool = Field(
-        default=True, description="whether members ask what was committed after each assignment, and now and then"
+        default=True, description="whether members query committed offsets after each assignment, and now and then"
     )
     stay: Duration = Field(
         default=8.0,

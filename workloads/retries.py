@@ -37,7 +37,7 @@ class RetriesSettings(StreamSettings):
         default=0.1, ge=0, lt=1, description="share of the answers to producers that are dropped, with their connection"
     )
     late: float = Field(
-        default=0.02, ge=0, lt=1, description="share of the answers to producers that come when nobody waits any more"
+        default=0.02, ge=0, lt=1, description="share of answers to producers that arrive after the client gave up"
     )
     request_timeout_ms: PositiveInt | None = Field(
         default=1000, description=StreamSettings.model_fields["request_timeout_ms"].description

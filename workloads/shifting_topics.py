@@ -77,7 +77,7 @@ class Topics(Workload[TopicsSettings]):
     """Producers, consumers and a keeper of topics, until they are told to stop."""
 
     name = "topics"
-    about = "topics are created, deleted, made anew and grown while producers and consumers use them"
+    about = "topics are created, deleted, created again and grown while producers and consumers use them"
     model = TopicsSettings
 
     def topics(self, settings: TopicsSettings) -> list[TopicSpec]:

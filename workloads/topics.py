@@ -137,7 +137,7 @@ def adopt_topics(nodes: Sequence[Addressed], security: Security, topics: Sequenc
             )
         if any(holds_records(node.address, name, found) for node in nodes):
             raise ClusterError(
-                f"the topic {name} holds records already, and nobody could tell them from those of the run",
+                f"the topic {name} already has records, which could not be told apart from those of the run",
                 "create new topics under another name and say that with `topic`",
             )
 

@@ -48,7 +48,7 @@ class TransactionsSettings(TransactingSettings):
 
     producers: PositiveInt = Field(default=2, description="processes that make transactions")
     plain_producers: NonNegativeInt = Field(
-        default=0, description="processes that send to all partitions beside them, without transactions"
+        default=0, description="processes that also send to all partitions, without transactions"
     )
     plain_rate: NonNegativeFloat = Field(
         default=200.0, description="messages per second of each plain producer; 0 is as fast as possible"

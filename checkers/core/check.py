@@ -90,7 +90,7 @@ def check(
 
 
 def _run_on_spark(spark: SparkSession | None, sealed: Sealed, job: CheckJob) -> dict[str, Any]:
-    assert spark is not None, "somebody has to make the check"
+    assert spark is not None, "nothing runs the check"
     budget = Budget(spark, job.budget_s * max(1, len(job.families)))
     if fits_one_task(sealed):
         answer: dict[str, Any] = budget.run(lambda: in_one_task(spark, sealed, job, answer_of))

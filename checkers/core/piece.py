@@ -125,7 +125,7 @@ class Piece:
 
     @cached_property
     def spans(self) -> pl.DataFrame:
-        """What readers were handed of a place, from its first to its last record."""
+        """What readers received of a place, from its first to its last record."""
         return self.tables["spans"] if self.run.many else self._reading.spans()
 
     @cached_property

@@ -67,7 +67,7 @@ FROZEN_NS = 5_000_000_000
 PLACE = ("topic", "partition", "era")
 ABOUT = {
     "watermark-behind-ack": "an answer shows less than was acknowledged before it was asked for",
-    "watermark-frozen": "a watermark stands still while its leader goes on acknowledging above it",
+    "watermark-frozen": "a watermark does not move while its leader acknowledges records above it",
     "watermark-ahead": "a watermark above what was there",
 }
 STANDSTILL: dict[str, Any] = {

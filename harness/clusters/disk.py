@@ -164,7 +164,7 @@ class NodeDisk:
         root = os.open(self.mount, os.O_RDONLY | os.O_DIRECTORY)
         try:
             if _image_of(os.fstat(root).st_dev) != str(self.image.resolve()):
-                raise ClusterError(f"{self.image} is not mounted at {self.mount}", "start the cluster anew")
+                raise ClusterError(f"{self.image} is not mounted at {self.mount}", "restart the cluster")
             yield root
         finally:
             os.close(root)

@@ -225,7 +225,7 @@ class DockerCluster(NetworkedCluster):
         if image is None:
             return Unavailable(
                 "the nodes' networks are changed from a container of an image that was built here, and there is none",
-                "run `tidegauge image build`, or run as root beside the Docker engine",
+                "run `tidegauge image build`, or run as root on the machine of the Docker engine",
             )
 
         rebuild = "install {package} where `tidegauge image build` runs, and build the image again"

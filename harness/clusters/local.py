@@ -429,7 +429,7 @@ class LocalCluster(NetworkedCluster):
         """The process of this node and of no other."""
         if self._process.serves_all_nodes:
             raise CannotHere(
-                f"node {node_id} of {self.name} cannot be stopped or started alone: all its nodes are one process",
+                f"node {node_id} of {self.name} cannot be stopped or started separately: all nodes are one process",
                 "take the whole cluster down, or leave it out",
             )
         return self._child(node_id)

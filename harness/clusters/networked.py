@@ -42,7 +42,7 @@ class NetworkedCluster(Cluster):
             mend(place, undo)
         except OSError as error:
             raise ClusterError(
-                f"the network of node {node_id} could not be mended ({error})", "stop the cluster: it goes with it"
+                f"the network of node {node_id} could not be restored ({error})", "stop the cluster: it goes with it"
             ) from error
         self.guard.forget("network", key)
         del self._broken[key]

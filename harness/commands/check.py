@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.clusters.flags import parts
-from harness.commands.console import err, out, tell_reports, write_for_ci
+from harness.commands.console import out, progress_console, tell_reports, write_for_ci
 from harness.commands.option_groups import with_options
-from harness.commands.options import JsonFlag, JunitOption, SparkOptions, StoreOption, duration
+from harness.commands.options import DetailOptions, JsonFlag, JunitOption, SparkOptions, StoreOption, duration
 from harness.foundation.errors import UsageError
 from harness.foundation.view import viewed_on
 
@@ -46,6 +46,7 @@ def check(
     ] = "10m",
     spark: SparkOptions,
     junit: JunitOption = None,
+    show: DetailOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Check stored runs again, including killed ones; the exit code is the worst verdict.
@@ -64,20 +65,20 @@ def check(
 
     options = _options(spark, checkers, budget)
     found = [find(store_dir(store), name) for name in runs]
-    with viewed_on(err) as view:
+    with viewed_on(progress_console(show.level)) as view:
 
         def show_and_report(each: Checked, sealed: Sealed) -> None:
             """The verdict as soon as it is known, and then the report."""
             if not as_json:
                 view.close()
-                verdicts(out, [each], as_json=False)
+                verdicts(out, [each], as_json=False, detail=show.level)
             report_checked(each, sealed, view)
 
         checked = check_again(found, view, options, show_and_report)
     if as_json:
         verdicts(out, checked, as_json=True)
     write_for_ci(checked, junit)
-    tell_reports(checked, as_json=as_json)
+    tell_reports(checked, as_json=as_json, detail=show.level)
     raise typer.Exit(worst(checked))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from harness.foundation.console import SafeConsole
+from harness.foundation.detail import Detail
 from harness.foundation.errors import from_os_error
 
 if TYPE_CHECKING:  # they take long to import
@@ -18,6 +19,11 @@ if TYPE_CHECKING:  # they take long to import
 
 out = SafeConsole()
 err = SafeConsole(stderr=True)
+
+
+def progress_console(detail: Detail) -> SafeConsole:
+    """Where progress goes: to standard error, or nowhere with --quiet."""
+    return SafeConsole(stderr=True, quiet=True) if detail is Detail.QUIET else err
 
 
 def consent(decided: bool | None) -> Consent:
@@ -45,11 +51,11 @@ def clean_up() -> None:
         line(err, ("a killed harness left this behind, and it cannot be removed:", "yellow"), f" {sentence}")
 
 
-def tell(checked: Sequence[Checked], junit: Path | None, *, as_json: bool) -> None:
+def tell(checked: Sequence[Checked], junit: Path | None, *, as_json: bool, detail: Detail = Detail.NORMAL) -> None:
     """Print verdicts for people, scripts and CI systems."""
     from harness.report.terminal.run import verdicts
 
-    verdicts(out, checked, as_json=as_json)
+    verdicts(out, checked, as_json=as_json, detail=detail)
     write_for_ci(checked, junit)
 
 
@@ -64,12 +70,12 @@ def write_for_ci(checked: Sequence[Checked], junit: Path | None) -> None:
     append_summary(told)
 
 
-def tell_reports(checked: Sequence[Checked], *, as_json: bool) -> None:
+def tell_reports(checked: Sequence[Checked], *, as_json: bool, detail: Detail = Detail.NORMAL) -> None:
     """Print where the reports are."""
     from harness.report.making import report_of
     from harness.report.terminal.tables import line
 
-    if not as_json:
+    if not as_json and detail is not Detail.QUIET:
         for path in filter(None, map(report_of, checked)):
             line(out, f"  {'report':<10}{path}")
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from rich.console import Console
 
 from harness.clusters.flags import DEFAULT_KIND
-from harness.commands.console import clean_up, consent, err, out, tell_reports
+from harness.commands.console import clean_up, consent, out, progress_console, tell_reports
 from harness.commands.kind_option import kind_option
-from harness.commands.options import ImageOption, JsonFlag, StoreOption, VersionOption
+from harness.commands.option_groups import with_options
+from harness.commands.options import DetailOptions, ImageOption, JsonFlag, StoreOption, VersionOption
 from harness.foundation.errors import Exit
 from harness.foundation.view import viewed_on
 from harness.spark.place import Place
@@ -62,11 +64,14 @@ ACTS = (
 )
 
 
+@with_options
 def demo(
+    *,
     cluster: Annotated[str, kind_option("Run brokers as processes or as containers.", ours=True)] = DEFAULT_KIND,
     kafka_version: VersionOption = None,
     store: StoreOption = None,
     build_image: ImageOption = None,
+    show: DetailOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Test real Kafka while a leader changes, then test brokers with a built-in bug.
@@ -80,16 +85,22 @@ def demo(
 
     clean_up()
     given = load(None, {"cluster": {"kind": cluster, "version": kafka_version}})
-    with viewed_on(err) as view:
+    progress = progress_console(show.level)
+    with viewed_on(progress) as view:
         spec = given.cluster.with_image(consent(build_image), view)
-    checked = _play(spec, store_dir(store), lambda each: None if as_json else verdicts(out, [each], as_json=False))
+
+    def tell(each: Checked) -> None:
+        if not as_json:
+            verdicts(out, [each], as_json=False, detail=show.level)
+
+    checked = _play(spec, store_dir(store), progress, tell)
     if as_json:
         verdicts(out, checked, as_json=True)
-    tell_reports(checked, as_json=as_json)
+    tell_reports(checked, as_json=as_json, detail=show.level)
     raise typer.Exit(_exit_code(checked))
 
 
-def _play(cluster: ClusterSpec, store: Path, tell: Callable[[Checked], None]) -> list[Checked]:
+def _play(cluster: ClusterSpec, store: Path, progress: Console, tell: Callable[[Checked], None]) -> list[Checked]:
     """Play both runs, showing each verdict as soon as it is known."""
     from harness.report.terminal.tables import line
     from harness.runs.runner import run_scenario
@@ -98,12 +109,12 @@ def _play(cluster: ClusterSpec, store: Path, tell: Callable[[Checked], None]) ->
 
     def run(act: Act, shared: SharedResources) -> Checked:
         given = load(None, {**act.flags, "seed": SEED}, list(act.settings)).with_cluster(cluster)
-        line(err, "")
-        line(err, (act.title, "bold"))
-        with viewed_on(err) as view:
+        line(progress, "")
+        line(progress, (act.title, "bold"))
+        with viewed_on(progress) as view:
             return run_scenario(given, store, sys.argv, view, tell, shared=shared)
 
-    with sharing("demo", cluster, err, Place()) as shared:
+    with sharing("demo", cluster, progress, Place()) as shared:
         return [run(act, shared) for act in ACTS]
 
 

@@ -20,6 +20,6 @@ def list_what(
     """List runs, workloads and their settings, faults (nemeses), checkers, scenarios or built-in broker bugs."""
     from harness.commands.listing import listing
     from harness.history.store import store_dir
-    from harness.report.terminal import run as terminal
+    from harness.report.terminal import lists as terminal
 
     terminal.listing(out, what, listing(what, store_dir(store)), as_json=as_json)

@@ -21,6 +21,7 @@ from harness.clusters.flags import (
 )
 from harness.commands.console import consent
 from harness.commands.kind_option import kind_option
+from harness.foundation.detail import Detail
 from harness.foundation.errors import UsageError
 from harness.foundation.paths import STORE_VARIABLE
 from harness.spark.place import EVERYTHING_HERE, MASTER_VARIABLE, Place, place
@@ -97,6 +98,21 @@ class ClusterOptions:
     def with_image(self, spec: ClusterSpec, progress: Progress) -> ClusterSpec:
         """Return the cluster with its image, building the image if necessary."""
         return spec.with_image(consent(self.build_image), progress)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetailOptions:
+    """How much the command shows."""
+
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the verdict and errors.")] = False
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every detail.")] = False
+
+    @property
+    def level(self) -> Detail:
+        """What the flags mean together; an error if they contradict each other."""
+        if self.quiet and self.verbose:
+            raise UsageError("--quiet and --verbose contradict each other", "leave one of them out")
+        return Detail.QUIET if self.quiet else Detail.VERBOSE if self.verbose else Detail.NORMAL
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
-from harness.commands.console import clean_up, err, tell, tell_reports
+from harness.commands.console import clean_up, progress_console, tell, tell_reports
 from harness.commands.option_groups import with_options
 from harness.commands.options import (
     BrokenOption,
     ClusterOptions,
+    DetailOptions,
     JsonFlag,
     JunitOption,
     ScenarioArgument,
@@ -93,6 +95,7 @@ def run(
     store: StoreOption = None,
     spark: SparkOptions,
     junit: JunitOption = None,
+    show: DetailOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Load a cluster, inject faults, and check whether it kept its promises.
@@ -114,19 +117,20 @@ def run(
     replay = replay_of(recorded) if recorded else None
     scenario = _scenario(what, on, recorded, changes)
     place = spark.place()
-    _headline(scenario)
-    with viewed_on(err) as view:
+    progress = progress_console(show.level)
+    _headline(scenario, progress)
+    with viewed_on(progress) as view:
         scenario = scenario.with_cluster(on.with_image(scenario.cluster, view))
         checked = run_scenario(
             scenario,
             store_dir(store),
             sys.argv,
             view,
-            lambda each: tell([each], junit, as_json=as_json),
+            lambda each: tell([each], junit, as_json=as_json, detail=show.level),
             replay,
             place,
         )
-    tell_reports([checked], as_json=as_json)
+    tell_reports([checked], as_json=as_json, detail=show.level)
     raise typer.Exit(checked.exit_code)
 
 
@@ -159,7 +163,7 @@ def _scenario(what: RunOptions, on: ClusterOptions, recorded: Run | None, change
     return load(file, flags, changes)
 
 
-def _headline(scenario: Scenario) -> None:
+def _headline(scenario: Scenario, console: Console) -> None:
     """Print what is about to run."""
     from harness.report.terminal.tables import line
 
@@ -168,7 +172,7 @@ def _headline(scenario: Scenario) -> None:
     what += [f"broken on purpose: {name}" for name in scenario.tap.broken]
     kind = scenario.cluster.kind
     line(
-        err,
+        console,
         (" · ".join(what), "bold"),
         f" · {kind} · {settings.client}, acks={settings.acks} · seed {scenario.seed}",
     )

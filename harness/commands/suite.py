@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.commands.console import clean_up, consent, err, out
+from harness.commands.console import clean_up, consent, out, progress_console
 from harness.commands.option_groups import with_options
-from harness.commands.options import ClusterOptions, JsonFlag, SparkOptions, StoreOption
+from harness.commands.options import ClusterOptions, DetailOptions, JsonFlag, SparkOptions, StoreOption
 from harness.spark.place import Place
 
 if TYPE_CHECKING:  # it takes long to import
@@ -57,6 +57,7 @@ def suite(
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML, updated after each case.")
     ] = None,
+    show: DetailOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Run many scenarios on as few clusters as is safe, and compare the results with what is expected.
@@ -79,7 +80,7 @@ def suite(
         _list(wanted, as_json=as_json)
         return
     clean_up()
-    played = play(wanted, consent(on.build_image), err)
+    played = play(wanted, consent(on.build_image), progress_console(show.level))
     if as_json:
         as_json_text(out, {**played.state.as_json(), "directory": str(played.directory)})
     else:

@@ -48,7 +48,7 @@ def tap(
     [dim]tidegauge check DIR[/] to check the recording.
     """
     from harness.foundation.config import parse
-    from harness.report.terminal import run as terminal
+    from harness.report.terminal import lists as terminal
     from harness.runs import tap_recording
 
     given = {

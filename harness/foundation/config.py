@@ -33,7 +33,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise UsageError(f"{path} is nested too deeply", "no configuration needs that") from None
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML ({error})", "mend the line it names") from error
+        raise UsageError(f"{path} is not valid TOML ({error})", "fix that line") from error
 
 
 def parse(model: type[M], data: Mapping[str, Any], source: str) -> M:

@@ -20,11 +20,9 @@ class Limits(Model):
     stall_s: Duration = Field(
         default=5.0,
         gt=0,
-        description="A partition of which consumers get nothing for that long, though there is something.",
+        description="A stall: a partition with records from which consumers receive nothing for this long.",
     )
-    stuck_s: Duration = Field(
-        default=30.0, gt=0, description="The same where nobody saw that it was the brokers' doing."
-    )
+    stuck_s: Duration = Field(default=30.0, gt=0, description="The same if nothing shows that the brokers caused it.")
     group_stall_s: Duration = Field(
         default=40.0, gt=0, description="The same in a topic that a group reads: it waits for members that are gone."
     )
@@ -46,7 +44,7 @@ class Limits(Model):
     whole_s: Duration = Field(
         default=60.0,
         gt=0,
-        description="Until a cluster that had faults is whole again; without faults it has `idle_s` at most.",
+        description="Time for a cluster to recover from faults; without faults, at most `idle_s`.",
     )
 
 

@@ -40,7 +40,7 @@ class PortLeases:
     def take_exactly(self, port: int) -> int:
         """This very port, or an error that says who could have it."""
         if port < UNPRIVILEGED and os.geteuid() != 0:
-            raise CannotHere(f"port {port} is for root alone", f"take one from {UNPRIVILEGED} on")
+            raise CannotHere(f"port {port} needs root", f"take one from {UNPRIVILEGED} on")
         if not self._lease(port):
             raise CannotHere(
                 f"port {port} on 127.0.0.1 is in use",

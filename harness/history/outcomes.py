@@ -45,7 +45,7 @@ TABLE: tuple[OutcomeRule, ...] = (
         "MESSAGE_TOO_LARGE INVALID_TOPIC_EXCEPTION RECORD_LIST_TOO_LARGE INVALID_REQUIRED_ACKS"
         " UNSUPPORTED_FOR_MESSAGE_FORMAT UNSUPPORTED_COMPRESSION_TYPE INVALID_RECORD _INVALID_DIFFERENT_RECORD",
         Type.FAIL,
-        "the batch itself is refused, as it was at every attempt before: nothing of it was appended",
+        "the broker rejects the batch itself, at every attempt: nothing was appended",
     ),
     OutcomeRule(
         ANYTHING,
@@ -58,30 +58,30 @@ TABLE: tuple[OutcomeRule, ...] = (
         ANYTHING,
         "_STATE _INVALID_ARG _QUEUE_FULL _NOT_CONFIGURED _CONFLICT _EXISTING_SUBSCRIPTION",
         Type.FAIL,
-        "librdkafka refused the call: nothing left the client",
+        "librdkafka rejected the call: nothing left the client",
     ),
     OutcomeRule(
         ANYTHING,
         "IllegalArgumentError KafkaConfigurationError UnsupportedCodecError",
         Type.FAIL,
-        "kafka-python refused the call: nothing left the client",
+        "kafka-python rejected the call: nothing left the client",
     ),
     OutcomeRule(
         frozenset({F.COMMIT}),
         "OFFSET_METADATA_TOO_LARGE INVALID_COMMIT_OFFSET_SIZE INVALID_GROUP_ID _NO_OFFSET",
         Type.FAIL,
-        "there was nothing to commit, or it is refused for what it is, at every attempt",
+        "there was nothing to commit, or the broker rejects it at every attempt",
     ),
     OutcomeRule(
-        frozenset({F.INIT}), "INVALID_TRANSACTION_TIMEOUT", Type.FAIL, "refused for what it asks, at every attempt"
+        frozenset({F.INIT}), "INVALID_TRANSACTION_TIMEOUT", Type.FAIL, "the broker rejects it at every attempt"
     ),
     OutcomeRule(
         frozenset({F.CREATE, F.GROW}),
         "INVALID_TOPIC_EXCEPTION INVALID_REPLICA_ASSIGNMENT INVALID_CONFIG POLICY_VIOLATION INVALID_REQUEST",
         Type.FAIL,
-        "refused for what it asks, at every attempt",
+        "the broker rejects it at every attempt",
     ),
-    OutcomeRule(frozenset({F.CREATE}), "INVALID_PARTITIONS", Type.FAIL, "refused for what it asks, at every attempt"),
+    OutcomeRule(frozenset({F.CREATE}), "INVALID_PARTITIONS", Type.FAIL, "the broker rejects it at every attempt"),
     OutcomeRule(frozenset({F.DELETE}), "TOPIC_DELETION_DISABLED", Type.FAIL, "the cluster deletes no topics"),
     OutcomeRule(
         frozenset({F.SUBSCRIBE}),
@@ -176,7 +176,7 @@ TABLE: tuple[OutcomeRule, ...] = (
         "ILLEGAL_GENERATION UNKNOWN_MEMBER_ID REBALANCE_IN_PROGRESS FENCED_INSTANCE_ID FENCED_MEMBER_EPOCH"
         " STALE_MEMBER_EPOCH UNSTABLE_OFFSET_COMMIT CommitFailedError",
         Type.INFO,
-        "the group refuses the offsets of the transaction; how it ends is told by the call that ends it",
+        "the group rejects the offsets of the transaction; the call that ends it reports its outcome",
     ),
     OutcomeRule(
         OF_TOPICS,

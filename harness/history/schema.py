@@ -140,8 +140,11 @@ class Column:
 
 COLUMNS: dict[str, Column] = {
     "event": Column(INT64, "unique in the run: the process in the upper bits, its counter in the lower 40"),
-    "time": Column(INT64, "CLOCK_MONOTONIC, nanoseconds: of a completion not before it, of an invocation not after it"),
-    "process": Column(INT32, "who wrote the event; run.json and the manifest say what each process is"),
+    "time": Column(
+        INT64,
+        "CLOCK_MONOTONIC, nanoseconds; of a completion: not before its end, of an invocation: not after its start",
+    ),
+    "process": Column(INT32, "the process that wrote the event; run.json and the manifest describe each process"),
     "op": Column(
         INT64,
         "the operation, unique in the run; shared by an invocation and its completion, and by all rows of an exchange",
@@ -156,31 +159,32 @@ COLUMNS: dict[str, Column] = {
     "type": Column(
         INT8,
         "1 ok, 2 fail (certainly did not happen), 3 info (nobody knows); of an exchange: 1 the client got an answer,"
-        " the broker's or one in its place, 2 neither got anything, 3 the broker got the request, the client no answer",
+        " from the broker or made by a rule; 2 neither side got anything;"
+        " 3 the broker got the request, the client got no answer",
     ),
     "topic": Column(INT32, "number of the topic; the manifest has the names"),
     "partition": Column(INT32, "partition of the topic"),
     "offset": Column(
         INT64,
         "of a send: as acknowledged; of a record: its own; of a final or replica read: where it stopped; of an "
-        "assignment: where it begins, null if the library decides; of a commit: what is committed; of committed: "
+        "assignment: where it starts, null if the library decides; of a commit: what is committed; of committed: "
         "the answer, -1 none; of ListOffsets: the answer; of a Produce exchange: the base offset in the answer; of"
         " a Fetch exchange: the base offset of the batch; of group offsets: the committed one, -1 none",
     ),
     "asked": Column(INT64, "the offset that a Fetch asks for; the timestamp that a ListOffsets asks for"),
-    "value": Column(INT64, "what was sent or read: the operation of the send; null in a record that does not say"),
+    "value": Column(INT64, "what was sent or read: the operation of the send; null if the record does not say"),
     "sequence": Column(
-        INT64, "the how-manieth message of its producer to its partition, from 0; in an exchange the base sequence"
+        INT64, "sequence number of the message in its producer and partition, from 0; of an exchange: the base sequence"
     ),
     "producer": Column(INT32, "the process that sent the record, as its payload says"),
-    "key": Column(INT64, "the number that the record has as its key; null without one"),
+    "key": Column(INT64, "the record's key, a number; null without one"),
     "source": Column(INT64, "the value of the record that this one was made from"),
-    "txn": Column(INT64, "the transaction, by its operation, that this is a part of; null outside of one"),
-    "member": Column(INT64, "the membership in a group, by the operation that subscribed"),
+    "txn": Column(INT64, "the operation of the transaction that this is part of; null outside a transaction"),
+    "member": Column(INT64, "the operation that subscribed: identifies a membership in a group"),
     "count": Column(
         INT32,
         "records that a poll, a final or replica read or a batch had; brokers that a Metadata answer lists;"
-        " partitions that a topic is to have",
+        " partitions that a topic should have",
     ),
     "end": Column(
         INT64,
@@ -188,7 +192,7 @@ COLUMNS: dict[str, Column] = {
         " of a replica read: the high watermark of its node",
     ),
     "status": Column(INT8, "of a record: 0 good, 1 corrupt, 2 misrouted, 3 foreign"),
-    "node": Column(INT32, "the node that was asked, or that a fault or a log line is about"),
+    "node": Column(INT32, "the node that was queried, or that a fault or log line is about"),
     "api": Column(INT16, "Kafka's number of the request: 0 Produce, 1 Fetch, 2 ListOffsets, 3 Metadata, …"),
     "api_version": Column(INT16, "the version of the request"),
     "view": Column(
@@ -196,34 +200,34 @@ COLUMNS: dict[str, Column] = {
         "of ListOffsets: 1 earliest, 2 latest, 3 latest committed; of a Fetch exchange: 2 read_uncommitted,"
         " 3 read_committed",
     ),
-    "acks": Column(INT16, "acknowledgements that a Produce asks for: -1 all"),
-    "error": Column(INT16, "Kafka's error code; negative ones are the client's own; 0 none"),
+    "acks": Column(INT16, "acks of a Produce request: -1 is all"),
+    "error": Column(INT16, "Kafka's error code; negative ones come from the client; 0 is none"),
     "high_watermark": Column(INT64, "as the node answered"),
     "last_stable_offset": Column(INT64, "as the node answered"),
     "log_start": Column(INT64, "as the node answered"),
-    "leader": Column(INT32, "node that leads the partition, as the answer says; -1 none"),
-    "leader_epoch": Column(INT32, "epoch of that leader; of a Fetch exchange: the one that its request names"),
+    "leader": Column(INT32, "leader of the partition, according to the answer; -1 none"),
+    "leader_epoch": Column(INT32, "epoch of that leader; of a Fetch exchange: the epoch in the request"),
     "producer_id": Column(INT64, "Kafka's producer id"),
     "producer_epoch": Column(INT16, "Kafka's producer epoch"),
-    "crc": Column(
-        INT32, "checksum in the header of a batch, read as a signed number; a batch that is sent again has the same"
-    ),
+    "crc": Column(INT32, "checksum in the header of a batch, as a signed number; a resent batch has the same"),
     "generation": Column(INT32, "generation of the consumer group"),
     "connection": Column(INT32, "number of the client connection at the tap"),
-    "stage": Column(INT8, "of a fault: 1 injected, 2 bit, 3 undone, 4 missed, 5 failed, 6 healed"),
+    "stage": Column(
+        INT8, "of a fault: 1 injected, 2 took effect (`bit`), 3 undone, 4 had no effect (`missed`), 5 failed, 6 healed"
+    ),
     "fault": Column(INT32, "number of the fault in the run"),
-    "brokers": Column(TEXT, "node ids a Metadata answer lists, comma-separated, rising"),
-    "isr": Column(TEXT, "in-sync replicas a Metadata answer gives, comma-separated, rising"),
+    "brokers": Column(TEXT, "node ids in a Metadata answer, comma-separated, ascending"),
+    "isr": Column(TEXT, "in-sync replicas in a Metadata answer, comma-separated, ascending"),
     "client": Column(TEXT, "client id of the request"),
     "name": Column(
         TEXT,
-        "name of the fault, the phase or the log pattern; of an exchange: what bent it; of an operation: its group or"
-        " transactional id",
+        "name of the fault, the phase or the log pattern; of an exchange: the rule that changed it; of an operation:"
+        " its group or transactional id",
     ),
     "detail": Column(
         TEXT,
         "an error's text, a member's id, a fault's proof, a log line; of an exchange: the transaction, group or address"
-        " it names",
+        " in it",
     ),
 }
 

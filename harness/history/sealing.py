@@ -314,7 +314,7 @@ def assemble(
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TidegaugeError(
             f"{place}/{MANIFEST} cannot be understood ({type(error).__name__}: {error})",
-            "restore it; without it nobody can tell what the history should hold",
+            "restore it; without it, the contents of the history are unknown",
         ) from error
 
 
@@ -339,8 +339,8 @@ def _look_at(path: Path, kind: Kind, entry: Mapping[str, Any]) -> tuple[int | No
         footer = pq.ParquetFile(path)
         with footer:
             if not footer.schema_arrow.equals(parquet_schema(kind)):
-                return None, f"was written anew with other columns, {left_out}"
+                return None, f"was rewritten with other columns, {left_out}"
             count = footer.metadata.num_rows
     except (OSError, pa.ArrowException):
         return None, f"has {size:,} bytes instead of {entry['bytes']:,}, {left_out}"
-    return count, f"was written anew after sealing: it has {count:,} events and had {entry['rows']:,}"
+    return count, f"was rewritten after sealing: it has {count:,} events and had {entry['rows']:,}"

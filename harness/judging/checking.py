@@ -163,7 +163,7 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
 
 def _keep(checked: Checked) -> TidegaugeError | None:
     """Write results.json; what is to be said if that is not possible."""
-    assert isinstance(checked.run, Run), "results are kept beside runs on this machine"
+    assert isinstance(checked.run, Run), "results are stored only for runs on this machine"
     try:
         checked.run.write_results(checked.as_json())
     except TidegaugeError as error:

@@ -174,9 +174,7 @@ def _missing_at_taps(results: CheckResults, facts: RunFacts) -> Iterator[Reason]
             f"{facts.refused:,} connections were ended by the taps: what came over them was no Kafka, or too much",
         )
     if facts.traffic_only and facts.garbled:
-        yield Reason(
-            "not-understood", f"{facts.garbled:,} exchanges could not be read, and nobody knows what they were"
-        )
+        yield Reason("not-understood", f"{facts.garbled:,} exchanges could not be decoded, so their content is unknown")
     if not facts.traffic_only:
         return
     looked = any(results.anomalies[name].looked_at for name in REGRESSIONS if name in results.anomalies)
@@ -240,7 +238,7 @@ def _missing_probes(results: CheckResults) -> Iterator[Reason]:
 
 def _missing_finals(covered: Coverage, facts: RunFacts) -> Iterator[Reason]:
     if facts.imported and F.FINAL.name.lower() not in covered.operations:
-        said = "there is no final read: of what was acknowledged last nobody knows whether it is there"
+        said = "there is no final read, so nobody knows whether the last acknowledged messages are there"
         yield Reason("no-final-read", said)
         return
     for final in covered.finals_incomplete:

@@ -5,14 +5,14 @@ from __future__ import annotations
 MEANINGS: dict[str, str] = {
     "lost-write": "The producer was told that its message is safe, and readers have passed the place where it should"
     " be.",
-    "lost-tail": "The producer was told that its message is safe, and the log ends before it.",
-    "unseen": "The message is below the end of the log and may still be there; nobody could read up to it.",
+    "lost-tail": "The broker acknowledged the message, and the log ends before it.",
+    "unseen": "The message is below the end of the log and may still be there; no reader got that far.",
     "phantom": "Data came into being that no producer of this run wrote.",
-    "aborted-read": "An application acted on data that its producer was told does not exist.",
-    "duplicate": "Whoever counts or bills by message does it twice; idempotence is there to prevent that.",
+    "aborted-read": "An application acted on data that does not exist according to its producer.",
+    "duplicate": "An application that counts or bills by message does it twice; idempotence exists to prevent that.",
     "false-ack": "The producer believes that its message is stored, and cannot say where: perhaps nowhere.",
     "corrupt": "The bytes that were read are not the bytes that were written.",
-    "misrouted": "Readers of one partition are handed the data of another; keys and order mean nothing any more.",
+    "misrouted": "Readers of one partition receive data of another; keys and order mean nothing any more.",
     "inconsistent-offset": "Two readers that ask for the same offset get different messages: the log is no longer one"
     " log.",
     "shared-offset": "Two producers were both told that this offset is theirs, so one of the messages has no place of"
@@ -22,7 +22,7 @@ MEANINGS: dict[str, str] = {
     " something that was not true at any moment of its call.",
     "watermark-behind-ack": "A producer was told that its message is safe, and after that a node said it does not have"
     " it.",
-    "watermark-frozen": "Messages are accepted, and nobody can read them: consumers stop, and nothing says why.",
+    "watermark-frozen": "Messages are accepted but cannot be read: consumers stop, without an error.",
     "watermark-ahead": "Data was shown as safe before it was: who read it may have read what never came to be.",
     "watermark-regression": "What could be read before cannot be read now; a consumer may be thrown back or wait.",
     "end-offset-regression": "A client that asks for the end and starts there may read twice, or wait for what is"
@@ -35,7 +35,7 @@ MEANINGS: dict[str, str] = {
     "metadata-disagreement": "Which node leads depends on whom a client asks, so clients write to different places.",
     "epoch-regression": "A client that knew the new leader is sent back to the old one.",
     "metadata-incomplete": "A client that asks this node cannot reach what that broker leads.",
-    "leaderless": "Nobody can write to the partition or read from it.",
+    "leaderless": "Clients can neither write to the partition nor read from it.",
     "coordinator-mismatch": "Members of one group, or producers of one transactional id, talk to different"
     " coordinators.",
     "not-leader-loop": "The client asks the wrong node, is refused, asks again, and never gets to the right one; its"
@@ -43,19 +43,19 @@ MEANINGS: dict[str, str] = {
     "impostor-leader": "A node that does not lead takes writes or answers reads: what it says need not be true.",
     "split-brain": "Two nodes accept writes at the same time, and one of both histories will be thrown away.",
     "retry-duplicate": "Idempotence did not hold: the broker took the resend of a batch for a new one.",
-    "retry-offset-changed": "The producer was told two places for one message.",
+    "retry-offset-changed": "The producer got two offsets for one message.",
     "retry-reorder": "Idempotence promises the order of a producer's messages, and it was not kept.",
     "retry-watermark-regression": "The update of the watermark is not idempotent: a resend puts an old value over a new"
     " one.",
     "torn": "A transaction is all or nothing, and this one is neither.",
-    "wrong-outcome": "The application was told one end of its transaction, and readers see the other.",
+    "wrong-outcome": "The application got one outcome of its transaction, and readers see the other.",
     "zombie-write": "A producer that had been replaced still wrote: fencing does not hold.",
     "offsets-not-atomic": "What was consumed and what was produced from it do not go together: work is lost or done"
     " twice.",
     "precommitted-read": "A transaction saw its own writes before they were committed.",
     "committed-offset-regression": "A group begins again at an older place, and processes messages twice.",
     "committed-offset-vanished": "A group begins where its policy says, at the start or the end: twice, or never.",
-    "committed-beyond-read": "The group will skip messages that none of its members was handed.",
+    "committed-beyond-read": "The group will skip messages that none of its members received.",
     "double-ownership": "Two members process the same messages at the same time.",
     "rebalance-loss": "Messages were skipped while partitions moved between members.",
     "replica-divergence": "Replicas differ below the watermark: which message is true depends on who leads.",
@@ -63,7 +63,7 @@ MEANINGS: dict[str, str] = {
     "no-progress-in-fault": "Producers could not get anything through for longer than the scenario allows.",
     "slow-recovery": "The fault was over, and producers still could not get anything through.",
     "poll-skip": "A consumer was moved past messages that are there: for it they are lost.",
-    "nonmonotonic-poll": "A consumer was handed messages again, or in the wrong order.",
+    "nonmonotonic-poll": "A consumer received messages again, or in the wrong order.",
     "int-poll-skip": "A message is missing in the middle of what one poll returned.",
     "int-nonmonotonic-poll": "What one poll returned is not in the order of the log.",
     "gap": "Offsets are missing in what was read, and neither markers nor compaction account for them.",

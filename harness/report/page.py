@@ -26,7 +26,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 WITNESSES = 6
 CHANGES = 60
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-LINEAR = ("linearizable", "linearizable but for end(), which nobody asked for")
+LINEAR = ("linearizable", "linearizable; end() was never called")
 
 
 def render(facts: Mapping[str, Any], results: Mapping[str, Any], series: Mapping[str, Any] | None, path: str) -> str:

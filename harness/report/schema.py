@@ -92,7 +92,7 @@ def _verdict() -> dict[str, Schema]:
         "exit_code": {"enum": sorted(int(each) for each in (Exit.VALID, Exit.INVALID, Exit.UNKNOWN))},
         "expected": {
             "enum": [*get_args(VerdictOutcome), None],
-            "description": "the verdict that would surprise nobody",
+            "description": "the expected verdict",
         },
         "run": {**TEXT, "description": "where the run is"},
         "tidegauge": {**TEXT, "description": "the version that checked it"},

@@ -39,4 +39,4 @@ def equip(cluster: Cluster, needs: Collection[Capability], view: View) -> None:
     had = cluster.capabilities
     cluster.equip(needs)
     if gained := sorted(cluster.capabilities - had):
-        view.happened(f"the faults need it: each node is given what it takes for {', '.join(gained)}")
+        view.happened(f"the faults need it: nodes are prepared for {', '.join(gained)}")

@@ -250,7 +250,7 @@ class RunRecording:
         if self._taps:
             said = [
                 *self._taps.troubles,
-                *(f"'{name}' bent nothing: nothing that it is about passed" for name in self._taps.current.idle),
+                *(f"'{name}' matched no traffic" for name in self._taps.current.idle),
                 *(() if self._taps.counts["exchanges"] else ("the taps saw no exchange",)),
             ]
             self.troubles += [Reason(NOTED, sentence) for sentence in said]

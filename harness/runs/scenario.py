@@ -37,18 +37,16 @@ SHIPPED = PACKAGE / "runs" / "scenarios"
 class Scenario(Model):
     """Everything that decides what a run does; holds no secrets, so it can be stored and repeated."""
 
-    name: str = Field("", description="Directory of its runs in the store; workload+fault unless given.")
+    name: str = Field("", description="Directory of its runs in the store; default: workload+fault.")
     workload: str = Field(DEFAULT_WORKLOAD, description="What clients do.")
     settings: SerializeAsAny[Settings] = Field(description="The workload's settings.")
     nemesis: tuple[FaultPlan, ...] = Field((), description="Which faults, when.")
     cluster: ClusterSpec = Field(ClusterSpec(), description="What it runs on.")
-    tap: TapSpec = Field(TapSpec(), description="What is seen and bent on the way between clients and brokers.")
+    tap: TapSpec = Field(TapSpec(), description="The taps between clients and brokers: what they record and change.")
     limits: Limits = Field(Limits(), description="How long something may stand still.")
     time: Duration = Field(30.0, gt=0, description="How long the load lasts, or may last if it ends by itself.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Repeats the choices of a run; a new one unless given.")
-    expect: Literal["valid", "invalid", "unknown"] = Field(
-        "valid", description="The verdict that would surprise nobody."
-    )
+    seed: int = Field(0, ge=0, lt=2**63, description="Random seed, to repeat a run's choices; default: random.")
+    expect: Literal["valid", "invalid", "unknown"] = Field("valid", description="The expected verdict.")
 
     @model_validator(mode="after")
     def _with_a_name(self) -> Self:

@@ -68,7 +68,7 @@ class Place:
         failures = list(self._unreachable())
         if failures and len(failures) == len(self.addresses):
             raise CannotHere(
-                f"nobody answers at {self.master} ({'; '.join(failures)})",
+                f"nothing answers at {self.master} ({'; '.join(failures)})",
                 "start Spark there, or leave --spark-master out to check on this machine",
             )
 

@@ -106,12 +106,12 @@ def _begun(wanted: SuiteRequest) -> tuple[State, list[SuiteCase], Path | None]:
 
 def _resumed(wanted: SuiteRequest) -> tuple[State, list[SuiteCase], Path | None]:
     if wanted.expression or wanted.only or wanted.seed is not None:
-        raise UsageError("--resume goes on with the same cases and the same seed", "leave -k, --only and --seed out")
+        raise UsageError("--resume continues with the same cases and the same seed", "leave -k, --only and --seed out")
     directory = state.newest(wanted.store, wanted.file.stem)
     left = state.read(directory)
     if wanted.flags and dict(wanted.flags) != dict(left.flags):
         raise UsageError(
-            "--resume goes on with the cluster that was asked for then",
+            "--resume continues with the same kind of cluster",
             "leave --cluster, --kafka-version, --target and --bootstrap out, or --resume",
         )
     known, cases = state.resumed(left, load_suite(wanted.file, left.flags))

@@ -47,13 +47,13 @@ class RunFindings:
 class Expectation(Model):
     """The `expect` of a suite's scenario."""
 
-    verdict: Verdict | None = Field(None, description="The verdict; what the other keys imply unless given.")
+    verdict: Verdict | None = Field(None, description="The verdict; default: what the other keys imply.")
     anomalies: tuple[str | tuple[str, ...], ...] = Field(
         (), description="Each was found and is not allowed; several in a list are one of these."
     )
     allowed: tuple[str, ...] = Field((), description="Each was found, and the configuration permits it.")
     cause: str | None = Field(None, description="The cause on top.")
-    at_least: int | None = Field(None, ge=1, description="In so many of the tries; in all unless given.")
+    at_least: int | None = Field(None, ge=1, description="In this many of the tries; default: all.")
 
     @model_validator(mode="before")
     @classmethod

@@ -41,10 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tidegauge", "Tidegauge: real Kafka clusters, put to the test")
     group.addoption("--tidegauge-cluster", metavar="KIND", help="local (the default), docker or external")
     group.addoption("--tidegauge-bootstrap", metavar="HOST:PORT,...", help="addresses of an external cluster")
-    group.addoption("--tidegauge-kafka-version", metavar="VERSION", help="4.3.1 unless given")
+    group.addoption("--tidegauge-kafka-version", metavar="VERSION", help="default: 4.3.1")
     group.addoption("--tidegauge-target", metavar="NAME|FILE", help="another product than Apache Kafka")
-    group.addoption("--tidegauge-store", metavar="DIR", type=Path, help="where runs are kept; ./store unless given")
-    group.addoption("--tidegauge-seed", metavar="N", type=int, help="repeats the choices of runs; new unless given")
+    group.addoption("--tidegauge-store", metavar="DIR", type=Path, help="directory for runs; default: ./store")
+    group.addoption(
+        "--tidegauge-seed", metavar="N", type=int, help="random seed, to repeat the choices of runs; default: random"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -160,7 +160,7 @@ class _Process:
             try:
                 self._take(json.loads(line))
             except (ValueError, TypeError, TidegaugeError) as error:
-                self.proxy.counts.trouble(f"the tap was told what it does not understand: {error}")
+                self.proxy.counts.trouble(f"the tap got a command that it does not understand: {error}")
 
     def _take(self, message: Mapping[str, Any]) -> None:
         if message.get("stop"):

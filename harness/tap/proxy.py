@@ -137,15 +137,17 @@ class Proxy:
         """A tap before a broker that only an answer has named; None where nobody shall connect to it."""
         name = f"node {node} at {host[:NAME_CHARACTERS]}:{port}"
         if self.cluster and (host, port) not in self.cluster:
-            self.counts.trouble(f"answers name {name}, which is not part of the cluster under test: nobody connected")
+            self.counts.trouble(
+                f"answers name {name}, which is not part of the cluster under test; the tap did not connect"
+            )
             return None
         if len(self.taps) >= TAPS_AT_MOST:
-            self.counts.trouble(f"answers name more than {TAPS_AT_MOST} brokers: nobody connected to the others")
+            self.counts.trouble(f"answers name more than {TAPS_AT_MOST} brokers; the tap did not connect to the others")
             return None
         try:
             tap = self.open(node, (host, port))
         except OSError as error:
-            self.counts.trouble(f"there is no tap before {name} ({error}): nobody connected to it")
+            self.counts.trouble(f"there is no tap before {name} ({error}); the tap did not connect")
             return None
         tap.discovered = True
         return tap

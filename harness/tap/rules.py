@@ -103,18 +103,18 @@ class Rule(Model):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     action: Annotated[Action, Field(description="What happens.")]
-    name: Annotated[str, Field(description="In the history; action and API unless given.", pattern="^[^,\n]*$")] = ""
+    name: Annotated[str, Field(description="Name in the history; default: action and API.", pattern="^[^,\n]*$")] = ""
 
     api: Annotated[Apis, Field(description="Kafka's name of the request, or several.")] = ()
     node: Annotated[Numbers, Field(description="The broker that is asked, or several.")] = ()
-    client: Annotated[str, Field(description="The client's id; * and ? stand for others.")] = ""
-    topic: Annotated[str, Field(description="A topic of the exchange; * and ? stand for others.")] = ""
+    client: Annotated[str, Field(description="The client id; * and ? are wildcards.")] = ""
+    topic: Annotated[str, Field(description="A topic of the exchange; * and ? are wildcards.")] = ""
     partition: Annotated[Numbers, Field(description="A partition of the exchange, or several.")] = ()
     error: Annotated[Error | None, Field(description="Only responses with this error, by name or number.")] = None
     after: Annotated[Duration, Field(description="Not before this time after the tap began.")] = 0.0
     until: Annotated[Duration | None, Field(description="Not from this time on after the tap began.")] = None
 
-    nth: Annotated[int | None, Field(ge=1, description="The how-manieth of those that match, alone.")] = None
+    nth: Annotated[int | None, Field(ge=1, description="Only the nth match, from 1.")] = None
     every: Annotated[int | None, Field(ge=1, description="Each so-manieth of those that match.")] = None
     probability: Annotated[float | None, Field(gt=0, le=1, description="How likely it acts on each of those.")] = None
     times: Annotated[

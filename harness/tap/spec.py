@@ -25,5 +25,5 @@ class TapSpec(Model):
         for text in self.broken:
             make_broken(text, 0)
         if not self.on and (self.broken or self.rule):
-            raise ValueError("without taps nothing can be bent: turn them on, or leave out broken and rule")
+            raise ValueError("rules and broken brokers need taps: turn taps on, or remove broken and rule")
         return self

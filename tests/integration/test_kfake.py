@@ -30,7 +30,7 @@ def test_one_process_serves_three_nodes(state_home: Path) -> None:
         assert [node.id for node in cluster.nodes] == [1, 2, 3]
         assert {cluster.state(node.id) for node in cluster.nodes} == {NodeState.RUNNING}
         assert confluent_round_trip(cluster.bootstrap) == EXPECTED
-        with pytest.raises(CannotHere, match="all its nodes are one process"):
+        with pytest.raises(CannotHere, match="all nodes are one process"):
             cluster.kill(2)
         name = cluster.name
     assert remains(name, state_home) == []

@@ -162,7 +162,7 @@ class GroupSettings(ClientSettings):
         if self.group_protocol not in self.stack.group_protocols:
             others = those_with(lambda stack: self.group_protocol in stack.group_protocols)
             (own,) = self.stack.group_protocols
-            raise ValueError(f"{self.client} knows the {own} protocol alone: take client={others} or {own}")
+            raise ValueError(f"{self.client} knows the {own} protocol only: use client={others} or {own}")
         known = {"classic": ("range", "roundrobin", "cooperative-sticky"), "consumer": ("range", "uniform")}
         if self.assignor is not None and self.assignor not in known[self.group_protocol]:
             raise ValueError(

@@ -78,7 +78,7 @@ class Guard:
         if left:
             raise ClusterError(
                 f"not everything could be removed ({'; '.join(left)})",
-                "mend what it names, then run `tidegauge cluster down --all`",
+                "fix what it names, then run `tidegauge cluster down --all`",
             )
 
     def let_go(self) -> None:

@@ -14,7 +14,7 @@ from harness.foundation.paths import cluster_dirs
 PATIENCE_S = 5.0
 _DONE = {
     "thaw": "the file system at {} was thawed",
-    "network": "the network of {} was mended",
+    "network": "restored the network of {}",
     "processes": "the processes of {} were ended",
     "compose": "the containers and networks of {} were removed",
     "netns": "the network namespace {} was removed",
@@ -36,7 +36,7 @@ class Healed:
     def sentences(self) -> list[str]:
         """All of it, for people."""
         nothing = [] if self.undone or self.left else ["nothing was left behind"]
-        alive = [f"{name} is in use and was left alone" for name in self.alive]
+        alive = [f"{name} is in use and was not touched" for name in self.alive]
         return [*nothing, *self.undone, *(f"could not be undone: {each}" for each in self.left), *alive]
 
     def as_json(self) -> dict[str, Any]:

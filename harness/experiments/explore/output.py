@@ -149,7 +149,7 @@ def _nothing(console: Console, exploration: Exploration) -> None:
     if seen := Counter(each for found in shown_by for each in found):
         told = " · ".join(f"{anomaly} ({status}) in {count}" for (anomaly, status), count in seen.most_common())
         _row(console, "seen", told)
-        _row(console, "", "which is not what was sought; --find NAME looks for it too")
+        _row(console, "", "which --find did not ask for; --find NAME searches for it too")
     _row(console, "", "that says nothing about what was not tried; another seed tries something else")
 
 

@@ -227,7 +227,7 @@ class _Trying:
             return f"failed: {ran.trouble}"
         counted = self._known.goal.among(ran.found)
         others = len(ran.found) - len(counted)
-        found = ", ".join(map(str, counted)) or "nothing that is sought"
+        found = ", ".join(map(str, counted)) or "nothing that --find asks for"
         return " · ".join(
             [
                 found,

@@ -193,7 +193,7 @@ def _notes(investigation: Investigation) -> Iterator[str]:
     for name, sentences in investigation.failures.items():
         yield f"{name}: {counted(len(sentences), 'run')} failed: {sentences[0]}"
     if investigation.of(BASELINE) and not any(run.causes or run.excluded for run in investigation.of(BASELINE)):
-        yield "the runs have no diagnosis that names anything: the cause is what the experiments alone say"
+        yield "the diagnosis of the runs names no cause: this one comes from the experiments only"
 
 
 def rates(runs: Sequence[RunSample]) -> str:

@@ -105,7 +105,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "does it depend on which brokers clients know at first?",
         "the bootstrap list",
         lambda now: {"bootstrap": "first" if now.bootstrap == "all" else "all"},
-        "clients reach the brokers that their bootstrap list names and no others: what Metadata tells is incomplete",
+        "clients reach only the brokers in their bootstrap list: Metadata is incomplete",
     ),
     Experiment(
         "patience",
@@ -133,7 +133,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "does it depend on how many replicas acknowledge?",
         "acks",
         _acks,
-        "what is acknowledged, and when, differs between the leader alone and all replicas",
+        "what is acknowledged, and when, differs between acks=1 and acks=all",
         against=lambda now: "idempotence" if now.idempotence else BASELINE,
     ),
     Experiment(

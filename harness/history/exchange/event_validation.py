@@ -253,4 +253,4 @@ def _contradictions(rows: Rows, lines: Lines, opened: Rows, known: npt.NDArray[n
         found = np.flatnonzero(wrong & known)
         if len(found):
             line, op = int(lines[found[0]]), int(rows["op"][found[0]])
-            yield Wrong(line, f"operation {op} {said}", f"write the same '{column}' in both, or mend the order")
+            yield Wrong(line, f"operation {op} {said}", f"write the same '{column}' in both, or fix the order")

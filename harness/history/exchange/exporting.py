@@ -58,7 +58,8 @@ def export_run(run: Run, file: Path, form: str | None, view: View) -> Exported:
         sealed = open_run(run)
         if sealed.has_holes:
             raise CannotHere(
-                f"the history of {run.path} has holes ({sealed.damage[0]})", "what is missing nobody else could know of"
+                f"the history of {run.path} has holes ({sealed.damage[0]})",
+                "other programs could not know what is missing",
             )
         header = _header(run, sealed)
         view.phase("export")

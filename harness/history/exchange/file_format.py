@@ -54,7 +54,7 @@ SEND_NEEDS = ("topic", "value")  # without them a send can be found by nobody
 class Wrong(Exception):
     """Something in a file that cannot be taken: where, and why not."""
 
-    def __init__(self, line: int, reason: str, remedy: str = "mend it where it was written, or leave it out") -> None:
+    def __init__(self, line: int, reason: str, remedy: str = "fix it where it was written, or remove it") -> None:
         super().__init__(f"{line}: {reason}")
         self.line = line
         self.reason = reason

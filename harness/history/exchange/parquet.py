@@ -205,7 +205,7 @@ def _fill(rows: Rows, kind: Kind, whole: _Rows, mine: npt.NDArray[np.intp]) -> l
         lacking = ~whole.columns[name].given[mine] if name in whole.columns else np.ones(len(mine), np.bool_)
         if lacking.any():
             line = int(whole.lines[mine[np.argmax(lacking)]])
-            wrongs.append(Wrong(line, f"'{name}' is null", "it has to be there"))
+            wrongs.append(Wrong(line, f"'{name}' is null", "it is required"))
     for name, column in whole.columns.items():
         given = column.given[mine]
         if not given.any():

@@ -57,7 +57,7 @@ def _time_outs(evidence: Evidence) -> Measured:
         return Measured("time-outs", "none", f"measured, none in {counted(tried, 'operation')}")
     refused = total(evidence.wrong("not-leader-loop"), "given_up")
     if refused >= count and all(row["f"] == "send" for row in rows):
-        sentence = f"no answer was waited for: the {count:,} sends that timed out were refused all the while"
+        sentence = f"no answer was waited for: the {count:,} sends that timed out got errors all the time"
         return Measured("time-outs", "none", sentence)
     names = ", ".join(dict.fromkeys(f"{row['f']}: {row['name']}" for row in rows[:3]))
     return Measured("time-outs", "seen", f"{counted(count, 'operation')} timed out ({names})")
@@ -72,7 +72,7 @@ def _fetch_hang(evidence: Evidence) -> Measured:
     unseen = [each for each in evidence.seen("unseen") if each not in held]
     if unseen:
         wrong = bool(evidence.wrong("unseen"))
-        told = f"{counted(evidence.found('unseen'), 'acknowledged message')} that nobody got to"
+        told = f"{counted(evidence.found('unseen'), 'acknowledged message')} that no reader reached"
         return Measured("fetch hang", "seen" if wrong else "allowed", told)
     return _of_stalls(evidence, "fetch hang", "class 2", "no Fetch went unanswered while data was there")
 

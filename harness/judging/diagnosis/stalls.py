@@ -97,11 +97,11 @@ def reader_waits(evidence: Evidence) -> Cause | None:
         return None
     return Cause(
         "reader-waits",
-        f"readers were handed nothing of {evidence.places(proof)} for {lasted_s(proof):.1f} s, though more was there",
+        f"readers received nothing from {evidence.places(proof)} for {lasted_s(proof):.1f} s, though more was there",
         "possible",
         tuple(proof),
         because=evidence.quotes(proof, SHOWN),
-        against=("whether their Fetches were answered was not seen, or they were answered and not handed on",),
+        against=("their Fetches may not have been answered, or the client did not pass the answers on",),
         remedies=("repeat the run with taps, and with another client",),
     )
 

@@ -127,7 +127,7 @@ def wrong_outcome(evidence: Evidence) -> Cause | None:
         tuple(proof),
         tuple(_lacking(evidence)),
         because=evidence.quotes(proof, 2),
-        remedies=("raise the producer epoch with every transaction, so that what comes late is refused (KIP-890)",),
+        remedies=("raise the producer epoch with every transaction, so that late requests are rejected (KIP-890)",),
     )
 
 
@@ -138,7 +138,7 @@ def offsets_forgotten(evidence: Evidence) -> Cause | None:
         return None
     return Cause(
         "offsets-forgotten",
-        f"committed offsets are forgotten: a group is told that it committed nothing, in {evidence.places(proof)}",
+        f"committed offsets are forgotten: a group that committed gets no offset, in {evidence.places(proof)}",
         "certain",
         tuple(proof),
         (
@@ -159,7 +159,7 @@ def offsets_go_back(evidence: Evidence) -> Cause | None:
         return None
     return Cause(
         "offsets-go-back",
-        f"committed offsets go back: a group is told an older one than it committed, in {evidence.places(proof)}",
+        f"committed offsets go back: a group gets an older offset than it committed, in {evidence.places(proof)}",
         "certain",
         tuple(proof),
         tuple(evidence.seen("offsets-not-atomic", *STEPS)),
@@ -209,7 +209,7 @@ def committed_unread(evidence: Evidence) -> Cause | None:
         return None
     return Cause(
         "committed-unread",
-        f"a group committed more than it had been handed, in {evidence.places(proof)}",
+        f"a group committed more than it had received, in {evidence.places(proof)}",
         "possible",
         tuple(proof),
         because=evidence.quotes(proof, 2),

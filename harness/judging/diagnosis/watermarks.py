@@ -1,7 +1,7 @@
 """Watermarks: what nodes show of a partition against what was acknowledged, what was read, and what they had shown.
 
 shown-before-replicated   watermark-ahead: a mark was shown, and what lay below it was not there later. Certain if marks
-                          of the same node fell within one epoch, or readers were handed what then failed or was
+                          of the same node fell within one epoch, or readers received what then failed or was
                           replaced: then the next offset is shown as the high watermark. Not while one offset was
                           acknowledged twice and no mark fell in Fetch: then acknowledgements are wrong, and not the
                           marks, and ends that fall in ListOffsets alone are a cause of their own.
@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from checkers.core.results import Finding
+from harness.judging.diagnosis.acknowledgements import counted_on_from_none
 from harness.judging.diagnosis.cause import Cause, counted, when
 from harness.judging.diagnosis.evidence import NS, Evidence, nodes_of, times, total
 from harness.judging.diagnosis.leadership import OF_WATERMARKS
@@ -73,7 +74,7 @@ def shown_before_replicated(evidence: Evidence) -> Cause | None:
 def _handed(evidence: Evidence) -> list[str]:
     told = []
     if evidence.found("aborted-read"):
-        told.append(f"readers were handed {counted(evidence.found('aborted-read'), 'record')} whose sends then failed")
+        told.append(f"readers received {counted(evidence.found('aborted-read'), 'record')} whose sends then failed")
     if evidence.found("inconsistent-offset"):
         told.append(f"{counted(evidence.found('inconsistent-offset'), 'offset')} held two values, one after the other")
     return told
@@ -116,16 +117,17 @@ def watermark_frozen(evidence: Evidence) -> Cause | None:
     if not proof or (frozen and evidence.found("lost-write") > above):
         return None
     hidden, unread = evidence.beside(proof, "lost-tail", "unseen"), evidence.found("lost-tail", "unseen")
+    anywhere = _anywhere(evidence, proof)
     replicated = evidence.acks in {"all", "-1"} and int(evidence.settings.get("min_insync_replicas") or 0) > 1
     marks = sorted({each.offset for each in frozen if each.offset is not None})
     stands = f" (it stands at {' and '.join(f'{mark:,}' for mark in marks)})" if 0 < len(marks) <= SHOWN else ""
     return Cause(
         "watermark-frozen",
-        f"acknowledgements go on, the watermark does not{stands}: "
+        f"acknowledgements continue, the watermark does not move{stands}: "
         + ("the produce path, not replication" if replicated else "the produce path, or replication"),
         "certain" if replicated and frozen else "likely",
         tuple(proof),
-        (*hidden, *evidence.beside(proof, *OF_WATERMARKS, "stall", "realtime-order")),
+        (*hidden, *anywhere, *evidence.beside(proof, *OF_WATERMARKS, "stall", "realtime-order")),
         because=(
             *evidence.quotes(proof, SHOWN),
             *when(above, f"{above:,} offsets at or above it were acknowledged meanwhile, with acks={evidence.acks}"),
@@ -135,10 +137,20 @@ def watermark_frozen(evidence: Evidence) -> Cause | None:
             ),
             *when(hidden, f"{unread:,} acknowledged messages cannot be read: they lie above it"),
             *when(hidden and not evidence.found("lost-write"), "nothing below it is missing"),
+            *when(
+                anywhere, "messages that were acknowledged without a usable offset, and nobody read, may lie above it"
+            ),
         ),
         against=when(not replicated, f"acks={evidence.acks} does not say here that followers have the records"),
         remedies=("move the watermark on with every append that the in-sync replicas confirm",),
     )
+
+
+def _anywhere(evidence: Evidence, frozen: list[Finding]) -> list[Finding]:
+    """What is lost in these partitions, and whose offset nobody knows: none was given, or one that a client made up."""
+    made_up = {(each.topic, each.partition, each.offset) for each in counted_on_from_none(evidence)}
+    lost = evidence.beside(frozen, "lost-write")
+    return [each for each in lost if "no offset" in each.tags or (each.topic, each.partition, each.offset) in made_up]
 
 
 def stale_reads(evidence: Evidence) -> Cause | None:
@@ -160,7 +172,7 @@ def stale_reads(evidence: Evidence) -> Cause | None:
             *evidence.quotes(same or proof),
             *when(same and answers, f"{answers:,} answers showed less than one before them, in one leader epoch"),
             *evidence.quotes(behind),
-            *when(no_retry, "no retry brought it about: no batch was sent again, or no mark fell after one that was"),
+            *when(no_retry, "no retry caused it: no batch was sent again, or no watermark fell after one was"),
         ),
         remedies=("answer Fetch and ListOffsets from the leader's current state, not from a cache or a copy of it",),
     )
@@ -182,7 +194,7 @@ def end_offset_goes_back(evidence: Evidence) -> Cause | None:
         because=(
             *evidence.quotes(proof),
             f"so in {times(total(proof, 'answers'))}",
-            *when(steady, "the high watermark in Fetch never fell: it is ListOffsets alone"),
+            *when(steady, "the high watermark in Fetch never fell: only ListOffsets is affected"),
         ),
         remedies=("answer ListOffsets with the high watermark that Fetch shows, and refuse it until that is known",),
     )

@@ -48,7 +48,7 @@ def gap(finding: Finding, say: Wording) -> str:
 
 
 def nonmonotonic_send(finding: Finding, say: Wording) -> str:
-    """Acknowledged at offset 7; message 18 of producer 3, sent later, got offset 5."""
+    """Acknowledged at offset 7; producer 3 #18, sent later, got offset 5."""
     later = say.value(finding.values[-1])
     return f"acknowledged at offset {finding.offset}; {later}, sent later, got offset {finding.facts['later_offset']}"
 

@@ -34,8 +34,8 @@ class Wording:
         return f"{time_ns / SECOND:.1f} s" if abs(time_ns) < 10 * MINUTE else f"{time_ns / MINUTE:.0f} min"
 
     def value(self, value: int) -> str:
-        """A message: who sent it, and its number among what that process did."""
-        return f"value {value}" if self.foreign else f"message {value % (1 << ID_BITS)} of producer {value >> ID_BITS}"
+        """A message: producer 3 #17, by its number among what that process did."""
+        return f"value {value}" if self.foreign else f"producer {value >> ID_BITS} #{value % (1 << ID_BITS)}"
 
     @staticmethod
     def nodes(nodes: Iterable[int]) -> str:

@@ -1,4 +1,4 @@
-"""The diagnosis in the few lines of it that a screen has room for; results.json and the report have all of it."""
+"""The diagnosis in the few rows of it that a screen has room for; results.json and the report have all of it."""
 
 from __future__ import annotations
 
@@ -7,55 +7,55 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from checkers.core.results import Finding
+from harness.judging.checking import Checked, run_facts_of
 from harness.judging.diagnosis import Cause, Diagnosis
+from harness.judging.sentences.wording import Wording
+from harness.report.terminal.layout import Row
+from harness.report.terminal.names import Names
 
 BECAUSE_SHOWN = 2
-ALLOWED_SHOWN = 2
 NAMES_SHOWN = 4
-TITLE = 10
 NS = 1_000_000_000
 OF_VALUES = frozenset({"lost-write", "lost-tail", "unseen", "phantom", "aborted-read", "duplicate", "false-ack"})
 
 
-def diagnosis_lines(diagnosis: Diagnosis, facts: Mapping[str, Any]) -> Iterator[str]:
-    """Every cause in a line, with the evidence of the first; excluded, remedy, first; nothing if there is no cause."""
+def diagnosis_rows(diagnosis: Diagnosis, checked: Checked, names: Names) -> Iterator[Row]:
+    """Every cause, the gravest with its evidence; remedy, what is excluded, the first finding; nothing if no cause."""
     cause = diagnosis.cause
     if cause is None:
         if diagnosis.unexplained:
-            yield _line("cause", f"not known: no rule accounts for {_some(diagnosis.unexplained)}")
+            yield Row("cause", f"unknown: no rule explains {_some(diagnosis.unexplained)}")
         return
-    count = len(diagnosis.causes)
-    if count > 1:
-        yield _line("causes", f"{count}, the most harmful first")
-    yield _line("cause" if count == 1 else "1", f"{cause.sentence} ({cause.confidence})")
-    yield from (_line("", sentence) for sentence in _evidence(cause))
-    for number, other in enumerate(diagnosis.causes[1:], 2):
-        yield _line(str(number), f"{other.sentence} ({other.confidence})")
-    if diagnosis.excluded:
-        yield _line("", f"excluded: {_excluded(diagnosis)}")
-    for each in diagnosis.not_excluded:
-        yield _line("", f"not excluded: {each}")
-    if diagnosis.unexplained:
-        yield _line("", f"not explained by that: {_some(diagnosis.unexplained)}")
+    yield from _causes(cause, diagnosis.causes[1:], names)
     if cause.remedies:
-        yield _line("remedy", " · ".join(cause.remedies))
+        yield Row("fix", "; or ".join(each.removeprefix("or ") for each in cause.remedies), lines=3, shrinks=True)
+    if diagnosis.excluded:
+        yield Row("excluded", ", ".join(each.name for each in diagnosis.excluded[:NAMES_SHOWN]), least=2)
+    for each in diagnosis.not_excluded:
+        yield Row("", names.short(f"not excluded: {each}"), lines=2, least=3)
+    if diagnosis.unexplained:
+        yield Row("", f"not explained by this: {_some(diagnosis.unexplained)}")
     if cause.first is not None:
-        yield _line("first", first_in_prose(cause.first, facts))
+        yield Row("first", first_in_prose(cause.first, checked, names), least=1)
 
 
-def allowed_lines(diagnosis: Diagnosis) -> Iterator[str]:
-    """Causes of what is allowed, and why that was seen."""
-    for cause in diagnosis.allowed[:ALLOWED_SHOWN]:
-        yield _line("allowed", f"{cause.sentence} ({cause.confidence})")
-        yield from (_line("", sentence) for sentence in cause.because[:1])
+def _causes(cause: Cause, others: Sequence[Cause], names: Names) -> Iterator[Row]:
+    """The gravest with its evidence, then each of the others."""
+    if others:
+        yield Row("causes", f"{len(others) + 1}, gravest first", least=1)
+    yield Row("1" if others else "cause", names.short(f"{cause.sentence} ({cause.confidence})"))
+    for number, text in enumerate(_evidence(cause)):
+        yield Row("", names.short(text), lines=2, least=5 if number else 0, shrinks=True)
+    for number, other in enumerate(others, 2):
+        yield Row(str(number), names.short(f"{other.sentence} ({other.confidence})"), shrinks=True)
 
 
-def first_in_prose(finding: Finding, facts: Mapping[str, Any]) -> str:
-    """When it was, by the clock on the wall if that is known, where, and what."""
-    clock = wall_clock(finding.time_ns, facts)
-    place = f"{finding.place}: " if finding.topic is not None else ""
-    value = f"value {finding.values[0]}, " if finding.values and finding.anomaly in OF_VALUES else ""
-    return f"{clock}{'  ' if clock else ''}{place}{value}{finding.detail}"
+def first_in_prose(finding: Finding, checked: Checked, names: Names) -> str:
+    """When it was, by the clock on the wall if that is known, what, and where."""
+    say = Wording(checked.results.first_ns, run_facts_of(checked.facts).imported)
+    value = say.value(finding.values[0]) if finding.values and finding.anomaly in OF_VALUES else ""
+    what = ", ".join(part for part in (finding.anomaly, names.place(finding), value) if part)
+    return "  ".join(part for part in (wall_clock(finding.time_ns, checked.facts), what) if part)
 
 
 def wall_clock(time_ns: int | None, facts: Mapping[str, Any]) -> str:
@@ -76,12 +76,6 @@ def _evidence(cause: Cause) -> Iterator[str]:
     yield from (f"against it: {sentence}" for sentence in cause.against[:1])
 
 
-def _excluded(diagnosis: Diagnosis) -> str:
-    """The first one with its measurement."""
-    names = [each.name for each in diagnosis.excluded[:NAMES_SHOWN]]
-    return ", ".join([f"{names[0]} (measured: none)", *names[1:]])
-
-
 def _some(names: Sequence[str]) -> str:
     """The first of them, and how many more there are."""
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
@@ -94,7 +88,3 @@ def _zone(started_at: str) -> timezone:
     except ValueError:
         offset = None
     return timezone(offset or timedelta())
-
-
-def _line(title: str, text: str) -> str:
-    return f"  {title:<{TITLE}}{text}"

@@ -24,7 +24,7 @@ ANOMALIES = ("realtime-order", "not-linearizable")
 class Case(histories.Case):
     """A history and what is to be found in it."""
 
-    verdict: str = "linearizable but for end(), which nobody asked for"
+    verdict: str = "linearizable; end() was never called"
 
 
 CASES = [

@@ -56,7 +56,7 @@ def test_what_was_left_behind_is_undone_and_told() -> None:
         healed.undone
         == healed.sentences
         == [
-            "local-1: the network of node-1/tg1 was mended",
+            "local-1: restored the network of node-1/tg1",
             "local-1: the network namespace tg1-1 was removed",
             "local-1: the network link tg1 was removed",
             "local-1: its directory was removed",
@@ -92,7 +92,7 @@ def test_what_somebody_watches_is_left_alone(file: str) -> None:
     descriptor = claim(directory / file)
     try:
         assert heal() == Healed(alive=["local-1"])
-        assert heal().sentences == ["nothing was left behind", "local-1 is in use and was left alone"]
+        assert heal().sentences == ["nothing was left behind", "local-1 is in use and was not touched"]
         assert directory.exists()
     finally:
         os.close(descriptor)

@@ -134,7 +134,7 @@ def test_nodes_of_one_process_live_and_end_together(cluster: LocalCluster) -> No
     cluster._plans = [NodePlan(n, "h", "h", "h", {}) for n in (1, 2)]
     assert cluster.state(2) is NodeState.RUNNING
     for act in (cluster.kill, cluster.stop_node, cluster.pause, cluster.resume, cluster.start_node):
-        with pytest.raises(CannotHere, match="all its nodes are one process"):
+        with pytest.raises(CannotHere, match="all nodes are one process"):
             act(2)
     assert cluster.state(2) is NodeState.RUNNING
     cluster._process = cluster._process.model_copy(update={"serves_all_nodes": False})

@@ -81,7 +81,7 @@ def test_what_could_not_be_mended_is_tried_again(cluster: NetworkedCluster, seen
     """It stays in the journal until it could."""
     cluster.break_network(1, "tg1", "break", "undo")
     seen.broken = "undo"
-    with pytest.raises(ClusterError, match=r"network of node 1 could not be mended \(bad rule\)"):
+    with pytest.raises(ClusterError, match=r"network of node 1 could not be restored \(bad rule\)"):
         cluster.mend_network(1, "tg1")
     assert not any(event.startswith("forget") for event in seen.events)
     seen.broken = ""

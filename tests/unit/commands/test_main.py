@@ -282,6 +282,22 @@ def test_a_run_is_what_the_flags_say(run: Run, monkeypatch: pytest.MonkeyPatch, 
     assert scenario.settings.model_dump()["rate"] == 7
 
 
+def test_quiet_shows_the_verdict_only(run: Run, asked: Asked) -> None:
+    """One line on standard output, and nothing on standard error."""
+    code, out, err = run("run", "--quiet")
+    assert (code, err) == (Exit.UNKNOWN, "")
+    assert [line.split()[0] for line in out.splitlines()] == ["UNKNOWN"]
+    assert len(run("run", "-v")[1].splitlines()) > 1
+
+
+@pytest.mark.parametrize("command", ["run", "demo", "check latest", "suite ci"])
+def test_quiet_and_verbose_contradict_each_other(run: Run, asked: Asked, recorded: StoredRun, command: str) -> None:
+    """Neither of them silently wins."""
+    code, out, err = run(*command.split(), "-q", "-v", "--store", str(recorded.path.parents[1]))
+    assert (code, out, asked) == (Exit.USAGE, "", [])
+    assert "--quiet and --verbose contradict each other" in err
+
+
 @pytest.fixture
 def recorded(tmp_path: Path) -> StoredRun:
     """A run with one fault, which nobody would draw again."""

@@ -114,4 +114,4 @@ def test_another_cluster_is_another_suite(tmp_path: Path) -> None:
     file = suite_file(tmp_path, THREE)
     ran(file, "--only", "stream+none")
     code, text = ran(file, "--resume", "--cluster", "docker")
-    assert (code, "that was asked for then" in text) == (Exit.USAGE, True)
+    assert (code, "continues with the same kind of cluster" in text) == (Exit.USAGE, True)

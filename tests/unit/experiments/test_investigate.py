@@ -317,7 +317,7 @@ def test_a_loss_that_follows_one_thing_and_nothing_else() -> None:
     end = conclude(known(baseline=[ran(1666), ran(1650)], bootstrap=[ran(), ran()]))
     assert end.sentence == "loss follows the bootstrap list and nothing else"
     assert end.cause is not None
-    assert end.cause.sentence.startswith("clients reach the brokers that their bootstrap list names")
+    assert end.cause.sentence.startswith("clients reach only the brokers in their bootstrap list")
     assert end.cause.confidence == "likely"
     assert any(each.startswith("time-outs and poll size") for each in end.excluded)
     assert any("several partitions" in each for each in end.excluded)

@@ -13,7 +13,7 @@ from rich.text import Text
 from harness.foundation.console import SafeConsole, shown
 from harness.foundation.errors import TidegaugeError
 from harness.foundation.view import Asides, LiveView, PlainView, viewed_on
-from harness.report.terminal import run as terminal
+from harness.report.terminal import lists as terminal
 from harness.report.terminal import tables
 
 EVIL = "red \x1b[31m, clear \x9b2J, back \b\r, title \x1b]0;x\x07, turned \u202e, half \ud800, gone \x7f"

@@ -166,7 +166,7 @@ def test_a_file_that_was_rewritten_on_purpose_is_read_and_named(tmp_path: Path) 
     sealed = open_history(tmp_path)
     assert sealed.rows[Kind.COMPLETE] == 9
     assert not sealed.has_holes
-    assert "written anew after sealing: it has 9 events and had 10" in sealed.damage[0]
+    assert "rewritten after sealing: it has 9 events and had 10" in sealed.damage[0]
 
 
 def test_a_file_with_other_columns_is_left_out(tmp_path: Path) -> None:

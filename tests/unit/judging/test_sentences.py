@@ -87,8 +87,8 @@ def test_words_are_the_same_when_results_come_back_from_a_file(found: list[Findi
 def test_of_values_that_are_not_ours_nobody_says_who_sent_them(found: list[Finding]) -> None:
     """The upper bits of an imported value say nothing."""
     theirs = Wording(FIRST_NS, foreign=True)
-    assert any("of producer" in sentence(each, SAY) for each in found)
-    assert not [each for each in found if re.search("of (producer|process) ", sentence(each, theirs))]
+    assert any("producer " in sentence(each, SAY) for each in found)
+    assert not [each for each in found if re.search(r"producer \d+ #|of process ", sentence(each, theirs))]
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_of_values_that_are_not_ours_nobody_says_who_sent_them(found: list[Findi
         (finding("false-ack", acknowledged=4, log_start=5, shown_ns=at(1.5)),
          "acknowledged at offset 4, below log start 5, which a node had already shown at 1.500 s, before it was sent"),
         (finding("realtime-order", x_value=message(3, 9), y_value=message(4, 1), by_ns=2_400_000),
-         ("message 9 of producer 3 was acknowledged 2 ms before message 1 of producer 4 began, which got a lower"
+         ("producer 3 #9 was acknowledged 2 ms before producer 4 #1 began, which got a lower"
          " offset")),
         (finding("not-linearizable", "end", x_node=1, y_value=message(4, 1), by_ns=5_900_000_000),
-         "end() by node 1 was over 5.9 s before message 1 of producer 4 began, which comes before it in the log"),
+         "end() by node 1 was over 5.9 s before producer 4 #1 began, which comes before it in the log"),
         (finding("watermark-behind-ack", proofs=1, offset=297, x_at=at(14.99), y_at=at(16.115)),
          "offset 297 was acknowledged at 14.990 s; a node still showed less when asked at 16.115 s (1 offset like it)"),
         (finding("watermark-frozen", proofs=1351, mark=300, offset=302, x_at=at(15), y_at=at(29), y_node=3),
@@ -170,7 +170,7 @@ def test_how_long_it_took_is_said_in_the_unit_that_suits_it(time_ns: int, said: 
 def test_how_things_are_called() -> None:
     """Moments since the history began, messages by who sent them, nodes by their numbers."""
     assert (SAY.at(at(1.2345)), SAY.at(None)) == ("1.234 s", "an unknown time")
-    assert (SAY.value(message(6, 28)), Wording(foreign=True).value(28)) == ("message 28 of producer 6", "value 28")
+    assert (SAY.value(message(6, 28)), Wording(foreign=True).value(28)) == ("producer 6 #28", "value 28")
     assert [SAY.nodes(nodes) for nodes in ((), (1,), (1, 3), (1, 2, 3))] == [
         "an unknown node", "node 1", "nodes 1 and 3", "nodes 1, 2 and 3"
     ]  # fmt: skip

@@ -356,7 +356,7 @@ def test_a_killed_client_is_gone_until_another_takes_its_place(fleet: Fleet, tmp
     eventually(lambda: fault.proof() is not None, "it is gone")
     assert "with 10 done" in fault.proof().sentence
     assert fleet.dead() == []
-    assert "nobody works" in fault.healed()
+    assert "nothing replaced" in fault.healed()
     fault.undo()
     fault.undo()
     started: list[int] = []
@@ -369,11 +369,11 @@ def test_a_killed_client_is_gone_until_another_takes_its_place(fleet: Fleet, tmp
     fault.undo()
     clients.take_places(take_place)
     assert started == [PRODUCING]
-    assert "nobody works" in fault.healed()
+    assert "nothing replaced" in fault.healed()
     work(fleet, 9)
     assert fault.healed() == ""
     fleet.workers[9].kill()
-    assert "nobody works" in fault.healed()
+    assert "nothing replaced" in fault.healed()
 
 
 def test_who_took_the_place_of_a_killed_client_may_be_killed_as_well(fleet: Fleet, tmp_path: Path) -> None:

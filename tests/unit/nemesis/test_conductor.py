@@ -234,7 +234,7 @@ def test_a_fault_that_never_bites_is_undone_all_the_same(play: Play, clock: Cloc
     assert stage.said == [(5.0, "INJECTED", 1), (25.0, "MISSED", 1), (25.0, "UNDONE", 1)]
     (outcome,) = stage.conductor.outcomes
     assert outcome.evidence is None
-    assert outcome.sentence == "it had not bitten 20 s after it began"
+    assert outcome.sentence == "it had not taken effect 20 s after it began"
 
 
 def test_a_victim_is_waited_for(play: Play, clock: Clock) -> None:
@@ -352,7 +352,7 @@ def test_stopping_before_the_bite_is_a_miss(play: Play, clock: Clock) -> None:
     clock.alarms[8] = stage.conductor.stop
     stage.conductor.run()
     assert [what for _, what, _ in stage.said] == ["INJECTED", "MISSED", "UNDONE"]
-    assert stage.conductor.outcomes[0].sentence == "the run ended before it had bitten"
+    assert stage.conductor.outcomes[0].sentence == "the run ended before it took effect"
 
 
 def test_a_listener_that_fails_stops_nothing(play: Play, clock: Clock) -> None:

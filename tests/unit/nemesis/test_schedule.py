@@ -334,7 +334,7 @@ def test_a_load_that_ends_by_itself_cannot_have_every_fault(monkeypatch: pytest.
     lasting = type("Lasting", (LeaderMove,), {"name": "lasting", "endless": True})
     monkeypatch.setitem(FAULTS, "lasting", lasting)
     check_plans([plan(fault="lasting")], Shelf(Capability.ADMIN))
-    with pytest.raises(UsageError, match=r"needs a load that goes on.*use --workload stream"):
+    with pytest.raises(UsageError, match=r"needs a load that runs until it is stopped.*use --workload stream"):
         check_plans([plan(fault="lasting")], Shelf(Capability.ADMIN), endless=False)
 
 

@@ -1,4 +1,4 @@
-"""A run on the terminal: the verdict on one screen, the table of partitions, the cause, and JSON."""
+"""A run on the terminal: the verdict on one screen, the cause, what is covered, and JSON."""
 
 import io
 import json
@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from checkers.core.results import Anomaly, CheckResults, Finding
 from checkers.core.timeline import Fault
 from checkers.summaries.coverage import Coverage, FaultCoverage, Span
 from checkers.summaries.figures import Figures, PartitionRow, Stall
 from harness.foundation.console import SafeConsole
+from harness.foundation.detail import Detail
 from harness.foundation.errors import Exit
 from harness.history.store import Run
 from harness.judging.checking import Checked
@@ -52,52 +51,112 @@ def everything() -> CheckResults:
     )
 
 
-def shown(results: CheckResults, **facts: Any) -> list[str]:
+def shown(results: CheckResults, detail: Detail = Detail.NORMAL, width: int = 200, **facts: Any) -> list[str]:
     """The screen as plain lines."""
-    console = SafeConsole(file=io.StringIO(), width=200)
-    show_run.verdicts(console, [checked(results, **facts)], as_json=False)
+    console = SafeConsole(file=io.StringIO(), width=width)
+    show_run.verdicts(console, [checked(results, **facts)], as_json=False, detail=detail)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
 
+def fine(**figures: Any) -> CheckResults:
+    """Results that make a run valid."""
+    read = Coverage({"send": {"ok": 100}}, 200, 100, [], [], 1, [], 0)
+    table = [row(0)] if "table" not in figures else figures.pop("table")
+    return CheckResults(
+        events=10, figures=Figures(**{"sent": 100, "acknowledged": 100, "distinct": 100, **figures}, table=table),
+        coverage=read,
+    )  # fmt: skip
+
+
 def test_a_verdict_fits_a_screen() -> None:
-    """At most 25 lines, whatever there is to say; the run and how to repeat it stay."""
-    lines = shown(everything())
-    assert len(lines) <= 25
+    """At most 18 lines with the report's; the verdict, the run and how to repeat it stay."""
+    lines = shown(everything(), width=80)
+    assert len(lines) < show_run.OTHER_LINES
     text = "\n".join(lines)
-    for expected in ("INVALID", "lost-write ×3", "LOW", "/store/x/y", "scenario.toml"):
+    for expected in ("INVALID", "3 of 300 acknowledged messages lost", "repeat", "scenario.toml"):
         assert expected in text
 
 
-def test_the_table_is_that_of_the_notes() -> None:
-    """Per partition: sent, acknowledged, read, share, deviation, gaps, offsets."""
-    results = CheckResults(figures=Figures(200, 200, 0, 0, 200, 200, 2.0, 1.0, 2, [row(0), row(1)]))
-    lines = shown(results)
-    assert lines[0].split() == ["partition", "sent", "acked", "read", "share", "deviation", "gaps", "offsets"]
-    assert lines[1].split() == ["0", "100", "100", "100", "33.0", "%", "+0", "0", "0-99"]
-    assert "200 of 200 messages arrived (100.0 %); produced at 100/s, consumed at 200/s" in lines[3]
+def test_a_valid_run_is_calm() -> None:
+    """What was tested, the verdict and what it comes to, what it covers, and where it is."""
+    cluster = {"product": "kafka", "version": "4.3.1", "kind": "somewhere", "nodes": [{}, {}, {}]}
+    settings = {"client": "x", "acks": "all"}
+    plan = [{"fault": "leader-kill"}]
+    scenario = {"workload": "stream", "settings": settings, "nemesis": plan}
+    assert shown(fine(), width=80, cluster=cluster, scenario=scenario) == [
+        "stream · leader-kill · Kafka 4.3.1, 3 somewhere nodes · x, acks=all · seed 7",
+        "",
+        "  VALID     all 100 acknowledged messages read",
+        "  checked   0 anomalies, 10 events, 1 of 1 partitions to the end",
+        "  run       /store/x/y",
+    ]
 
 
-def test_the_table_of_many_topics_stays_in_the_results() -> None:
-    """It would tell nobody anything."""
-    results = CheckResults(figures=Figures(table=[row(0, "a"), row(0, "b")]))
-    assert not any("partition " in line for line in shown(results))
+def test_the_first_line_says_as_much_as_fits() -> None:
+    """The workload and what was broken always."""
+    scenario = {"workload": "w" * 30, "settings": {"client": "c" * 20, "acks": "all"}, "tap": {"broken": ["lies"]}}
+    cluster = {"product": "other", "nodes": [{}], "kind": "k"}
+    for width, said in ((200, " · seed 7"), (105, "acks=all"), (60, " · other"), (20, "built-in bug lies")):
+        line, *_ = shown(fine(), width=width, scenario=scenario, cluster=cluster)
+        assert line.endswith(said)
+        assert line.startswith("w" * 30)
 
 
-def test_what_was_done_beside_sending_and_reading_is_a_line() -> None:
-    """Only what was done; what was aborted is not expected to arrive, and gaps that say nothing are not shown."""
+def test_quiet_is_the_line_of_the_verdict() -> None:
+    """And nothing else."""
+    assert shown(fine(), Detail.QUIET) == ["  VALID     all 100 acknowledged messages read"]
+
+
+def test_what_became_of_the_messages_is_told() -> None:
+    """Sends that were not acknowledged, messages nobody read, partitions that are linearizable."""
+    told = {"linearizability": {"linearizable": 2, "partitions": []}}
+    assert "all 100 acknowledged messages read; 2 partitions linearizable" in shown(replace(fine(), summaries=told))[2]
+    weak = {"linearizability": {"linearizable": 1, "monotonic only": 1, "partitions": []}}
+    assert "linearizable" not in shown(replace(fine(), summaries=weak))[2]
+    assert "100 of 120 sends acknowledged, all of them read" in shown(fine(sent=130, aborted=10))[2]
+    assert "80 of 100 acknowledged messages read" in shown(fine(table=[row(0, read=80)]))[2]
+
+
+def test_faults_are_told_with_their_proof() -> None:
+    """One in words, several by their kinds; how much went on meanwhile."""
+    one = FaultCoverage(Fault(1, "kill", 1, 2, bit=True, topic="t", detail="t-0: 1 → 3"), None, Span(5, 6), Span(5, 6))
+    none = FaultCoverage(Fault(1, "pause", 1, 2), None, None, None)
+
+    def faults(*covered: FaultCoverage) -> list[str]:
+        results = fine()
+        results.coverage.faults.extend(covered)
+        return [line for line in shown(results) if line.startswith("  fault")]
+
+    assert faults(one) == ["  fault     kill: p0: 1 → 3; 5 sends, 6 reads meanwhile"]
+    assert faults(none) == ["  fault     pause had no effect; what happened meanwhile is unknown"]
+    assert faults(one, one, none) == [
+        "  faults    2 of 3 took effect: kill ×2, pause ×1; 10 sends and 12 reads meanwhile"
+    ]
+
+
+def test_verbose_has_everything() -> None:
+    """Partitions, rates, stalls, all reasons, the evidence of what is allowed, and what was not checked."""
     done = Figures(
-        sent=100, distinct=80, aborted=20, transactions={"committed": 40, "aborted": 10}, transactions_s=4.0, made=7,
-        commits=9, rebalances=3, topics={"created": 2, "grown": 1}, resends=5, table=[replace(row(0), gaps=None)],
+        sent=100, acknowledged=100, distinct=80, aborted=20, transactions={"committed": 40, "aborted": 10},
+        transactions_s=4.0, made=7, commits=9, rebalances=3, topics={"created": 2, "grown": 1}, resends=5,
+        table=[replace(row(0), gaps=2)], produce_s=10.0, stalls=[Stall(4, 0, 7_000_000_000, at_end=True)] * 4,
+        stalls_count=4,
     )  # fmt: skip
-    lines = shown(CheckResults(figures=done))
-    assert lines[1].split()[-2:] == ["-", "0-99"]
-    assert "80 of 80 messages arrived (100.0 %)" in lines[2]
-    assert lines[3] == (
-        "  transactions 40 committed, 10 aborted, 10/s; topics 2 created, 1 grown; 7 messages made from others;"
-        " 3 rebalances; 9 offsets committed; 5 batches sent again"
-    )
-    assert not any("transactions" in line for line in shown(CheckResults(figures=Figures(sent=1))))
+    anomaly = Anomaly("duplicate", "", not_applicable="nobody read")
+    text = "\n".join(shown(replace(fine(), figures=done, anomalies={"duplicate": anomaly}), Detail.VERBOSE))
+    for expected in (
+        "p0: 100 sent, 100 acked, 100 read; offsets 0 to 99, 2 gaps",
+        "80 of 80 messages read during the load; produced at 10/s, consumed at an unknown rate",
+        "transactions: 40 committed, 10 aborted",
+        "topics: 2 created, 1 grown",
+        "7 messages made from others, 3 rebalances, 9 offsets committed, 5 batches resent",
+        "consumer 4 received no records for 7.0 s until it gave up",
+        "and 1 more pauses of consumers",
+        "unchecked duplicate: nobody read",
+    ):
+        assert expected in text
+    assert "stall" not in "\n".join(shown(fine(stalls=done.stalls, stalls_count=4)))
 
 
 def test_errors_that_the_table_does_not_know_are_told() -> None:
@@ -105,21 +164,36 @@ def test_errors_that_the_table_does_not_know_are_told() -> None:
     known = {"f": "send", "error": 7, "name": "REQUEST_TIMED_OUT", "type": "info", "count": 9, "classified": True}
     strange = [known | {"name": f"error {n}", "count": 2, "classified": False} for n in range(4)]
     text = "\n".join(shown(CheckResults(coverage=Coverage(errors=[known, *strange]))))
-    assert "8 errors that the table does not know (send: error 0, send: error 1, send: error 2, …)" in text
-    assert "does not know" not in "\n".join(shown(CheckResults(coverage=Coverage(errors=[known]))))
+    assert "8 unknown errors (send: error 0, send: error 1, send: error 2, …)" in text
+    assert "unknown error" not in "\n".join(shown(CheckResults(coverage=Coverage(errors=[known]))))
 
 
 def test_nobody_can_repeat_what_was_imported() -> None:
     """It has no scenario."""
-    assert not any("repeat" in line for line in shown(CheckResults(), kind="import"))
+    lines = shown(CheckResults(), kind="import", imported={"file": "x.edn"})
+    assert not any("repeat" in line for line in lines)
+    assert lines[0] == "imported x.edn · seed 7"
 
 
 def test_nothing_at_all_can_be_shown() -> None:
     """An empty history: unknown, and why."""
     text = "\n".join(shown(CheckResults()))
-    assert "UNKNOWN" in text
-    assert "the history is empty" in text
-    assert "an unknown rate" in text
+    assert "  UNKNOWN   the history is empty" in text
+    assert "no final read" in text
+
+
+def test_an_unknown_run_says_what_is_missing_and_what_is_known() -> None:
+    """The reasons, and that nothing wrong was found so far."""
+    results = replace(fine(), failures=["a", "b", "c", "d", "e", "f"])
+    lines = shown(results)
+    at = lines.index("  UNKNOWN   a")
+    assert lines[at + 1 : at + 6] == [
+        "  also      b",
+        "            c",
+        "            d",
+        "            and 2 more reasons (--verbose)",
+        "  so far    all 100 acknowledged messages read; nothing wrong found",
+    ]
 
 
 def test_a_run_with_faults_is_repeated_with_the_same_ones() -> None:
@@ -162,71 +236,21 @@ def test_the_worst_verdict_counts() -> None:
     assert show_run.worst([]) == Exit.VALID
 
 
-@pytest.mark.parametrize("rows", [[], [{"name": "x", "about": "y", "settings": {"a": {"default": 1, "about": "z"}}}]])
-def test_listings(rows: list[dict[str, Any]]) -> None:
-    """A table, or the word that there is nothing."""
-    console = SafeConsole(file=io.StringIO(), width=100)
-    show_run.listing(console, "runs", rows, as_json=False)
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue()
-
-
-def test_nemeses_are_listed_by_family_within_the_width() -> None:
-    """All that a plan can say of a fault, with the defaults as they may be written."""
-    rows = [
-        {
-            "family": "network",
-            "name": name,
-            "about": "delays every response to clients, each by another time and none for as long as the one before",
-            "targets": ["all", "leader"],
-            "options": {"by": 0.2, "rate": "64KiB", "to": 3},
-            "needs": ["tap"],
-            "longest_s": 120.0,
-            "random": True,
-        }
-        for name in ("latency", "a-longer-name")
-    ]
-    console = SafeConsole(file=io.StringIO(), width=100)
-    show_run.listing(console, "nemeses", rows, as_json=False)
-    assert isinstance(console.file, io.StringIO)
-    lines = console.file.getvalue().splitlines()
-    assert lines[0].rstrip() == "network"
-    assert sum(line.startswith("network") for line in lines) == 1
-    assert max(map(len, lines)) <= 100
-    text = " ".join(" ".join(lines).split())
-    assert text.count("at all, leader · by=0.2s · rate=64KiB · to=3 · needs tap · 120 s at most") == 2
-
-
-def test_the_linearizability_of_partitions_is_told() -> None:
-    """In a line: how many are what, and the first that is not as it has to be."""
-    place = {"partition": "t-2", "verdict": "violated", "offset": 1301}
-    told = {"violated": 1, "linearizable": 2, "partitions": [place]}
-    assert any("partitions: 1 violated, 2 linearizable (t-2 at offset 1,301)" in line for line in shown(
-        CheckResults(summaries={"linearizability": told})
-    ))  # fmt: skip
-    assert not any("partitions:" in line for line in shown(CheckResults()))
-
-
 def test_the_cause_is_told_below_the_verdict() -> None:
     """With what proves it, what to do, and the first counterexample by the clock on the wall."""
     anchor = {"monotonic_ns": 0, "wall_ns": 1_794_895_519_000_000_000}
     lines = shown(everything(), anchor=anchor)
-    at = next(number for number, line in enumerate(lines) if line.startswith("  cause "))
+    at = next(number for number, line in enumerate(lines) if line.startswith(("  cause ", "  1 ")))
     assert lines[at].endswith("(likely)")
-    assert any(line.startswith("  remedy  ") for line in lines[at:])
-    assert any(line.startswith("  first     06:05:19.000  t-0@") for line in lines[at:])
-
-
-def test_what_was_measured_is_told_of_a_run_without_a_cause() -> None:
-    """And that it was not."""
-    anomaly = Anomaly("watermark-behind-ack", "", looked_at=1_937)
-    lines = shown(CheckResults(anomalies={anomaly.name: anomaly}))
-    assert any("watermark lag: measured, none (1,937 acknowledgements compared)" in line for line in lines)
-    assert any("watermark lag: not measured: " in line for line in shown(CheckResults()))
+    assert any(line.startswith("  fix  ") for line in lines[at:])
+    assert any(line.startswith("  first     06:05:19.000  lost-write, p0 offset") for line in lines[at:])
 
 
 def test_sends_that_were_not_acknowledged_are_counted_beside_what_is_illegal() -> None:
-    """In the first line."""
+    """After what is lost."""
     results = everything()
-    results.figures.info = 609
-    assert any("INVALID" in line and line.endswith("609 sends not acknowledged") for line in shown(results))
+    results.figures.info = 9
+    assert (
+        "  INVALID   3 of 300 acknowledged messages lost; 9 of 300 sends never acknowledged; 3 records damaged;"
+        in (shown(results)[2])
+    )

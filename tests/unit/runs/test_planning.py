@@ -107,4 +107,4 @@ def test_what_the_nodes_are_given_is_told() -> None:
     ears: Any = Ears()
     equip(Shelf(), {Capability.KILL, Capability.PARTITION}, ears)
     equip(Shelf(), {Capability.KILL}, ears)
-    assert ears.heard == ["the faults need it: each node is given what it takes for partition"]
+    assert ears.heard == ["the faults need it: nodes are prepared for partition"]

@@ -265,7 +265,7 @@ def test_what_the_taps_do_is_written_down_and_read_again(tmp_path: Path) -> None
     ("tap", "said"),
     [
         ({"broken": ["watermark-frozn"]}, "watermark-frozen"),
-        ({"on": False, "broken": ["flips-bits"]}, "turn them on"),
+        ({"on": False, "broken": ["flips-bits"]}, "turn taps on"),
         ({"rule": [{"api": "Produce", "action": "drop-respons"}]}, "drop-response"),
         ({"brokn": []}, "broken"),
     ],

@@ -201,7 +201,7 @@ def test_a_master_that_nobody_listens_at(tmp_path: Path, master: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         nobody = Place(master.format(server.getsockname()[1]))
         nobody.check()
-    with Session.start(tmp_path, place=nobody) as session, pytest.raises(CannotHere, match="nobody answers") as raised:
+    with Session.start(tmp_path, place=nobody) as session, pytest.raises(CannotHere, match="nothing answers") as raised:
         session.get()
     assert "--spark-master" in raised.value.remedy
 

@@ -136,4 +136,4 @@ def test_ever_new_brokers_get_taps_up_to_a_limit(tmp_path: Path) -> None:
 
     stage = play(tmp_path, work, reply=second)
     (trouble,) = stage.proxy.counts.troubles
-    assert trouble == f"answers name more than {TAPS_AT_MOST} brokers: nobody connected to the others"
+    assert trouble == f"answers name more than {TAPS_AT_MOST} brokers; the tap did not connect to the others"

@@ -24,7 +24,7 @@ from workloads.groups import Groups, GroupsSettings, Stay
 @pytest.mark.parametrize(
     ("given_", "wrong"),
     [
-        ({"client": "kafka-python", "group_protocol": "consumer"}, "kafka-python knows the classic protocol alone"),
+        ({"client": "kafka-python", "group_protocol": "consumer"}, "kafka-python knows the classic protocol only"),
         ({"group_protocol": "consumer", "assignor": "cooperative-sticky"}, "has no assignor cooperative-sticky"),
         ({"assignor": "uniform"}, "group_protocol=classic has no assignor uniform: take range or roundrobin or"),
     ],

@@ -164,7 +164,7 @@ def test_its_changes_come_from_its_seed(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_topic_that_could_not_be_made_again_goes_before_other_changes(tmp_path: Path, cluster: Cluster) -> None:
     """Nobody knows about the creation: it is tried again, as an operation of its own."""
     at, pool = keeper_of(tmp_path)
-    cluster.refuse = [None, KafkaTimeoutError("nobody answers"), KafkaTimeoutError("still not")]
+    cluster.refuse = [None, KafkaTimeoutError("nothing answers"), KafkaTimeoutError("still not")]
     pool._make_anew()
     (_, number, _) = operations(at)[0]
     assert pool.missing.keys() == {number}
@@ -183,7 +183,7 @@ def test_a_topic_that_could_not_be_made_again_goes_before_other_changes(tmp_path
 def test_a_deletion_nobody_knows_of_may_come_through_late(tmp_path: Path, cluster: Cluster) -> None:
     """After the topic was found to be there still: at the end it is looked for, and made again."""
     at, pool = keeper_of(tmp_path)
-    cluster.refuse = [KafkaTimeoutError("nobody answers")]
+    cluster.refuse = [KafkaTimeoutError("nothing answers")]
     at.control.stop()  # nobody waits for it to be gone
     pool._make_anew()
     (number,) = {topic for _, topic, _ in operations(at)}
@@ -205,7 +205,7 @@ def test_a_deletion_that_never_came_through_is_made_again(
     """The topic that is there still is not the one that was to take its place."""
     at, pool = keeper_of(tmp_path)
     before = dict(cluster.topics)
-    cluster.refuse = [KafkaTimeoutError("nobody answers")]
+    cluster.refuse = [KafkaTimeoutError("nothing answers")]
     at.control.stop()  # nobody waits for it to be gone
     pool._make_anew()
     (number,) = {topic for _, topic, _ in operations(at)}
@@ -223,7 +223,7 @@ def test_a_deletion_that_never_came_through_is_made_again(
 def test_a_topic_is_back_when_another_one_has_its_name(tmp_path: Path, cluster: Cluster) -> None:
     """The creation that nobody knew of did take place: nothing more is asked for."""
     at, pool = keeper_of(tmp_path)
-    cluster.refuse = [None, KafkaTimeoutError("nobody answers")]
+    cluster.refuse = [None, KafkaTimeoutError("nothing answers")]
     pool._make_anew()
     (number,) = pool.missing
     name = f"run-topic-{number}"
@@ -295,10 +295,10 @@ def test_a_watch_goes_on_when_nobody_answers(tmp_path: Path, cluster: Cluster) -
     eventually(lambda: bool(watch.topics()), "the first look")
 
     def fail() -> None:
-        raise KafkaTimeoutError("nobody answers")
+        raise KafkaTimeoutError("nothing answers")
 
     cluster.before_look = fail
-    eventually(lambda: "nobody answers" in at.status.detail, "a look that failed")
+    eventually(lambda: "nothing answers" in at.status.detail, "a look that failed")
     assert watch.topics()
     cluster.topics["run-topic-9"] = LiveTopic("new", 1)
     cluster.before_look = lambda: None

@@ -119,7 +119,7 @@ def test_a_topic_of_the_users_own_has_to_be_empty() -> None:
         brokers.topics[NAME] = 3
         adopt_topics(brokers.nodes, Security(), [SPEC], "run")
         brokers.append(NAME, 1, join([batch_of(b"somebody else's")]))
-        with pytest.raises(ClusterError, match=r"holds records already"):
+        with pytest.raises(ClusterError, match=r"already has records"):
             adopt_topics(brokers.nodes, Security(), [SPEC], "run")
 
 

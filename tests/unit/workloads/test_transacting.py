@@ -220,7 +220,7 @@ def test_a_transaction_that_is_abandoned_can_never_be_committed(tmp_path: Path) 
 
 def test_an_id_that_cannot_be_taken_is_tried_again_by_another_instance(tmp_path: Path) -> None:
     """There is no transaction meanwhile."""
-    stage = Stage(tmp_path, {"init": ClientError(TIMED_OUT, "nobody answers")})
+    stage = Stage(tmp_path, {"init": ClientError(TIMED_OUT, "nothing answers")})
     stage.session.control.stop()  # nobody naps
     assert stage.transactor.begin() is None
     assert stage.types(F.INIT) == [Type.INFO]
