@@ -47,7 +47,8 @@ def _ask_securely(node: Node, security: Security, timeout_s: float) -> Metadata:
     timeout_ms = round(max(timeout_s, ADMIN_TIMEOUT_S) * 1000)
     settings = {"request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": timeout_ms, **security.kafka_python()}
     with Admin(bootstrap_servers=[node.address], client_id="tidegauge", **settings) as admin:
-        return admin.first_answer()
+        told: Metadata = admin.first_answer()
+    return told
 
 
 def strangers(answers: Answers, known: Collection[str]) -> Iterator[tuple[int, str]]:

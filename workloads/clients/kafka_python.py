@@ -60,7 +60,7 @@ def open_consumer(**options: Any) -> Any:
     """A `KafkaConsumer`; where it gets no connection, neither its thread nor its sockets are left behind."""
     made = []
 
-    connections = options.get("kafka_client", KafkaNetClient)
+    connections = options["kafka_client"]
 
     def connect(**given: Any) -> KafkaNetClient:
         made.append(connections(**given))
