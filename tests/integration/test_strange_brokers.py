@@ -58,6 +58,7 @@ def test_a_run_gets_to_its_verdict(tmp_path: Path) -> None:
 VERDICTS: Mapping[str, tuple[dict[str, Any], set[Exit], str]] = {
     "all brokers have one id": ({"one_id": 1}, {Exit.INVALID}, "node 1 lists 3 brokers with the id 1"),
     "no controller": ({"no_controller": True}, {Exit.UNKNOWN}, "node 1 knows of no controller"),
+    "topics are forgotten": ({"forget_topics": True}, {Exit.UNKNOWN}, "node 1 lists 0 of 3 partitions of batch"),
     "Produce is never answered": ({"silent": {Api.PRODUCE}}, {Exit.INVALID}, "no send to p0, p1 and p2 got through"),
     "Fetch is never answered": ({"silent": {Api.FETCH}}, {Exit.INVALID}, "fetch does not answer: p0, p1 and p2"),
     "a million brokers, once there are records": (
@@ -88,7 +89,6 @@ def test_a_broker_that_misbehaves_gets_a_verdict(how: str, tmp_path: Path) -> No
 # what is wrong from the start: the sentence that ends the run
 ENDS: Mapping[str, tuple[dict[str, Any], str]] = {
     "Metadata is never answered": ({"silent": {Api.METADATA}}, "does not answer (timed out)"),
-    "topics are forgotten": ({"forget_topics": True}, "topic"),
     "a million brokers": ({"million": "brokers"}, "a Metadata answer with 1,000,000 brokers"),
     "a million partitions": ({"million": "partitions"}, "a Metadata answer with more than 50,000 partitions"),
 }
