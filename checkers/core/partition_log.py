@@ -2,7 +2,7 @@
 
 It is made of every record that anybody was handed and of every acknowledgement with an offset. What a failed send
 says of its offset proves nothing. What an `info` send says counts only if the send must have happened, which is known
-when all values were judged (`checkers.shared.unknown_sends`); `checkers.shared.offsets` adds it.
+when all values were judged (`checkers.shared.unknown_sends`); `checkers.linearizability.offsets` adds it.
 
 Rows are in the order of topic, partition, era and offset. A *lane* is one stretch of one life of a partition: rows of
 one lane follow each other, and what has to be known of the lanes below comes from elsewhere.
