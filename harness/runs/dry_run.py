@@ -14,8 +14,6 @@ from nemesis.schedule import Slot
 from workloads import find_workload
 
 # What the phases around a load take on two cores, roughly.
-START_S = {"local": 10.0, "docker": 20.0, "external": 1.0}
-ELSEWHERE_S = 20.0  # kinds of clusters that nobody measured
 FINISH_S = 12.0  # from the end of the load to the report
 RECOVERY_S = 5.0  # after faults
 
@@ -32,7 +30,7 @@ class DryRun:
     @property
     def expected_s(self) -> float:
         """About how long the run takes, at most."""
-        start_s = START_S.get(self.scenario.cluster.kind, ELSEWHERE_S)
+        start_s = self.scenario.cluster.of.start_s
         recovery_s = RECOVERY_S if self.slots else 0.0
         return start_s + self.scenario.settings.topic_age_s + self.scenario.time + recovery_s + FINISH_S
 
