@@ -21,6 +21,7 @@ from harness.history.sealing import open_history
 from tests.integration.run_without_faults import left_open
 from tests.support import cli, docker_or_skip
 from workloads import WORKLOADS
+from workloads.clients.stacks import find_stack
 
 pytestmark = [
     pytest.mark.cluster,
@@ -30,7 +31,7 @@ pytestmark = [
 ]
 
 KINDS = [pytest.param("local", id="local"), pytest.param("docker", id="docker", marks=pytest.mark.docker)]
-CLIENTS = ("confluent-kafka", "kafka-python")
+CLIENTS = ("confluent-kafka", "kafka-python", "java")
 FAULTS = ("leader-kill", "isolate", "client-kill")
 TIME_S = 60
 LEAST_OK = 0.9
@@ -41,7 +42,7 @@ def settings_of(workload: str, client: str) -> Iterator[tuple[str, ...]]:
     yield (f"client={client}",)
     if workload == "groups":
         yield (f"client={client}", "commits=automatic")
-        if client == "confluent-kafka":
+        if "consumer" in find_stack(client).group_protocols:
             yield (f"client={client}", "group_protocol=consumer")
 
 

@@ -32,6 +32,8 @@ KINDS = [
     ("confluent-kafka", "classic"),
     pytest.param("kafka-python", "classic", marks=pytest.mark.nightly),
     pytest.param("confluent-kafka", "consumer", marks=pytest.mark.nightly),
+    ("java", "consumer"),
+    pytest.param("java", "classic", marks=pytest.mark.nightly),
 ]
 COMMIT_TYPES = {"committing": Type.INFO, "committed": Type.INFO}  # of the steps that got that far; all others are ok
 

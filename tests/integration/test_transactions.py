@@ -36,7 +36,7 @@ from workloads.topics import create_topics
 from workloads.transacting import Transactor
 
 pytestmark = pytest.mark.cluster
-CLIENTS = ["confluent-kafka", pytest.param("kafka-python", marks=pytest.mark.nightly)]
+CLIENTS = ["confluent-kafka", "java", pytest.param("kafka-python", marks=pytest.mark.nightly)]
 SENT = STEPS[STEPS.index("sent") :]
 DELIVERED = STEPS[STEPS.index("delivered") :]
 COMMITTED = {"committed", "commit-recorded"}  # the library had returned from its commit

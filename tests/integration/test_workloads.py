@@ -78,7 +78,7 @@ def replicas_hold_the_same(run: Run) -> None:
     assert len(copies) == run.settings.replication_factor * len(at_the_end)
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka"])
+@pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka", "java"])
 def test_large_batch(cluster: Cluster, taps: Tapped, tmp_path: Path, client: str) -> None:
     """Sent, then read to the end, with probes of every node meanwhile."""
     run = Run(cluster, taps, tmp_path, "large-batch", client=client, messages=1000, acks="all")
@@ -96,7 +96,9 @@ def test_large_batch(cluster: Cluster, taps: Tapped, tmp_path: Path, client: str
     assert answered["high_watermark"].max() <= 1000
 
 
-@pytest.mark.parametrize(("client", "consume_by"), [("kafka-python", "subscribe"), ("confluent-kafka", "assign")])
+@pytest.mark.parametrize(
+    ("client", "consume_by"), [("kafka-python", "subscribe"), ("confluent-kafka", "assign"), ("java", "subscribe")]
+)
 def test_stream_over_fresh_topics(cluster: Cluster, taps: Tapped, tmp_path: Path, client: str, consume_by: str) -> None:
     """Several generations of topics, created by whoever comes first; consumers follow."""
     run = Run(
