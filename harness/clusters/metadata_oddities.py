@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from harness.clusters import wire
-from harness.clusters.base import Node
+from harness.clusters.node import Node
 from harness.clusters.wire import Metadata, WireError
 
 TIMEOUT_S = 3.0

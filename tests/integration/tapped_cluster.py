@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from kafka import KafkaAdminClient
 
-from harness.clusters.base import Cluster, Node
+from harness.clusters.base import Cluster
+from harness.clusters.node import Node
 from harness.foundation.protocol import Api
 from harness.history.schema import FIRST_TAP, Kind, Recorder, Type
 from harness.history.sealing import HISTORY, seal

@@ -12,8 +12,9 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
-from harness.clusters.base import Cluster, NodeState
+from harness.clusters.base import Cluster
 from harness.clusters.cluster_view import PartitionView, observe
+from harness.clusters.node import NodeState
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.progress import SilentProgress
 from harness.history.schema import FaultStage, Recorder

@@ -14,8 +14,8 @@ import pytest
 from checkers.core.results import CheckResults
 from checkers.core.timeline import timeline
 from checkers.summaries.coverage import Coverage, FaultCoverage, Span
-from harness.clusters.base import Capability
 from harness.clusters.cluster_view import PartitionView
+from harness.clusters.node import Capability
 from harness.foundation.errors import ClusterError
 from harness.foundation.reasons import FAULT_FAILED
 from harness.foundation.threads import Threads
