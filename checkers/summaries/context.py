@@ -39,7 +39,7 @@ from checkers.core.tables import TABLES, place_of, schema_of
 from checkers.summaries.candidate_rows import COLUMNS, KINDS_OF_TABLES, CandidateRows, best
 from checkers.summaries.finding_queries import ContextRequest, FindingQueries, ShownFinding, place_code
 from checkers.summaries.series import PLACE
-from checkers.summaries.witnesses import merged_witnesses, witness_tables
+from checkers.summaries.witnesses import WITNESS_COLUMNS, merged_witnesses, witness_tables
 from harness.history.schema import F
 
 
@@ -50,6 +50,11 @@ def _read(table: str) -> tuple[str, ...]:
 
 READS: dict[str, tuple[str, ...]] = {table: _read(table) for table in KINDS_OF_TABLES}
 Tables = Mapping[str, pl.DataFrame]
+
+
+def columns_for(request: ContextRequest) -> dict[str, tuple[str, ...]]:
+    """What has to be read for a request: where nothing was found, nothing but what witnesses are made of."""
+    return READS if request.findings else WITNESS_COLUMNS
 
 
 def find_context(piece: Piece, request: ContextRequest, run: RunContext) -> dict[str, pl.DataFrame]:

@@ -16,6 +16,12 @@ from harness.history.schema import OffsetView, Type
 
 WITNESSED = 12  # offsets on each side
 WITNESSES_AT_MOST = 4 * WITNESSED + 2  # operations
+_APPENDS = (*PLACE, "offset", "invoked", "time", "process", "value", "event")
+_ENDS = (*PLACE, "offset", "invoked", "time", "process", "event")
+_ANSWERS = (*_ENDS, "api", "view", "error")
+WITNESS_COLUMNS: dict[str, tuple[str, ...]] = {
+    "sends": (*_APPENDS, "type"), "probes": _ANSWERS, "exchanges": (*_ANSWERS, "type"),
+}  # fmt: skip
 
 
 def witness_tables(piece: Piece, request: ContextRequest) -> dict[str, pl.DataFrame]:
@@ -23,15 +29,14 @@ def witness_tables(piece: Piece, request: ContextRequest) -> dict[str, pl.DataFr
     schema = dict.fromkeys(PLACE, pl.Int32) | {"middle": pl.Int64}
     rows = [(*place, offset) for place, offset in request.witnesses.items()]
     middles = pl.DataFrame(rows, schema=schema, orient="row")
-    columns = (*PLACE, "offset", "invoked", "time", "process", "value", "event")
     acknowledged = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
-    sends = acknowledged.select(columns).join(middles, on=PLACE)
+    sends = acknowledged.select(_APPENDS).join(middles, on=PLACE)
     ends = pl.concat([_ends(piece.probes, middles), _ends(piece.exchanges.filter(pl.col("type") == Type.OK), middles)])
     inside = pl.col("offset").is_between(pl.col("middle") - WITNESSED, pl.col("middle") + WITNESSED)
     below = pl.col("offset") < pl.col("middle") - WITNESSED
     invoked = pl.concat([rows.filter(below).select(*PLACE, "invoked") for rows in (sends, ends)])
     return {
-        "sends": _first_ones(sends.filter(inside).select(columns)),
+        "sends": _first_ones(sends.filter(inside).select(_APPENDS)),
         "ends": _as_one(ends.filter(inside)),
         "below": invoked.group_by(PLACE).agg(pl.col("invoked").max()),
     }
@@ -40,8 +45,7 @@ def witness_tables(piece: Piece, request: ContextRequest) -> dict[str, pl.DataFr
 def _ends(answers: pl.DataFrame, middles: pl.DataFrame) -> pl.DataFrame:
     """Answers that show an end."""
     latest = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == OffsetView.LATEST) & (pl.col("error") == 0)
-    columns = (*PLACE, "offset", "invoked", "time", "process", "event")
-    return answers.filter(latest & (pl.col("offset") >= 0)).select(columns).join(middles, on=PLACE)
+    return answers.filter(latest & (pl.col("offset") >= 0)).select(_ENDS).join(middles, on=PLACE)
 
 
 def _as_one(ends: pl.DataFrame) -> pl.DataFrame:

@@ -17,10 +17,10 @@ from checkers.core.results import Anomaly, Finding
 from checkers.core.run import RunContext
 from checkers.core.tables import tables_of
 from checkers.summaries import candidate_rows
-from checkers.summaries.context import READS, find_context, merge_context
+from checkers.summaries.context import READS, columns_for, find_context, merge_context
 from checkers.summaries.finding_queries import ContextRequest, ShownFinding, context_request
 from harness.history.schema import F, Kind, OffsetView, Type
-from tests.oracle import delivery, groups, idempotence, leadership, replicas, watermarks
+from tests.oracle import delivery, groups, idempotence, leadership, linearizability, replicas, watermarks
 from tests.support.histories import Rows, process_of, write
 from tests.support.kernels import context, frame_of
 
@@ -368,3 +368,22 @@ def test_questions_between_two_numbers_are_found(seed: int) -> None:
     for (place, low, high), a, b in zip(rows, first.tolist(), end.tolist(), strict=True):
         expected = {n for n, (of, number) in enumerate(questions) if of == place and low <= number <= high}
         assert set(shelf.query[a:b].tolist()) == expected
+
+
+@pytest.mark.parametrize("size", [0, 7])
+def test_witnesses_need_only_their_own_columns(size: int) -> None:
+    """Of a history in which nothing was found no records are read, and no texts."""
+    rows = Rows()
+    for topic in range(5):
+        rows.topics[topic] = f"t{topic}"
+        linearizability.write(rows, topic, Random(topic))
+    asked = ContextRequest((), {(topic, 0): 3 for topic in range(5)})
+    run, wanted = context(rows), columns_for(asked)
+    assert set(wanted) == {"sends", "probes", "exchanges"}
+    parts = [
+        find_context(Piece({table: piece[table].select(*wanted[table], "era") for table in wanted}, run), asked, run)
+        for piece in pieces(rows, run, size)
+    ]
+    told = merge_context(parts, asked, run)
+    assert told == picked(rows, asked, size)
+    assert any(each["operations"] for each in told["witness"].values())
