@@ -41,7 +41,8 @@ from bench.history_plan import (
     Planted,
 )
 from harness.history.schema import FIRST_TAP, NEMESIS_PROCESS, Kind
-from harness.history.sealing import HISTORY, MANIFEST, write_history
+from harness.history.sealed import HISTORY, MANIFEST
+from harness.history.sealing import write_history
 from harness.history.sources import Rows
 
 

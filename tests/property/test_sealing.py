@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.history import parquet, sources
-from harness.history.schema import ID_BITS, F, Kind, Recorder, Type
-from harness.history.sealing import HISTORY, MANIFEST, OPEN, open_history
+from harness.history.recorder import Recorder
+from harness.history.schema import ID_BITS, F, Kind, Type
+from harness.history.sealed import HISTORY, MANIFEST
+from harness.history.sealing import OPEN, open_history
 from harness.history.sources import segment_path
 
 Row = dict[str, Any]

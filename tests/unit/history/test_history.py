@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from harness.history import schema as history
-from harness.history.schema import COLUMNS, KINDS, TOO_MANY_TEXTS, F, Kind, Recorder, Type, row_type
+from harness.history import recorder
+from harness.history.recorder import TOO_MANY_TEXTS, Recorder
+from harness.history.schema import COLUMNS, KINDS, F, Kind, Type, row_type
 from harness.history.sealing import open_history
 from harness.history.segments import Segment
 from harness.history.sources import segment_path
@@ -66,7 +67,7 @@ def test_no_rows_are_no_frame(tmp_path: Path) -> None:
 
 def test_texts_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that never says the same twice costs no more than a fixed number of texts."""
-    monkeypatch.setattr(history, "TEXTS_AT_MOST", 3)
+    monkeypatch.setattr(recorder, "TEXTS_AT_MOST", 3)
     with Recorder(segment_path(tmp_path, 1), 1) as recorder:
         for number in range(10):
             recorder.write(Kind.PHASE, name=f"text {number}")

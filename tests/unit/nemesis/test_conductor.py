@@ -19,7 +19,8 @@ from harness.clusters.node import Capability
 from harness.foundation.errors import ClusterError
 from harness.foundation.reasons import FAULT_FAILED
 from harness.foundation.threads import Threads
-from harness.history.schema import FaultStage, Kind, Recorder, row_type
+from harness.history.recorder import Recorder
+from harness.history.schema import FaultStage, Kind, row_type
 from harness.history.segments import Damage, Segment
 from harness.judging.policies import PlannedFault, RunFacts
 from harness.judging.verdict import decide
