@@ -40,8 +40,9 @@ from bench.history_plan import (
     Plan,
     Planted,
 )
+from harness.history.places import HISTORY
 from harness.history.schema import FIRST_TAP, NEMESIS_PROCESS, Kind
-from harness.history.sealed import HISTORY, MANIFEST
+from harness.history.sealed import MANIFEST
 from harness.history.sealing import write_history
 from harness.history.sources import Rows
 

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from harness.foundation.errors import TidegaugeError
 from harness.history.parquet import COUNTED, parquet_schema
+from harness.history.places import HISTORY
 from harness.history.schema import SCHEMA_VERSION, Kind
 
-HISTORY = "history"
 MANIFEST = "manifest.json"
 _GLOB = re.compile(r"([\[\]{}*?\\])")  # Hadoop takes these in a path for a pattern
 

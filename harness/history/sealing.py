@@ -21,10 +21,11 @@ import pyarrow as pa
 
 from harness.foundation.errors import TidegaugeError
 from harness.history.parquet import KindFiles, merged
+from harness.history.places import HISTORY, SEGMENTS
 from harness.history.schema import COLUMNS, ID_BITS, KINDS, SCHEMA_VERSION, Kind, Type, row_type
-from harness.history.sealed import HISTORY, MANIFEST, Sealed, read_sealed
+from harness.history.sealed import MANIFEST, Sealed, read_sealed
 from harness.history.segments import Damage, Segment
-from harness.history.sources import SEGMENTS, Rows, Source, segments_of, topic_numbers
+from harness.history.sources import Rows, Source, segments_of, topic_numbers
 
 OPEN = "still open when its process ended"
 _COUNTER = (1 << ID_BITS) - 1  # the part of an operation's number that its process counts
