@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from checkers.core.engine import CheckState
     from checkers.core.family import Family
-    from harness.history.sealing import Sealed
+    from harness.history.sealed import Sealed
 
 ONE_TASK_EVENTS = 1_500_000
 EVENTS_OF_A_BUCKET = 500_000
