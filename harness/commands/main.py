@@ -34,6 +34,7 @@ from harness.commands.list import list_what
 from harness.commands.new import new
 from harness.commands.report import report
 from harness.commands.run import run
+from harness.commands.store import store_index
 from harness.commands.suite import suite
 from harness.commands.tap import tap
 from harness.foundation import optional_work
@@ -51,6 +52,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of the help
     "list": list_what,
     "check": check,
     "report": report,
+    "store": store_index,
     "compare": compare,
     "import": import_history,
     "export": export_history,

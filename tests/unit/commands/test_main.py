@@ -55,6 +55,7 @@ COMMANDS = [
     ["import"],
     ["export"],
     ["report"],
+    ["store"],
     ["compare"],
     ["investigate"],
     ["explore"],
