@@ -4,11 +4,12 @@
     make detection ARGS="--jobs 2 --only 'broken-*'"   # some of it, two at a time
     make detection ARGS=--combined                     # pairs and triples of broken brokers
     make detection ARGS=--starved                      # correct brokers while eight processes keep the machine busy
-    make detection ARGS=--again                        # no runs: check the stored ones anew
+    make detection ARGS=--again                        # no runs: check the stored ones again
 
 Runs that are in the store are not repeated unless `--fresh` is given, so an interrupted matrix goes on where it was.
 The exit code is 1 if a bug was not found, a finding is unexplained, or correct brokers were found guilty; then
-docs/detection.md says which. The page is written whenever the whole matrix was looked at.
+docs/detection.md says which. The page is written whenever the whole matrix was looked at; combinations and runs on
+a busy machine replace their own section of it, for the runs of the others need not be in the same store.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from rich.console import Console
 
 from bench.detection_combinations import COMBINED
 from bench.detection_matrix import MATRIX, SPINNING, STARVED, DetectionCase
-from bench.detection_report import DetectionRow, page, row_of
+from bench.detection_report import DetectionRow, combined_table, page, row_of, starved_table, with_section
 from harness.foundation.errors import TidegaugeError, UsageError
 from harness.foundation.paths import PACKAGE
 from harness.foundation.view import PlainView
@@ -99,6 +100,14 @@ def rows_of(store: Path, cases: Iterable[DetectionCase]) -> list[DetectionRow]:
     return [row_of(case, newest(store, case)) for case in cases]
 
 
+def whole_page(store: Path, *, every: bool) -> str:
+    """docs/detection.md of the runs in the store; with every run of the matrix, or those alone that are there."""
+    usual = [row for row in rows_of(store, MATRIX) if row.run or every]
+    starved = [row for row in rows_of(store, STARVED) if row.run]
+    combined = [row for row in rows_of(store, COMBINED) if row.run]
+    return page(usual, starved, combined)
+
+
 def tell(rows: Sequence[DetectionRow], console: Console) -> None:
     """What went otherwise than it had to, and a last line."""
     for row in rows:
@@ -124,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; each wants two cores")
     parser.add_argument("--starved", action="store_true", help="correct brokers on a busy machine")
     parser.add_argument("--combined", action="store_true", help="pairs and triples of broken brokers")
-    parser.add_argument("--again", action="store_true", help="run nothing, check the stored runs anew")
+    parser.add_argument("--again", action="store_true", help="run nothing, check the stored runs again")
     parser.add_argument("--fresh", action="store_true", help="repeat runs that are in the store")
     parser.add_argument("--page", type=Path, help="where to write the page, of all runs in the store")
     given = parser.parse_args(arguments)
@@ -139,11 +148,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             record_all(missing, store, max(1, given.jobs), console)
     rows = rows_of(store, cases)
     tell(rows, console)
-    if given.page or not given.only:
-        usual = [row for row in rows_of(store, MATRIX) if row.run or not given.only]
-        starved = [row for row in rows_of(store, STARVED) if row.run]
-        combined = [row for row in rows_of(store, COMBINED) if row.run]
-        (given.page or PAGE).write_text(page(usual, starved, combined), encoding="utf-8")
+    if given.page:
+        given.page.write_text(whole_page(store, every=not given.only), encoding="utf-8")
+    elif not given.only and (given.starved or given.combined):
+        section = (starved_table if given.starved else combined_table)([row for row in rows if row.run])
+        PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8"), section), encoding="utf-8")
+    elif not given.only:
+        PAGE.write_text(whole_page(store, every=True), encoding="utf-8")
     return 0 if all(row.fine for row in rows) else 1
 
 

@@ -37,6 +37,7 @@ class DetectionCase:
     meant: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()  # of several bugs, in the order in which they have to be told; a/b in either
+    hidden: tuple[str, ...] = ()  # those of them that another bug may keep this client from ever meeting
 
     def as_file(self) -> dict[str, Any]:
         """As the data of a scenario file."""

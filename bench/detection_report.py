@@ -52,7 +52,8 @@ class DetectionRow:
         """The causes that have to be told, in the order that comes nearest to what was told."""
         places = {name: place for place, name in enumerate(self.told)}
         groups = [sorted(each.split("/"), key=lambda name: places.get(name, 0)) for each in self.case.causes]
-        return tuple(name for group in groups for name in group)
+        hidden = set(self.case.hidden).difference(self.told)
+        return tuple(name for group in groups for name in group if name not in hidden)
 
     @property
     def invented(self) -> tuple[str, ...]:
@@ -124,7 +125,7 @@ def page(
     broken = [row for row in rows if row.case.broken]
     sound = [row for row in rows if not row.case.broken]
     parts = (
-        _head(rows, broken, sound), _broken(broken), combined_table(combined), _sound(sound), _starved(starved),
+        _head(rows, broken, sound), _broken(broken), combined_table(combined), _sound(sound), starved_table(starved),
         _versions(rows),
     )  # fmt: skip
     return "\n".join([*(line for part in parts for line in part), ""])
@@ -180,7 +181,8 @@ def combined_table(rows: Sequence[DetectionRow]) -> Iterable[str]:
         "## Several bugs at once",
         "",
         f"Pairs and triples of broken brokers (`{COMMAND} ARGS=--combined`). The cause of each has to be told, the one",
-        "that harms acknowledged data most first, and no other; a/b may come in either order.",
+        "that harms acknowledged data most first, and no other; a/b may come in either order. One in brackets need not",
+        "be: the other bug keeps this client from reading anything.",
         "",
         f"- {len(rows)} of {len(COMBINED)} combinations were run. Unit tests put runs of the single brokers",
         "  together, and ask for the same causes.",
@@ -195,7 +197,7 @@ def combined_table(rows: Sequence[DetectionRow]) -> Iterable[str]:
             ", ".join(f"`{name}`" for name in row.case.broken.split(", ")),
             row.case.client,
             row.case.workload,
-            ", ".join(row.case.causes),
+            ", ".join(f"({name})" if name in row.case.hidden else name for name in row.case.causes),
             ", ".join(name if sure == "certain" else f"{name} ({sure})" for name, sure in row.causes) or row.verdict,
             row.wrong,
         )
@@ -212,7 +214,7 @@ def _sound(rows: Sequence[DetectionRow]) -> Iterable[str]:
     )
 
 
-def _starved(rows: Sequence[DetectionRow]) -> Iterable[str]:
+def starved_table(rows: Sequence[DetectionRow]) -> Iterable[str]:
     """The same where the machine was busy with other things."""
     if rows:
         clean = f"{sum(row.fine for row in rows)} of {len(rows)} runs"
@@ -225,6 +227,19 @@ def _starved(rows: Sequence[DetectionRow]) -> Iterable[str]:
             "",
             *_of_sound(rows),
         )
+
+
+def with_section(text: str, section: Iterable[str]) -> str:
+    """A page with this section in place of its own of that title; a new one comes before the last."""
+    new = "\n".join(section).strip()
+    if not new:
+        return text
+    head, *old = text.rstrip("\n").split("\n## ")
+    title, place = new.partition("\n")[0], len(old) - 1
+    places = [at for at, each in enumerate(old) if f"## {each.partition(chr(10))[0]}" == title]
+    ends = (places[0], places[0] + 1) if places else (place, place)
+    old[slice(*ends)] = [f"{new.removeprefix('## ')}\n"]
+    return "\n## ".join([head, *old]).rstrip("\n") + "\n"
 
 
 def _of_sound(rows: Sequence[DetectionRow]) -> Iterable[str]:

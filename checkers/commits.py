@@ -20,7 +20,10 @@ committed-offset-regression   the answer is below the last commit, and whatever 
 
 Findings of one group, place and set of tags are one, with their number. Tagged `transaction`: the last commit was an
 operation in a transaction, and the answer one that need not wait for its end (an exchange, or an operation of a process
-that reads what is not committed); such an end is acknowledged before it is seen everywhere.
+that reads what is not committed); such an end is acknowledged before it is seen everywhere. Tagged `moved`: the
+coordinator may have moved since, and the one before it need not know that yet. The answer was invoked at most
+COORDINATORS_KNOWN_NS after the last commit's `time`, and nothing shows that one node alone coordinates: that all
+exchanges of the group and place with api 8 or 9, type 1 and error 0, one at least, have one and the same `node`.
 
 All events of a group and place are in one piece: each piece is judged by itself.
 """
@@ -42,6 +45,7 @@ from harness.history.schema import F, Type
 
 GROUP = ("group", "topic", "partition")
 VANISHED, REGRESSION = "committed-offset-vanished", "committed-offset-regression"
+COORDINATORS_KNOWN_NS = 10_000_000_000  # until everybody knows who coordinates what
 _OK = pl.col("type") == Type.OK
 _ACKNOWLEDGED = _OK & (pl.col("error") == 0)  # of an exchange
 _MAY_HAVE_HAPPENED = pl.col("type") != Type.FAIL
@@ -59,8 +63,10 @@ class CommittedOffsets(PiecewiseFamily):
     }
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
         "ops": ("event", "time", "process", "invoked", "f", "type", "topic", "partition", "offset", "txn", "name"),
-        "exchanges": ("event", "time", "invoked", "type", "api", "topic", "partition", "offset", "error", "detail"),
-    }
+        "exchanges": (
+            "event", "time", "invoked", "type", "api", "node", "topic", "partition", "offset", "error", "detail"
+        ),
+    }  # fmt: skip
 
     def needs(self, run: RunContext) -> bool:
         """Whether anybody asked a group for its offsets."""
@@ -70,7 +76,10 @@ class CommittedOffsets(PiecewiseFamily):
         """Both anomalies."""
         done = operations(piece.ops, run, F.COMMIT, F.COMMITTED)
         seen = _exchanges(piece.exchanges, run)
-        answers = _with_last(_answers(done, seen, run), _acknowledged(done, seen))
+        last = _with_last(_answers(done, seen, run), _acknowledged(done, seen))
+        answers = last.join(_steady(seen), on=GROUP, how="left").with_columns(
+            moved=pl.col("steady").is_null() & (pl.col("invoked") <= pl.col("committed_ns") + COORDINATORS_KNOWN_NS)
+        )
         vanished = answers.filter(pl.col("shown") < 0)
         shown = answers.filter(pl.col("shown") >= 0)
         below = _unexplained(shown.filter(pl.col("committed") > pl.col("shown")), done, seen)
@@ -128,6 +137,14 @@ def _with_last(answers: pl.DataFrame, commits: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
+def _steady(seen: pl.DataFrame) -> pl.DataFrame:
+    """Groups and places for which one node alone answered."""
+    answered = seen.filter(pl.col("api").is_in([Api.OFFSET_COMMIT, Api.OFFSET_FETCH]), _ACKNOWLEDGED)
+    nodes = answered.group_by(GROUP).agg(pl.col("node").n_unique().alias("nodes"), pl.col("node").first())
+    one = (pl.col("nodes") == 1) & pl.col("node").is_not_null()
+    return nodes.filter(one).select(*GROUP, steady=pl.lit(value=True))
+
+
 def _unexplained(below: pl.DataFrame, done: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     """Of answers below the last commit those that no commit of what they show explains."""
     if below.is_empty():
@@ -157,15 +174,16 @@ def _tried(done: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
 
 def _found(anomaly: str, wrong: pl.DataFrame, run: RunContext) -> Findings:
     """A finding per group, place and set of tags: the first answer, and how many there were."""
-    first = wrong.sort("time", "event").group_by(*GROUP, "in_txn", maintain_order=True)
+    first = wrong.sort("time", "event").group_by(*GROUP, "in_txn", "moved", maintain_order=True)
     one = first.agg(
         pl.all().first(), times=pl.len(), severity=(pl.col("committed") - pl.col("shown")).max()
     ).with_columns(
-        tag=pl.when("in_txn").then(pl.lit("transaction")), shown=pl.max_horizontal("shown", -1), shown_ns=pl.col("time")
+        tag=pl.when("in_txn").then(pl.lit("transaction")), moved=pl.when("moved").then(pl.lit("moved")),
+        shown=pl.max_horizontal("shown", -1), shown_ns=pl.col("time"),
     )  # fmt: skip
     return make_findings(
         anomaly, one, run, offset="committed", time="committed_ns", until="shown_ns", events=("commit", "event"),
-        tags=("tag",), severity="severity",
+        tags=("tag", "moved"), severity="severity",
         facts=("group", "committed", "shown", "committed_ns", "shown_ns", "times"),
     )  # fmt: skip
 

@@ -30,12 +30,13 @@ Left-out brokers: time is cut into slots of S (`time div S`), and all answers co
 whatever their topic and error. Broker b is *left out* by node n in a slot in which both n and b answered, n never
 listed b, and some other node than n, b itself perhaps, listed b in each of its answers; it is *listed* if both answered
 and n listed it; other slots say nothing. Slots in which b is left out, with none between in which it is listed, are one
-finding if the highest `invoked` of n's answers in them > the lowest `time` + S.
+finding if the highest `invoked` of n's answers in them > the lowest `time` + S; also `always` if no list of n has b.
 
 Leaderless: an answer about a partition with error 0 and leader >= 0 names a leader; one with error 5, or with error 0
 and leader < 0, says that there is none; others do not count. A second (`time div 10^9`) is dark if an answer in it said
-that there is none, and none in it named a leader. Dark seconds with no second between them in which a leader was named
-are one stretch: a finding if the highest `invoked` of the answers in it > the lowest `time` + limit.
+that there is none, and none in it named a leader. Dark seconds are one stretch unless between them a leader was named,
+or for more than SILENT_S nobody answered: what nobody asked for may have been otherwise. A stretch is a finding if the
+highest `invoked` of the answers in it > the lowest `time` + limit.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ from checkers.shared.metadata_claims import (
     stale,
 )
 from harness.foundation.protocol import ErrorCode
+
+SILENT_S = 5  # between answers of one stretch without a leader
 
 
 def asked(run: RunContext) -> bool:
@@ -221,16 +224,18 @@ class Leaderless(PiecewiseFamily):
 
 
 def dark_stretches(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of answers that are `lit`, or else dark: the dark seconds with no lit one between them, put together."""
+    """Of answers that are `lit`, or else dark: the dark seconds with no lit one or silence between, put together."""
     places = rows.filter(~pl.col("lit")).select(PLACE).unique()
     seconds = (
         rows.join(places, on=PLACE, how="semi")
         .group_by(*PLACE, slot=slot_of("time", SECOND_NS))
         .agg(pl.col("lit").any(), since=pl.col("time").min(), until=pl.col("invoked").max(), answers=pl.len())
         .sort(*PLACE, "slot")
-        .with_columns(lights=pl.col("lit").cum_sum())
+        .with_columns(
+            lights=pl.col("lit").cum_sum(), silences=(pl.col("slot").diff() > SILENT_S).cum_sum().fill_null(0)
+        )
     )
-    stretches = seconds.filter(~pl.col("lit")).group_by(*PLACE, "lights", maintain_order=True)
+    stretches = seconds.filter(~pl.col("lit")).group_by(*PLACE, "lights", "silences", maintain_order=True)
     return stretches.agg(pl.col("since").min(), pl.col("until").max(), pl.col("answers").sum())
 
 
@@ -279,12 +284,16 @@ class Brokers(Family):
         frame = unlisted_stretches(gathered).filter(pl.col("until") > pl.col("since") + SETTLING_NS)
         findings = make_findings(
             "metadata-incomplete",
-            frame.with_columns(severity=pl.col("until") - pl.col("since"), tag=pl.lit("broker")),
+            frame.with_columns(
+                severity=pl.col("until") - pl.col("since"),
+                tag=pl.lit("broker"),
+                always=pl.when("always").then(pl.lit("always")),
+            ),
             run,
             nodes=("node", "other"),
             time="since",
             until="until",
-            tags="tag",
+            tags=("tag", "always"),
             severity="severity",
             facts=("node", "other"),
         )

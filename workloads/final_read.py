@@ -2,8 +2,9 @@
 
 A partition is done when its end, asked of its leader again after it was reached, is no further and lies beyond the last
 acknowledged offset. An end at or below that offset is believed only after the reader waited in vain: it is a lost tail
-then. The reader gives up on what is left when nothing at all has come for `final_read_timeout_s`; a partition whose
-end was not reached, or could not be believed because the reader was stopped, is `info`, with the reason.
+then. The reader gives up on what is left when nothing at all has come for `final_read_timeout_s`, without the time in
+which it did not run itself; a partition whose end was not reached, or could not be believed because the reader was
+stopped, is `info`, with the reason.
 
 Where there are transactions it is made twice: of what was committed, and (role `raw`) of everything in the logs. What
 was committed ends at the last stable offset, before the first transaction that is open. So that reader asks also where
@@ -30,6 +31,20 @@ MAX_RECORDS = 10_000
 POLL_S = 0.2
 ASK_S = 5.0
 LOOK_EVERY_S = 0.2
+LONGEST_TURN_S = POLL_S + 2 * ASK_S  # of a reader that waits for answers; whatever takes longer did not run
+
+
+class Patience:
+    """For how long a reader that runs has waited in vain."""
+
+    def __init__(self, timeout_s: float, now_s: float) -> None:
+        self._timeout_s, self._at_s, self._waited_s = timeout_s, now_s, 0.0
+
+    def is_over(self, now_s: float, *, moved: bool) -> bool:
+        """After each turn, in which something came or not."""
+        self._waited_s = 0.0 if moved else self._waited_s + min(now_s - self._at_s, LONGEST_TURN_S)
+        self._at_s = now_s
+        return self._waited_s > self._timeout_s
 
 
 @dataclass
@@ -94,17 +109,16 @@ class FinalRead:
     def run(self) -> None:
         """Until every partition is done, nothing comes any more, or the runner says stop."""
         self._begin()
-        progress_at = looked_at = time.monotonic()
+        looked_at = time.monotonic()
+        patience = Patience(self._timeout_s, looked_at)
         while self._open and not self._session.control.stopped:
             polled = self._consumer.poll(MAX_RECORDS, POLL_S)
             self._take(polled)
-            if polled.payloads:
-                progress_at = time.monotonic()
-            if not polled.payloads or time.monotonic() - looked_at > LOOK_EVERY_S:
-                if self._look():
-                    progress_at = time.monotonic()
+            moved = bool(polled.payloads)
+            if not moved or time.monotonic() - looked_at > LOOK_EVERY_S:
+                moved |= self._look()
                 looked_at = time.monotonic()
-            if time.monotonic() - progress_at > self._timeout_s:
+            if patience.is_over(time.monotonic(), moved=moved):
                 break
         for tp in list(self._open):
             self._end(tp)

@@ -67,7 +67,10 @@ def _listed(said: pl.DataFrame, of: str, everybody: pl.DataFrame) -> pl.DataFram
 
 
 def unlisted_stretches(said: pl.DataFrame) -> pl.DataFrame:
-    """Of each pair the slots in which one was left out, with none between in which it was listed, put together."""
+    """Of each pair the slots in which one was left out, with none between in which it was listed, put together.
+
+    `always`: there is no list at all of that node that has it.
+    """
     missing = left_out(said)
     pairs = missing.select("node", "other").unique()
     listed = _listed(said.join(pairs, on="node", how="semi"), "any", said).join(pairs, on=["node", "other"], how="semi")
@@ -78,4 +81,10 @@ def unlisted_stretches(said: pl.DataFrame) -> pl.DataFrame:
         .filter(~pl.col("lists"))
         .group_by("node", "other", "stretch", maintain_order=True)
     )
-    return stretches.agg(since=pl.col("first").min(), until=pl.col("last").max())
+    known = _ids(said.join(pairs, on="node", how="semi"), "any").select("node", "id").unique()
+    return (
+        stretches.agg(since=pl.col("first").min(), until=pl.col("last").max())
+        .with_columns(id=pl.col("other").cast(pl.String))
+        .join(known.with_columns(knows=True), on=["node", "id"], how="left", maintain_order="left")
+        .select("node", "other", "since", "until", always=pl.col("knows").is_null())
+    )

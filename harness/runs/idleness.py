@@ -2,6 +2,7 @@
 
 A load moves when a send gets its outcome, a record is read, or a worker ends. Time counts only while nothing is broken
 on purpose: until a fault is over, and for as long as clients may take to recover from it, standing still is expected.
+Nor does time count in which the harness itself did not run: a machine that is so busy may not have run anything else.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 
 MOVING = ("ok", "fail", "info", "read")
 SHOWN_FROM_S = 5.0
+LONGEST_LOOK_S = 10.0  # between two looks; of a longer time the rest does not count
 
 
 @dataclass
@@ -22,12 +24,16 @@ class Idleness:
     clock: Callable[[], float] = time.monotonic
     _seen: tuple[int, ...] = ()
     _since_s: float = field(init=False)
+    _looked_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._since_s = self.clock()
+        self._since_s = self._looked_s = self.clock()
 
     def look(self, counts: Mapping[str, int], ended: int, *, excused: bool = False) -> None:
         """Take in how far the load has come: its counts, and how many workers have ended."""
+        now_s = self.clock()
+        self._since_s += max(0.0, now_s - self._looked_s - LONGEST_LOOK_S)
+        self._looked_s = now_s
         seen = (ended, *(counts[name] for name in MOVING))
         if excused or seen != self._seen:
             self._seen = seen
@@ -35,7 +41,7 @@ class Idleness:
 
     def begin(self) -> None:
         """Count from now on: something begins that may take as long again."""
-        self._since_s = self.clock()
+        self._since_s = self._looked_s = self.clock()
 
     @property
     def lasted_s(self) -> float:

@@ -22,6 +22,7 @@ ANOMALIES = frozenset(
     }
 )  # fmt: skip
 FOR_EVER = float("inf")
+KNOWN_NS = 10 * SECOND_NS
 Place = tuple[str, int, int]  # a group, a topic and a partition
 
 
@@ -79,11 +80,22 @@ def _answers(rows: Rows, deleted: set[int | None]) -> Iterator[Told]:
         usable = [
             commit for commit in commits if (commit[0].get("offset") or 0) >= 0 and commit[0].get("offset") is not None
         ]
-        yield from _wrong_answers(place, usable, [each for each in answers if each[0].get("offset") is not None])
+        told = [each for each in answers if each[0].get("offset") is not None]
+        yield from _wrong_answers(place, usable, told, steady=_steady(seen.get(place, [])))
+
+
+def _steady(exchanges: list[Event]) -> bool:
+    """Whether one node alone acknowledged commits and answered."""
+    nodes = {
+        event.get("node")
+        for event in exchanges
+        if event["api"] in {OFFSET_COMMIT, OFFSET_FETCH} and event["type"] == Type.OK and event.get("error") == 0
+    }
+    return len(nodes) == 1 and None not in nodes
 
 
 def _wrong_answers(
-    place: Place, commits: list[tuple[Event, bool, float]], answers: list[tuple[Event, bool]]
+    place: Place, commits: list[tuple[Event, bool, float]], answers: list[tuple[Event, bool]], *, steady: bool
 ) -> Iterator[Told]:
     wrong: dict[tuple[str, tuple[str, ...]], list[tuple[Event, Event]]] = defaultdict(list)
     for answer, loose in answers:
@@ -92,6 +104,8 @@ def _wrong_answers(
             continue
         last = max(before, key=lambda event: (event["invoked"], event["offset"], event["time"], event["event"]))
         tags: tuple[str, ...] = ("transaction",) if loose and last.get("txn") is not None else ()
+        if not steady and answer["invoked"] <= last["time"] + KNOWN_NS:
+            tags += ("moved",)
         explained = any(
             event["offset"] == answer["offset"] and event["invoked"] <= answer["time"] and until >= last["invoked"]
             for event, _, until in commits

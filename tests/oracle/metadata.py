@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 from random import Random
 
 from checkers.core.results import Finding
@@ -24,6 +24,7 @@ from tests.oracle.model_metadata import (
     NODES_OF_A_TOPIC,
     OWN,
     SETTLING_NS,
+    SILENT_S,
     make_up,
 )
 from tests.support.histories import SECOND_NS, Rows
@@ -142,9 +143,11 @@ def _dark(rows: Rows) -> Iterator[Told]:
         if _placed(event) and eras.of(event) != UNSURE and _leads(event) is not None:
             said[event["topic"], event["partition"], eras.of(event)][event["time"] // SECOND_NS].append(event)
     for (topic, partition, _), seconds in said.items():
-        for stretch in _stretches(
-            [None if any(map(_leads, seconds[each])) else seconds[each] for each in sorted(seconds)]
-        ):
+        parts: list[list[Event] | None] = []
+        for before, second in pairwise([-SILENT_S, *sorted(seconds)]):
+            parts += [None] if second - before > SILENT_S else []
+            parts.append(None if any(map(_leads, seconds[second])) else seconds[second])
+        for stretch in _stretches(parts):
             since, until = min(event["time"] for event in stretch), max(event["invoked"] for event in stretch)
             if until > since + LEADERLESS_NS:
                 yield ("leaderless", topic, partition, since, until)
@@ -182,10 +185,12 @@ def _left_out(rows: Rows) -> Iterator[Told]:
             elif any(third != node and all(_lists(event, other) for event in said[third]) for third in said):
                 seen[node, other].append(said[node])
     for (node, other), parts in seen.items():
+        always = not any(_lists(event, other) for said in slots.values() for event in said.get(node, []))
+        tags = ("broker", "always") if always else ("broker",)
         for stretch in _stretches(parts):
             since, until = min(event["time"] for event in stretch), max(event["invoked"] for event in stretch)
             if until > since + SETTLING_NS:
-                yield ("metadata-incomplete", node // NODES_OF_A_TOPIC, None, ("broker",), (node, other), since, until)
+                yield ("metadata-incomplete", node // NODES_OF_A_TOPIC, None, tags, (node, other), since, until)
 
 
 def _lists(event: Event, node: int) -> bool:
@@ -238,7 +243,7 @@ def key(finding: Finding, topic: int | None) -> Told:
         return ("leaderless", topic, finding.partition, *span)
     if finding.anomaly == "coordinator-mismatch":
         return (finding.anomaly, _of(facts["thing"]), facts["thing"], *finding.tags, *span)
-    if finding.tags == ("broker",):
+    if "broker" in finding.tags:
         return (finding.anomaly, finding.nodes[0] // NODES_OF_A_TOPIC, None, finding.tags, finding.nodes, *span)
     if finding.anomaly == "metadata-incomplete":
         said = (facts["node"], facts["leader"], str(facts["epoch"]), facts["brokers"])

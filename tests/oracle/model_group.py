@@ -71,6 +71,7 @@ def _commit(world: _World) -> None:
     random, low = world.random, world.random.choice([0, 0, 7])
     for _ in range(random.randrange(4, 12)):
         process = random.choice(world.members)
+        world.now += random.choice([*[0] * 9, 19, 20]) * SECOND_NS // 2
         offset = low + random.choice([0, 1, 1, 2, 3])
         kind = random.choice(["commit"] * 4 + ["seen commit"] + ["answer"] * 4 + ["seen answer"])
         if kind == "commit":
@@ -92,9 +93,10 @@ def _seen(world: _World, process: str, api: int, offset: int | None) -> None:
     """A request that a tap saw."""
     random, tap = world.random, who("t", 0, world.topic)
     world.rows.add(
-        Kind.EXCHANGE, tap, op=world.op(tap), api=api, api_version=7, node=1, connection=1,
-        client=f"{process} of {world.topic}", type=random.choice([*[Type.OK] * 6, Type.FAIL, Type.INFO]), offset=offset,
-        error=random.choice([*[0] * 8, 22, None]), detail=world.group(), **world.place(), **world.times(),
+        Kind.EXCHANGE, tap, op=world.op(tap), api=api, api_version=7, node=random.choice([*[1] * 12, 2, None]),
+        connection=1, client=f"{process} of {world.topic}", type=random.choice([*[Type.OK] * 6, Type.FAIL, Type.INFO]),
+        offset=offset, error=random.choice([*[0] * 8, 22, None]), detail=world.group(), **world.place(),
+        **world.times(),
     )  # fmt: skip
 
 

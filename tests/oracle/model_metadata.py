@@ -16,11 +16,13 @@ from tests.support.histories import SECOND_NS, Rows
 HALF_NS = SECOND_NS // 2
 SETTLING_NS = 2 * SECOND_NS
 LEADERLESS_NS = 10 * SECOND_NS
+SILENT_S = 5
 METADATA, COORDINATOR = 3, 10
 OWN = "tidegauge"
 NODES_OF_A_TOPIC = 10
 BANDS, BAND_NS = 128, 16 * SECOND_NS  # parts of the time
 STEPS = (0, 0, HALF_NS, HALF_NS, SECOND_NS, SETTLING_NS, SETTLING_NS + 1, 3 * SECOND_NS)
+ASKED_AGAIN = (4 * SECOND_NS, 5 * SECOND_NS - 1, 5 * SECOND_NS)  # of a partition without a leader
 LASTS = (0, 0, 1, HALF_NS, SECOND_NS, SETTLING_NS)
 NO_CLAIM: tuple[tuple[str, int | None], ...] = (
     ("node", None), ("leader", -1), ("leader", None), ("leader_epoch", None), ("leader_epoch", -1), ("topic", None),
@@ -67,9 +69,10 @@ def _write_leaders(rows: Rows, topic: int, random: Random) -> None:
 
 def _write_dark(rows: Rows, topic: int, random: Random) -> None:
     now = random.randrange(60) * HALF_NS
-    light = random.choice((0.05, 0.1, 0.3))
-    for number in range(random.randint(4, 14)):
-        now += random.choice((*STEPS[2:], 4 * SECOND_NS, 5 * SECOND_NS, LEADERLESS_NS, LEADERLESS_NS + 1))
+    light, hush = random.choice((0.02, 0.02, 0.05, 0.2)), random.choice((0.01, 0.05, 0.2))
+    for number in range(random.randint(6, 24)):
+        silent_s = random.choice((SILENT_S, SILENT_S + 1, 10))
+        now += silent_s * SECOND_NS if random.random() < hush else random.choice((*STEPS[4:], *ASKED_AGAIN))
         leader = random.randint(1, 3) if random.random() < light else random.choice((-1, -1, None))
         error = 5 if leader is None else random.choice((0, 0, 0, 5, None))
         _answer(rows, topic, random, random.randint(1, 3), now, leader=leader, leader_epoch=number, error=error)

@@ -39,6 +39,7 @@ OFTEN = {
     "delivery": 3,
     "leadership": 3,
     "liveness": 3,
+    "metadata": 3,
 }
 ORACLES = [oracle for oracle in oracles() if not ONLY or getattr(oracle, "__name__", "").endswith(ONLY)]
 

@@ -4,7 +4,7 @@ Contradictions between them come before anything that is said of reads: a perfec
 them, and never outranks them.
 
 acknowledged-without-offset   false-ack. Certain. Accounts for offsets that were acknowledged again and again if, in
-                              each partition, those are 0, 1, 2 and so on: what a client counts on from such an answer
+                              each partition, those are the first: what a client counts on from such an answer
 leader-lacked-acknowledged    shared-offset one after the other, and between the two, or all the while, a fault that
                               changes leaders and bit; and for at least half of them an acknowledged message that is
                               lost, or, where readers kept up and nothing is, two values that are at no other offset:
@@ -45,8 +45,8 @@ def acknowledged_without_offset(evidence: Evidence) -> Cause | None:
     proof = evidence.wrong("false-ack")
     if not proof:
         return None
-    shared = evidence.wrong("shared-offset")
-    counted_on = shared if _from_zero(shared, evidence.found("shared-offset")) else []
+    made_up = counted_on_from_none(evidence)
+    counted_on = [each for each in evidence.wrong("shared-offset") if each in made_up]
     follows = evidence.seen(*ORDER, "inconsistent-offset", "duplicate", "watermark-ahead") if counted_on else []
     below = all("no offset" not in each.tags for each in proof)
     offsets = sorted({each.offset for each in proof if "no offset" in each.tags and each.offset is not None})
@@ -68,13 +68,21 @@ def acknowledged_without_offset(evidence: Evidence) -> Cause | None:
     )
 
 
-def _from_zero(shared: list[Finding], found: int) -> bool:
-    """Whether all of these offsets are known, and are the first ones of their partitions without a gap."""
-    by_place: dict[tuple[str | None, int | None], set[int]] = {}
-    for each in shared:
-        by_place.setdefault((each.topic, each.partition), set()).add(-1 if each.offset is None else each.offset)
-    whole = sum(map(len, by_place.values())) == found
-    return bool(shared) and whole and all(offsets == set(range(len(offsets))) for offsets in by_place.values())
+def counted_on_from_none(evidence: Evidence) -> list[Finding]:
+    """Offsets that clients made up: they count on from an acknowledgement without one. None where it looks otherwise.
+
+    In each partition they are the first ones, and none was acknowledged to more sends than 0, from which every such
+    batch goes on. Few are left out: those of which not all was kept, and those that but one batch got to.
+    """
+    by_place: dict[tuple[str | None, int | None], dict[int, int]] = {}
+    for each in evidence.kept("shared-offset"):
+        offset = -1 if each.offset is None else each.offset
+        by_place.setdefault((each.topic, each.partition), {})[offset] = each.facts.get("count", 0)
+    known = sum(map(len, by_place.values()))
+    left_out = sum(max(offsets) + 1 - len(offsets) for offsets in by_place.values())
+    first = all(0 in offsets and offsets[0] == max(offsets.values()) for offsets in by_place.values())
+    fits = known and first and 2 * left_out <= known
+    return evidence.kept("shared-offset") if fits and evidence.found("false-ack") else []
 
 
 def _arrived(evidence: Evidence) -> list[str]:

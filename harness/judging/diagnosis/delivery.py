@@ -1,14 +1,17 @@
 """Delivery: what became of what was acknowledged. What acknowledgements say themselves: `acknowledgements`.
 
-corrupted                     corrupt. Accounts for what is lost if that is no more than there are such records; or,
-                              where other causes account for some of it, for what is lost at their offsets. Readers were
-                              handed such a record: it accounts for nothing that they passed
+corrupted                     corrupt. Accounts for what is lost if that is no more than there are such records; else
+                              for what is lost at their offsets. Readers were handed such a record: it accounts for
+                              nothing that they passed
 misrouted                     misrouted. The same, also by value, and for two values at an offset
 acknowledged-then-lost        lost-write, or lost-tail. Certain if no fault was injected; with one, whether it was seen
                               to bite or not, likely, and named. Likely, too, if other causes account for some of what
-                              is lost and not all of it was kept: they may account for more. Accounts for what readers
-                              passed, and marks below what was lost
-skipped-by-readers            poll-skip while nothing is lost: others were handed it
+                              is lost and not all of it was kept: they may account for more. Damaged records account
+                              for one each: what is more than those is certain. Accounts for what readers passed, and
+                              marks below what was lost
+skipped-by-readers            poll-skip while nothing is lost: others were handed it. Or more often than readers can
+                              have passed what is lost and was not damaged: likely, and accounts for that, for it may
+                              have been passed over by all of them
 reader-goes-back              nonmonotonic-poll of consumers that were given nothing anew
 resend-not-recognised         retry-duplicate, retry-offset-changed: one producer id, epoch and sequence at two offsets
 appended-out-of-order         retry-reorder, or nonmonotonic-send that nothing allows. Or one that is allowed because a
@@ -21,15 +24,19 @@ replicas-differ               replica-divergence
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from checkers.core.results import Finding
 from harness.judging.diagnosis.cause import Cause, counted, when
 from harness.judging.diagnosis.evidence import Evidence, times
 
 SHOWN = 2
+UNEVEN = 2  # readers that are not handed everything are more than records handed out by records there are
+DAMAGED = ("corrupt", "misrouted")
 LOST = ("lost-write", "lost-tail")
 ORDER = ("realtime-order", "not-linearizable", "nonmonotonic-send", "int-nonmonotonic-send")
-SKIPS = ("poll-skip", "int-poll-skip", "gap")
+STEPPED_OVER = ("poll-skip", "int-poll-skip")
+SKIPS = (*STEPPED_OVER, "gap")
 STEPS = (*SKIPS, "nonmonotonic-poll", "int-nonmonotonic-poll")
 
 
@@ -57,8 +64,7 @@ def _damaged(  # noqa: PLR0913, PLR0917 - what two rules differ by
         return None
     found, lost = evidence.found(anomaly), evidence.found(*LOST)
     accounted = lost <= found
-    left = evidence.seen(*LOST) if evidence.accounted_of(*LOST) else []
-    gone = evidence.seen(*LOST, "phantom") if accounted else _the_same(proof, left)
+    gone = evidence.seen(*LOST, "phantom") if accounted else _the_same(proof, evidence.seen(*LOST))
     return Cause(
         name,
         sentence.format(counted(found, "record")),
@@ -86,14 +92,15 @@ def _the_same(proof: Sequence[Finding], lost: Sequence[Finding]) -> list[Finding
 
 def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
     """Acknowledged, and not there."""
-    proof = evidence.wrong(*LOST)
-    if not proof:
+    proof, undamaged = evidence.wrong(*LOST), _undamaged(evidence)
+    if _skipped_more_often(evidence) or not (proof or undamaged):
         return None
     others = evidence.accounted_of(*LOST)
-    count, unsure = evidence.found(*LOST) - others, others and not evidence.whole(*LOST)
+    count, part = evidence.found(*LOST) - others, others and not evidence.whole(*LOST)
     injected, faults = evidence.faults, [fault for fault in evidence.faults if fault.bit]
-    most = "at most " if unsure else ""
-    what = f"acknowledged messages are lost: {most}{count:,} of {evidence.results.figures.acknowledged:,}"
+    unsure = part and not undamaged
+    how_many = f"at least {undamaged:,}" if part and undamaged else f"{'at most ' if unsure else ''}{count:,}"
+    what = f"acknowledged messages are lost: {how_many} of {evidence.results.figures.acknowledged:,}"
     passed = evidence.found("lost-write")
     remedy = (
         "acknowledge acks=all only when min.insync.replicas have the batch, and keep it through leader changes"
@@ -112,6 +119,7 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
         because=(
             *evidence.quotes(proof),
             *when(passed, f"readers received what comes after {passed:,} of them: not merely late"),
+            *when(part and undamaged, f"{evidence.found(*DAMAGED):,} records came back damaged, which is fewer"),
             *(f"{fault.name}: {fault.detail}" for fault in faults[:SHOWN]),
         ),
         against=(
@@ -122,23 +130,41 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
     )
 
 
+def _undamaged(evidence: Evidence) -> int:
+    """How much is lost beside damaged records, at least, where nothing else accounts for any of it."""
+    lost = evidence.counting([*evidence.kept("lost-write"), *evidence.kept("lost-tail")])
+    only_these = bool(by := evidence.accounting_for(*LOST)) and by <= {"corrupted", "misrouted"}
+    return max(0, evidence.found(*LOST) - evidence.found(*DAMAGED)) if lost and only_these else 0
+
+
+def _skipped_more_often(evidence: Evidence) -> bool:
+    """Whether readers passed over more than what is lost, and was not damaged, can have made them pass over."""
+    rows = [row for row in evidence.results.figures.table if row.acknowledged > row.missing]
+    readers = max((ceil((row.read + row.read_finally) / (row.acknowledged - row.missing)) for row in rows), default=0)
+    lost = max(0, evidence.found(*LOST) - evidence.found(*DAMAGED))
+    skipped = evidence.found(*STEPPED_OVER) if evidence.wrong(*STEPPED_OVER) else 0
+    return bool(readers) and skipped > UNEVEN * readers * lost
+
+
 def skipped_by_readers(evidence: Evidence) -> Cause | None:
     """Some readers are not given what others are."""
-    proof = evidence.wrong("poll-skip", "int-poll-skip", "rebalance-loss")
+    proof = evidence.wrong(*STEPPED_OVER, "rebalance-loss")
     if not proof:
         return None
     kept = evidence.looked_at("lost-write") > 0 and not evidence.found("lost-write")
+    passed_by_all = evidence.seen(*LOST)
     return Cause(
         "skipped-by-readers",
         f"a reader is not given some records: passed over {times(evidence.found('poll-skip', 'int-poll-skip'))},"
         " and others were given them",
         "certain" if kept else "likely",
         tuple(proof),
-        tuple(evidence.seen("gap")),
+        (*evidence.seen("gap"), *passed_by_all),
         because=(
             *evidence.quotes(proof),
             *when(kept, "no acknowledged message is lost: the final read got all of them"),
         ),
+        against=when(passed_by_all, "no reader received some messages: all skipped them, or they are lost"),
         remedies=("return from Fetch every record from the offset that is asked for on, in one piece",),
     )
 

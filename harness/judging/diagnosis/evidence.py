@@ -31,6 +31,7 @@ class Evidence:
     nodes: tuple[int, ...] = ()
     tapped: bool = False  # whether exchanges were seen
     accounted: frozenset[Finding] = field(default=frozenset())
+    causes: tuple[Cause, ...] = ()  # that account for them
 
     @classmethod
     def of(cls, results: CheckResults, verdict: Verdict, facts: Mapping[str, Any]) -> Evidence:
@@ -116,13 +117,18 @@ class Evidence:
         """How many of these that were kept a cause accounts for already."""
         return sum(each in self.accounted for name in anomalies for each in self.kept(name))
 
+    def accounting_for(self, *anomalies: str) -> set[str]:
+        """The causes that account for some of these, by name."""
+        return {each.name for each in self.causes if set(anomalies).intersection(each.explains)}
+
     def whole(self, *anomalies: str) -> bool:
         """Whether all their findings were kept."""
         return all(self._anomaly(name).found <= len(self._anomaly(name).findings) for name in anomalies)
 
     def without(self, cause: Cause) -> Evidence:
         """What is left when this accounts for its part."""
-        return replace(self, accounted=self.accounted | {*cause.findings, *cause.consequences})
+        accounted = self.accounted | {*cause.findings, *cause.consequences}
+        return replace(self, accounted=accounted, causes=(*self.causes, cause))
 
     def capped(self, cause: Cause) -> Cause:
         """No surer than the marks of what proves it."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 from checkers.core.results import Finding
 from harness.judging.diagnosis.cause import Cause, listed, when
 from harness.judging.diagnosis.evidence import Evidence, lasted_s, nodes_of, total
-from harness.judging.diagnosis.refusals import RESENT, circles, given_up, lists_of_leaders, refused_by_themselves
+from harness.judging.diagnosis.refusals import RESENT, circles, given_up, lists_of_leaders, refused_by_leaders
 
 OF_LEADERS = ("not-leader-loop", "metadata-disagreement", "epoch-regression", "impostor-leader", "leaderless")
 WAITS = ("stall", "no-progress-in-fault", "slow-recovery", "unseen")
@@ -220,13 +220,33 @@ def _answered(proof: list[Finding]) -> str:
 def _of_its_answers(evidence: Evidence, proof: list[Finding]) -> list[Finding]:
     """What readers and probes saw because that node answered them; not what it refused."""
     nodes, whole = {node for each in proof for node in each.nodes}, evidence.whole("impostor-leader")
-    own = refused_by_themselves(evidence)
+    own = refused_by_leaders(evidence)
     loops = [each for each in evidence.wrong("not-leader-loop") if nodes.intersection(each.nodes) and each not in own]
     refused = evidence.beside(loops, "metadata-disagreement") if loops else []
     disputes = [each for each in evidence.seen("metadata-disagreement") if each not in refused]
     told = [*disputes, *evidence.beside(proof, *OF_WATERMARKS)]
     its = [each for each in told if not whole or not each.nodes or nodes.intersection(each.nodes)]
-    return [*its, *evidence.beside(proof, "stall", "unseen", "lost-tail", "impostor-leader")]
+    return [
+        *its,
+        *_found_less(evidence, proof),
+        *evidence.beside(proof, "stall", "unseen", "lost-tail", "impostor-leader"),
+    ]
+
+
+def _found_less(evidence: Evidence, proof: list[Finding]) -> list[Finding]:
+    """Marks of others above what a final read found that began while such a node answered in its partition."""
+    whole = evidence.whole("impostor-leader")
+    return [
+        each
+        for each in evidence.beside(proof, "watermark-ahead")
+        if "missing" in each.tags and (not whole or any(_answered_at(one, each) for one in proof))
+    ]
+
+
+def _answered_at(impostor: Finding, mark: Finding) -> bool:
+    same = (impostor.topic, impostor.partition) == (mark.topic, mark.partition)
+    known = {"began_ns", "ended_ns"} <= impostor.facts.keys() and "y_at" in mark.facts
+    return same and known and impostor.facts["began_ns"] <= mark.facts["y_at"] <= impostor.facts["ended_ns"]
 
 
 def _falls(evidence: Evidence, proof: list[Finding]) -> list[str]:

@@ -4,7 +4,7 @@ leaders-disputed   metadata-disagreement, epoch-regression, and loops in the sam
                    is sent to a node whose own list has another leader. Each node is told with the leaders that it names
 leader-refuses     the loops that are left: those that are named as leaders refuse. Certain if nodes agree in their
                    lists; else likely, and a loop counts although who leads is disputed where each node that refuses
-                   names itself
+                   names itself, or where all whom anybody names refuse: whoever is right, the leader does
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def leaders_disputed(evidence: Evidence) -> Cause | None:
     if not proof:
         return None
     proof.sort(key=lambda each: not evidence.uses(each.topic))
-    own = refused_by_themselves(evidence)
+    own = refused_by_leaders(evidence)
     loops = [each for each in evidence.beside(proof, "not-leader-loop") if each not in own]
     return Cause(
         "leaders-disputed",
@@ -53,7 +53,7 @@ def leader_refuses(evidence: Evidence) -> Cause | None:
         return None
     agree = evidence.looked_at("metadata-disagreement") > 0 and not evidence.found("metadata-disagreement")
     resent = [each for each in evidence.seen(*RESENT) if each not in evidence.wrong(*RESENT)]
-    own = [each for each in refused_by_themselves(evidence) if each in proof]
+    own = [each for each in _refused_by_themselves(evidence) if each in proof]
     return Cause(
         "leader-refuses",
         f"no node serves {evidence.places(proof)}: clients bounce between brokers; NOT_LEADER from {nodes_of(proof)}"
@@ -106,7 +106,28 @@ def given_up(evidence: Evidence) -> list[str]:
     return [f"{lost:,} of {figures.sent:,} sends were not acknowledged"] if lost > 0 else []
 
 
-def refused_by_themselves(evidence: Evidence) -> list[Finding]:
+def refused_by_leaders(evidence: Evidence) -> list[Finding]:
+    """Loops in partitions with a dispute that whoever leads is to blame for."""
+    themselves = _refused_by_themselves(evidence)
+    loops, named = evidence.wrong("not-leader-loop"), _named(evidence)
+    asked: dict[tuple[str | None, int | None, int], set[int]] = {}
+    for each in loops:
+        asked.setdefault((each.topic, each.partition, each.facts.get("api", PRODUCE)), set()).update(each.nodes)
+    all_refuse = {place[:2] for place, nodes in asked.items() if named.get(place[:2], {None}) <= nodes}
+    by_all = [each for each in loops if (each.topic, each.partition) in all_refuse]
+    return [*themselves, *(each for each in by_all if named[each.topic, each.partition].issuperset(each.nodes))]
+
+
+def _named(evidence: Evidence) -> dict[tuple[str | None, int | None], set[int]]:
+    """Whom nodes name as leaders of the partitions in which they disagree."""
+    named: dict[tuple[str | None, int | None], set[int]] = {}
+    for each in evidence.kept("metadata-disagreement"):
+        leaders = {each.facts[name] for name in ("leader", "leader_before") if name in each.facts}
+        named.setdefault((each.topic, each.partition), set()).update(leaders)
+    return named
+
+
+def _refused_by_themselves(evidence: Evidence) -> list[Finding]:
     """Loops in partitions with a dispute in which each node that refuses names itself."""
     claims: dict[tuple[str | None, int | None], set[int]] = {}
     for each in evidence.kept("metadata-disagreement"):

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from checkers.core.results import Finding
+from harness.judging.diagnosis.acknowledgements import counted_on_from_none
 from harness.judging.diagnosis.cause import Cause, counted, when
 from harness.judging.diagnosis.evidence import NS, Evidence, nodes_of, times, total
 from harness.judging.diagnosis.leadership import OF_WATERMARKS
@@ -116,6 +117,7 @@ def watermark_frozen(evidence: Evidence) -> Cause | None:
     if not proof or (frozen and evidence.found("lost-write") > above):
         return None
     hidden, unread = evidence.beside(proof, "lost-tail", "unseen"), evidence.found("lost-tail", "unseen")
+    anywhere = _anywhere(evidence, proof)
     replicated = evidence.acks in {"all", "-1"} and int(evidence.settings.get("min_insync_replicas") or 0) > 1
     marks = sorted({each.offset for each in frozen if each.offset is not None})
     stands = f" (it stands at {' and '.join(f'{mark:,}' for mark in marks)})" if 0 < len(marks) <= SHOWN else ""
@@ -125,7 +127,7 @@ def watermark_frozen(evidence: Evidence) -> Cause | None:
         + ("the produce path, not replication" if replicated else "the produce path, or replication"),
         "certain" if replicated and frozen else "likely",
         tuple(proof),
-        (*hidden, *evidence.beside(proof, *OF_WATERMARKS, "stall", "realtime-order")),
+        (*hidden, *anywhere, *evidence.beside(proof, *OF_WATERMARKS, "stall", "realtime-order")),
         because=(
             *evidence.quotes(proof, SHOWN),
             *when(above, f"{above:,} offsets at or above it were acknowledged meanwhile, with acks={evidence.acks}"),
@@ -135,10 +137,20 @@ def watermark_frozen(evidence: Evidence) -> Cause | None:
             ),
             *when(hidden, f"{unread:,} acknowledged messages cannot be read: they lie above it"),
             *when(hidden and not evidence.found("lost-write"), "nothing below it is missing"),
+            *when(
+                anywhere, "messages that were acknowledged without a usable offset, and nobody read, may lie above it"
+            ),
         ),
         against=when(not replicated, f"acks={evidence.acks} does not say here that followers have the records"),
         remedies=("move the watermark on with every append that the in-sync replicas confirm",),
     )
+
+
+def _anywhere(evidence: Evidence, frozen: list[Finding]) -> list[Finding]:
+    """What is lost in these partitions, and whose offset nobody knows: none was given, or one that a client made up."""
+    made_up = {(each.topic, each.partition, each.offset) for each in counted_on_from_none(evidence)}
+    lost = evidence.beside(frozen, "lost-write")
+    return [each for each in lost if "no offset" in each.tags or (each.topic, each.partition, each.offset) in made_up]
 
 
 def stale_reads(evidence: Evidence) -> Cause | None:

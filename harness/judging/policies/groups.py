@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from checkers.commits import COORDINATORS_KNOWN_NS
 from harness.judging.policies.case import FindingCase, Mark, Policy
-
-COORDINATORS_KNOWN_NS = 10_000_000_000  # after a fault, until everybody knows who coordinates what
 
 
 def _near(case: FindingCase, *, all_faults: bool = False) -> bool:
@@ -27,6 +26,8 @@ def _judge_answer(case: FindingCase) -> Mark:
         return Mark("allowed", "unclean-election")
     if _near(case):
         return Mark("allowed", "deposed-coordinator")
+    if "moved" in case.finding.tags:
+        return Mark("unproven", "coordinator-may-have-moved")
     return Mark("illegal")
 
 

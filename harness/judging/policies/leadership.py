@@ -43,9 +43,9 @@ def _lasted_ns(case: FindingCase) -> float:
 
 
 def _judge_slow(case: FindingCase) -> Mark:
-    """What a node need not have known yet; on a machine that is busy leaders change without any fault."""
+    """What a node need not know yet: on a busy machine brokers are fenced, and leaders change, without any fault."""
     mark = _judge_stale(case)
-    if mark.status == "illegal" and not case.leaders_changed and _lasted_ns(case) < RECOVERY_NS:
+    if mark.status == "illegal" and _lasted_ns(case) < RECOVERY_NS:
         return Mark("unproven", "slow-to-hear")
     return mark
 
@@ -71,8 +71,11 @@ def _judge_epochs(case: FindingCase) -> Mark:
 
 
 def _judge_incomplete(case: FindingCase) -> Mark:
+    """A broker may be fenced for a moment; to a node that never lists it that did not happen."""
     tags = case.finding.tags
-    return _judge_stale(case) if "broker" in tags or "brief" in tags else Mark("illegal")
+    if "broker" not in tags and "brief" not in tags:
+        return Mark("illegal")
+    return _judge_stale(case) if "always" in tags else _judge_slow(case)
 
 
 def _judge_impostor(case: FindingCase) -> Mark:
@@ -90,7 +93,7 @@ def _judge_split(case: FindingCase) -> Mark:
 def _judge_coordinator(case: FindingCase) -> Mark:
     if "moved" in case.finding.tags:
         return Mark("allowed", "coordinator-moved") if case.leaders_changed else Mark("unproven", "moved-without-fault")
-    return _judge_stale(case)
+    return _judge_slow(case) if "steadfast" in case.finding.tags else _judge_stale(case)
 
 
 POLICIES: dict[str, Policy] = {

@@ -27,7 +27,7 @@ def _judge_regression(case: FindingCase) -> Mark:
         return deposed(case)
     if "restarted" in tags and changed:
         return Mark("allowed", "restarted-follower")
-    if "epoch unknown" in tags and changed:
+    if "epoch unknown" in tags and (changed or "across nodes" in tags):
         return _of_unknown(case)
     if "epoch rose" in tags and case.finding.anomaly != END:
         return _NEW
@@ -35,7 +35,9 @@ def _judge_regression(case: FindingCase) -> Mark:
 
 
 def _of_unknown(case: FindingCase) -> Mark:
-    """Nobody knows who led; a node may have lost the lead and regained it."""
+    """Nobody knows who led; a node may have lost the lead and regained it, or another one took it without a fault."""
+    if not case.leaders_changed:
+        return Mark("unproven", "moved-unseen")
     if "across nodes" in case.finding.tags and case.finding.anomaly != END:
         return Mark("allowed", "other-node-epoch-unknown")
     return Mark("unproven", "leadership-unknown")

@@ -12,7 +12,15 @@ from bench import detection
 from bench.detection import chosen, newest
 from bench.detection_combinations import COMBINED
 from bench.detection_matrix import CLIENTS, MATRIX, STARVED, WORKLOADS, DetectionCase
-from bench.detection_report import DetectionRow, FoundAnomaly, combined_table, found_in, page, row_of
+from bench.detection_report import (
+    DetectionRow,
+    FoundAnomaly,
+    combined_table,
+    found_in,
+    page,
+    row_of,
+    with_section,
+)
 from checkers.core.families import FAMILIES
 from harness.foundation.errors import UsageError
 from harness.history.sealing import HISTORY
@@ -126,6 +134,24 @@ def test_causes_of_several_bugs_are_told_each_in_its_order(told: str, wrong: str
     text = "\n".join(combined_table([row]))
     assert "| `x`, `y`, `z` | confluent-kafka | stream | a, b/c |" in text
     assert f"of none of the bugs: {int('d' in told)}." in text
+
+
+def test_a_hidden_cause_need_not_be_told_and_is_not_invented() -> None:
+    """Another bug may keep a client from ever meeting it; the others have to be told as always."""
+    case = DetectionCase("both", "kafka-python", "stream", {}, 9, broken="x, y", causes=("a", "b"), hidden=("a",))
+    for told, wrong in (("b", ""), ("a b", ""), ("b a", "order"), ("a", "missing: b"), ("b c", "invented: c")):
+        row = DetectionRow(case, Path("run"), "invalid", causes=tuple((name, "certain") for name in told.split()))
+        assert (row.wrong, row.fine) == (wrong, not wrong)
+        assert "| (a), b |" in "\n".join(combined_table([row]))
+
+
+def test_a_section_replaces_its_own_and_leaves_the_others() -> None:
+    """The runs of the rest of the page need not be in the store; a new section comes before the last."""
+    text = "# Page\n\nHead.\n\n## One\n\n1\n\n## Two\n\n2\n\n## With\n\nkafka\n"
+    assert with_section(text, ["", "## One", "", "new"]) == text.replace("\n1\n", "\nnew\n")
+    assert with_section(text, ["", "## With", "", "new"]) == text.replace("\nkafka\n", "\nnew\n")
+    assert with_section(text, ["", "## Three", "", "3"]) == text.replace("## With", "## Three\n\n3\n\n## With")
+    assert with_section(text, []) == text
 
 
 def test_a_bug_that_is_found(tmp_path: Path) -> None:

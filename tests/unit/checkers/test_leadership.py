@@ -109,10 +109,19 @@ CASES = [
     Case(
         "no leader for long",
         """n1 metadata ─ leader 1 epoch 1
-           n1 metadata ─ leader -1 epoch 2
+           n1 metadata ─ leader -1 epoch 2 [10..15]
+           n1 metadata ─ leader -1 epoch 2 [20..20]
+           n1 metadata ─ leader -1 epoch 2 [22..25]
            n2 metadata ─ leader -1 epoch 2 error 5 [26..27]
            n1 metadata ─ leader 1 epoch 3""",
         ("leaderless  ",),
+    ),
+    Case(
+        "no leader for a moment twice, and nobody asked between them",
+        """n1 metadata ─ leader -1 epoch 2 [10..10]
+           n1 metadata ─ leader -1 epoch 2 [11..11]
+           n2 metadata ─ leader -1 epoch 4 error 5 [29..30]
+           n1 metadata ─ leader 1 epoch 5 [31..32]""",
     ),
     Case(
         "no leader, and for long enough only as one node had it",
@@ -644,15 +653,23 @@ MARKS = [
     ("metadata-incomplete", ("broker",), 12, 20, "allowed"),
     ("metadata-incomplete", ("leader",), 12, 20, "illegal"),
     ("metadata-incomplete", ("leader", "brief"), 12, 13, "allowed"),
-    ("metadata-incomplete", ("leader", "brief"), 1, 2, "illegal"),
+    ("metadata-incomplete", ("leader", "brief"), 1, 2, "unproven"),
+    ("metadata-incomplete", ("leader",), 1, 4, "illegal"),
+    ("metadata-incomplete", ("broker",), 1, 9, "unproven"),
+    ("metadata-incomplete", ("broker",), -2, 9, "illegal"),
+    ("metadata-incomplete", ("broker",), 40, 44, "unproven"),
+    ("metadata-incomplete", ("broker", "always"), 1, 4, "illegal"),
+    ("metadata-incomplete", ("broker", "always"), 12, 20, "allowed"),
     ("impostor-leader", ("deposed",), 12, 20, "allowed"),
     ("impostor-leader", (), 12, 20, "illegal"),
-    ("impostor-leader", ("deposed",), 35, 36, "illegal"),
+    ("impostor-leader", ("deposed",), 35, 36, "unproven"),
+    ("impostor-leader", ("deposed",), 35, 46, "illegal"),
     ("coordinator-mismatch", ("steadfast",), 12, 20, "allowed"),
     ("coordinator-mismatch", ("steadfast",), 12, 40, "illegal"),
     ("coordinator-mismatch", ("moved",), 12, 40, "allowed"),
     ("coordinator-mismatch", ("moved",), 5, 6, "unproven"),
-    ("coordinator-mismatch", ("steadfast",), 5, 6, "illegal"),
+    ("coordinator-mismatch", ("steadfast",), 5, 6, "unproven"),
+    ("coordinator-mismatch", ("steadfast",), -6, 5, "illegal"),
     ("coordinator-mismatch", ("address",), 12, 20, "allowed"),
     ("coordinator-mismatch", ("address",), 5, 6, "illegal"),
     ("metadata-disagreement", ("stale",), 2, 6, "unproven"),

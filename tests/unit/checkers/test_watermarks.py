@@ -712,6 +712,8 @@ KILL = {"faults": (PlannedFault("leader-kill", changes_leaders=True),)}
         ("end-offset-regression", "epoch unknown,same node", KILL, "unproven"),
         ("end-offset-regression", "epoch unknown,across nodes", KILL, "unproven"),
         ("watermark-regression", "epoch unknown,across nodes", KILL, "allowed"),
+        ("watermark-regression", "epoch unknown,across nodes", {}, "unproven"),
+        ("end-offset-regression", "epoch unknown,across nodes", {}, "unproven"),
         ("watermark-regression", "older epoch,across nodes", {}, "unproven"),
         ("watermark-regression", "older epoch,same node", {}, "illegal"),
         ("watermark-regression", "restarted,same node", KILL, "allowed"),

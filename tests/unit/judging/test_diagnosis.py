@@ -99,7 +99,7 @@ def test_what_was_not_measured_is_neither_none_nor_excluded() -> None:
 @pytest.mark.parametrize("listed", [1, 2])
 def test_a_node_that_lists_fewer_brokers_is_counted(listed: int) -> None:
     """How many of how many."""
-    left_out = [finding("metadata-incomplete", "broker", topic=None, nodes=(1, other)) for other in (2, 3)]
+    left_out = [finding("metadata-incomplete", "broker", "always", topic=None, nodes=(1, other)) for other in (2, 3)]
     found = cause(*left_out[: 3 - listed], LOOP)
     assert found.sentence == f"clients cannot find leaders: node 1 lists {listed} of 3 brokers in Metadata"
     assert found.confidence == "certain"
@@ -109,7 +109,7 @@ def test_a_node_that_lists_fewer_brokers_is_counted(listed: int) -> None:
 
 def test_a_short_list_that_led_nobody_astray_is_not_certain_to_matter() -> None:
     """It is told as what it is."""
-    found = cause(finding("metadata-incomplete", "broker", topic=None, nodes=(1, 2)))
+    found = cause(finding("metadata-incomplete", "broker", "always", topic=None, nodes=(1, 2)))
     assert found.confidence == "likely"
     assert "no client was seen to go in circles" in found.sentence
 
@@ -117,7 +117,7 @@ def test_a_short_list_that_led_nobody_astray_is_not_certain_to_matter() -> None:
 def test_one_root_cause_accounts_for_what_follows_from_it() -> None:
     """Loops, waits, and duplicates of a client that was refused: no second cause."""
     follows = [LOOP, finding("stall", "class 2"), finding("no-progress-in-fault"), finding("duplicate", "plain")]
-    short = finding("metadata-incomplete", "broker", topic=None, nodes=(1, 2))
+    short = finding("metadata-incomplete", "broker", "always", topic=None, nodes=(1, 2))
     told = diagnosis(results(short, *follows))
     assert [each.name for each in told.causes] == ["clients-cannot-find-leaders"]
     assert told.allowed == ()
@@ -126,7 +126,7 @@ def test_one_root_cause_accounts_for_what_follows_from_it() -> None:
 
 def test_two_causes_that_have_nothing_to_do_with_each_other_are_both_told() -> None:
     """Records that rot are not explained by a short list."""
-    short = finding("metadata-incomplete", "broker", topic=None, nodes=(1, 2))
+    short = finding("metadata-incomplete", "broker", "always", topic=None, nodes=(1, 2))
     told = diagnosis(results(short, LOOP, finding("corrupt")))
     assert [each.name for each in told.causes] == ["corrupted", "clients-cannot-find-leaders"]
 

@@ -311,7 +311,7 @@ def test_requests_that_a_fault_sends_twice_are_appended_twice() -> None:
         ("watermark-regression", ("epoch unknown", "across nodes"), FACTS, "allowed: another node"),
         ("watermark-regression", ("epoch unknown", "same node"), FACTS, "unproven: no leader epoch is known"),
         ("watermark-regression", ("epoch unknown", "same node"), replace(FACTS, faults=()), "illegal"),
-        ("watermark-regression", ("epoch unknown", "across nodes"), replace(FACTS, faults=()), "illegal"),
+        ("watermark-regression", ("epoch unknown", "across nodes"), replace(FACTS, faults=()), "unproven: no leader"),
         ("end-offset-regression", ("epoch rose", "across nodes"), FACTS, "illegal"),
         ("end-offset-regression", ("older epoch", "across nodes"), FACTS, "allowed: a leader that a fault had deposed"),
         ("end-offset-regression", ("older epoch", "across nodes"), replace(FACTS, faults=()), "unproven"),

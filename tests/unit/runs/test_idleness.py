@@ -96,3 +96,20 @@ def test_longer_limits_of_checks_make_for_longer_waits() -> None:
     """Whoever gives brokers more time gets runs that wait for longer."""
     given = Limits(no_progress_s=60.0).model_dump()
     assert patience_s(given, {}, watched=True, in_group=False, faults=False) == 62
+
+
+def test_time_in_which_nobody_looked_hardly_counts() -> None:
+    """The harness did not run, and perhaps nothing else did."""
+    clock = HandClock()
+    idle = Idleness(25, clock)
+    clock.now_s += 60
+    idle.look(NOTHING, 0)
+    idle.begin()
+    clock.now_s += 600
+    idle.look(NOTHING, 0)
+    assert (idle.lasted_s, idle.in_vain) == (10, False)
+    clock.now_s += 10
+    idle.look(NOTHING, 0)
+    assert not idle.in_vain
+    clock.now_s += 5
+    assert idle.in_vain

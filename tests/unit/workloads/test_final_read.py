@@ -14,7 +14,7 @@ from tests.support.worker_sessions import FakeConsumer, message, polled, rows, s
 from workloads import final_read
 from workloads.base import FINAL, FinalTarget
 from workloads.clients.base import PolledRecords, TopicPartition
-from workloads.final_read import FinalRead
+from workloads.final_read import LONGEST_TURN_S, FinalRead, Patience
 
 ZERO, ONE = ("run-batch", 0), ("run-batch", 1)
 PATIENCE_S = 0.05
@@ -30,6 +30,17 @@ def read(
     FinalRead(at, settings_of(at), consumer).run()
     found = rows(at)[1]
     return found[Kind.COMPLETE], found[Kind.RECORD]
+
+
+def test_who_did_not_run_has_not_waited() -> None:
+    """Of a minute in which nobody ran as much counts as a turn may take; what comes ends all waiting."""
+    patience = Patience(30, 100)
+    assert not patience.is_over(110, moved=False)
+    assert not patience.is_over(170, moved=False)
+    assert not patience.is_over(179 - LONGEST_TURN_S + 10, moved=False)
+    assert patience.is_over(182 - LONGEST_TURN_S + 10, moved=False)
+    assert not patience.is_over(183, moved=True)
+    assert not patience.is_over(193, moved=False)
 
 
 def test_every_partition_is_read_to_its_end(tmp_path: Path) -> None:
