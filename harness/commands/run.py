@@ -101,8 +101,8 @@ def run(
     """Load a cluster, inject faults, and check whether it kept its promises.
 
     The exit code is the verdict: 0 valid, 1 invalid, 5 unknown. Ctrl-C ends the load, heals the cluster and checks what
-    was recorded (exit code 2, or 1 if it is invalid); a second Ctrl-C quits at once. Flags override environment variables,
-    which override the scenario file.
+    was recorded (exit code 2, or 1 if it is invalid); a second Ctrl-C quits at once. Flags override environment
+    variables, which override the scenario file.
 
     [dim]tidegauge run -w large-batch -n leader-kill --cluster docker --time 60 --seed 7 --set acks=all[/]
     [dim]tidegauge run --replay latest --cluster local[/]

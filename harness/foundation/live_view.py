@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
-from harness.foundation.pace import Pace, Rates
+from harness.foundation.pace import Pace, Rates, bar
 from harness.foundation.view import LoadStatus, clock, summary
 
-BAR_WIDTH = 24
+BAR_WIDTH = 16
 HAPPENED_SHOWN = 6
 REDRAWN_PER_S = 5
 
@@ -26,23 +25,23 @@ def can_redraw(console: Console) -> bool:
 class LiveView:
     """Finished phases and what happened stay as lines; below them a few lines change."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._now_s = console, now_s
         self._name = self._step = self._detail = ""
         self._expected_s: float | None = None
         self._share: float | None = None
-        self._began_s = time.monotonic()
+        self._began_s = self._now_s()
         self._pace = Pace(self._began_s)
         self._status = LoadStatus()
         self._rates = Rates()
         self._happened: list[str] = []
-        self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=REDRAWN_PER_S, transient=True)
+        self._live = Live(console=console, get_renderable=self.drawn, refresh_per_second=REDRAWN_PER_S, transient=True)
         self._left = False
 
     def phase(self, name: str, expected_s: float | None = None) -> None:
         """Settle the phase before, begin this one."""
         self._settle()
-        self._name, self._expected_s, self._began_s = name, expected_s, time.monotonic()
+        self._name, self._expected_s, self._began_s = name, expected_s, self._now_s()
         self._step = self._detail = ""
         self._share, self._pace = None, Pace(self._began_s)
         self._redraw()
@@ -63,7 +62,7 @@ class LiveView:
     def step(self, text: str) -> None:
         """Show it beside the phase."""
         self._step, self._detail, self._share = text, "", None
-        self._pace = Pace(time.monotonic())
+        self._pace = Pace(self._now_s())
         self._redraw()
 
     def detail(self, text: str) -> None:
@@ -74,7 +73,7 @@ class LiveView:
     def part(self, done: float, total: float, unit: str = "") -> None:
         """Show it as a bar, with its rate and the time that is left."""
         self._share = done / total if total else None
-        self.detail(self._pace.said(done, total, unit, time.monotonic()))
+        self.detail(self._pace.said(done, total, unit, self._now_s()))
 
     def close(self) -> None:
         """Settle what goes on, and stop redrawing."""
@@ -89,7 +88,7 @@ class LiveView:
     def _settle(self) -> None:
         """Leave the finished phase on the screen."""
         if self._name and self._live.is_started:
-            took_s = time.monotonic() - self._began_s
+            took_s = self._now_s() - self._began_s
             said = summary(self._status, {}) if self._name == "load" else ""
             line = Text.assemble(("✓ ", "green"), f"{self._name:<8} {took_s:6.1f} s", f"   {said}" if said else "")
             self._console.print(line, highlight=False)
@@ -106,11 +105,11 @@ class LiveView:
             self._live.start()
         self._live.refresh()
 
-    def _drawn(self) -> RenderableType:
+    def drawn(self) -> RenderableType:
         """What changes: the phase with its bar, what the load waits for, and what happened just now."""
         if not (self._name or self._step):
             return Text("")
-        elapsed_s = time.monotonic() - self._began_s
+        elapsed_s = self._now_s() - self._began_s
         lines: list[RenderableType] = [self._line(elapsed_s)]
         if self._name == "load":
             status = self._status
@@ -119,26 +118,21 @@ class LiveView:
         lines += [_cut(text) for text in self._happened[-HAPPENED_SHOWN:]]
         return Group(*lines)
 
-    def _line(self, elapsed_s: float) -> RenderableType:
+    def _line(self, elapsed_s: float) -> Text:
         """The phase, its bar, how long it takes, and how far it is."""
         if self._name == "load":
             share = self._status.share
-            said = summary(self._status, self._rates.of(self._status.counts, time.monotonic()))
+            rates = self._rates.of(self._status.counts, self._now_s())
+            said = summary(self._status, {"ok": rates.get("ok", 0.0)})
         else:
-            share, said = self._share, f"{self._step} {self._detail}".strip()
+            share, said = self._share, " · ".join(text for text in (self._detail, self._step) if text)
         if share is None and self._expected_s:
             share = elapsed_s / self._expected_s
-        grid = Table.grid(padding=(0, 1))
-        cells: list[RenderableType] = [Text("▸", "cyan"), Text(f"{self._name:<8}", "bold")]
-        for _ in cells:
-            grid.add_column(no_wrap=True)
+        line = Text.assemble(("▸ ", "cyan"), (f"{self._name:<8} ", "bold"), no_wrap=True, overflow="ellipsis")
         if share is not None:
-            grid.add_column(width=BAR_WIDTH)
-            cells.append(ProgressBar(100, 100 * min(1.0, share), width=BAR_WIDTH))
-        grid.add_column(no_wrap=True)
-        grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        grid.add_row(*cells, Text(f"{clock(elapsed_s, self._expected_s):>6}"), Text(said, "dim"))
-        return grid
+            done, left = bar(share, BAR_WIDTH)
+            line.append(done, "cyan").append(left, "dim").append(" ")
+        return line.append(f"{clock(elapsed_s, self._expected_s):>5}  ").append(said, "dim")
 
 
 def _cut(text: str, style: str = "") -> Text:

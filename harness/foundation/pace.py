@@ -39,6 +39,12 @@ class Pace:
         return f"{size}, {speed}, {lasting((total - done) / rate)} left"
 
 
+def bar(share: float, width: int) -> tuple[str, str]:
+    """What is done and what is left, as lines of letters."""
+    filled = round(width * min(1.0, max(0.0, share)))
+    return "━" * filled, "╌" * (width - filled)
+
+
 def lasting(seconds: float) -> str:
     """A duration that changes all the time: 9 s, 2 min 5 s."""
     whole = round(seconds)

@@ -14,9 +14,9 @@ from typing import Protocol
 from rich.console import Console
 from rich.text import Text
 
-from harness.foundation.pace import Pace
+from harness.foundation.pace import Pace, bar
 
-BAR_WIDTH = 24
+BAR_WIDTH = 16
 
 
 class Progress(Protocol):
@@ -96,9 +96,8 @@ class Spinner:
 
     def part(self, done: float, total: float, unit: str = "") -> None:
         """Show a bar beside the step, with its rate and the time that is left."""
-        filled = round(BAR_WIDTH * min(1.0, done / total)) if total else 0
         said = Pace(self._step_started_at).said(done, total, unit, time.monotonic())
-        self.detail(f"{'━' * filled}{'╌' * (BAR_WIDTH - filled)} {said}")
+        self.detail(f"{''.join(bar(done / total if total else 0.0, BAR_WIDTH))} {said}")
 
     def drop(self) -> None:
         """Stop turning; the unfinished step is not shown as done."""

@@ -7,7 +7,7 @@ second how the load stands. It is a `harness.foundation.progress.Progress` as we
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -78,9 +78,9 @@ def clock(elapsed_s: float, expected_s: float | None) -> str:
 class PlainView:
     """Lines with the seconds since the start: what happens at once, how far it is every ten seconds, nothing twice."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._began_s = self._phase_began_s = time.monotonic()
+    def __init__(self, console: Console, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._now_s = console, now_s
+        self._began_s = self._phase_began_s = self._now_s()
         self._last_line_s = -LINE_EVERY_S  # the first phase is shown at once
         self._expected_s: float | None = None
         self._name = self._step = self._last = ""
@@ -90,7 +90,7 @@ class PlainView:
     def phase(self, name: str, expected_s: float | None = None) -> None:
         """Print it, unless a line was printed just now."""
         self._name, self._expected_s, self._step = name, expected_s, ""
-        self._phase_began_s = time.monotonic()
+        self._phase_began_s = self._now_s()
         self._pace = Pace(self._phase_began_s)
         self._now_and_then("" if expected_s is None else lasting(expected_s))
 
@@ -100,7 +100,7 @@ class PlainView:
 
     def standing(self, standing: LoadStatus) -> None:
         """Print it every ten seconds."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         rates = self._rates.of(standing.counts, now_s)
         elapsed = clock(now_s - self._phase_began_s, self._expected_s)
         parts = [elapsed, summary(standing, rates), *standing.faults, standing.waits, standing.leaders]
@@ -108,7 +108,7 @@ class PlainView:
 
     def step(self, text: str) -> None:
         """Print it, unless a line was printed just now."""
-        self._step, self._pace = text, Pace(time.monotonic())
+        self._step, self._pace = text, Pace(self._now_s())
         self._now_and_then(text)
 
     def detail(self, text: str) -> None:
@@ -117,21 +117,21 @@ class PlainView:
 
     def part(self, done: float, total: float, unit: str = "") -> None:
         """Print it every ten seconds."""
-        self.detail(self._pace.said(done, total, unit, time.monotonic()))
+        self.detail(self._pace.said(done, total, unit, self._now_s()))
 
     def close(self) -> None:
         """There is no screen to leave."""
 
     def _now_and_then(self, text: str) -> None:
-        if time.monotonic() - self._last_line_s >= LINE_EVERY_S:
-            self._last_line_s = time.monotonic()
+        if self._now_s() - self._last_line_s >= LINE_EVERY_S:
+            self._last_line_s = self._now_s()
             self._print(f"{self._name:<8} {text}")
 
     def _print(self, text: str) -> None:
         if text == self._last:
             return
         self._last = text
-        elapsed_s = time.monotonic() - self._began_s
+        elapsed_s = self._now_s() - self._began_s
         self._console.print(Text(f"{elapsed_s:5.1f} s  {text.rstrip()}"), soft_wrap=True)
 
 

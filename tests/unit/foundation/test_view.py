@@ -6,7 +6,6 @@ import re
 import pytest
 from rich.console import Console
 
-from harness.foundation import view as live
 from harness.foundation.console import SafeConsole
 from harness.foundation.pace import Pace, Rates, lasting
 from harness.foundation.view import Asides, LoadStatus, PlainView, clock, summary, viewed_on
@@ -68,33 +67,25 @@ class Clock:
     def __init__(self) -> None:
         self.now_s = 1000.0
 
-    def monotonic(self) -> float:
+    def __call__(self) -> float:
         """Now."""
         return self.now_s
 
 
-@pytest.fixture
-def passing(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of the view."""
-    clock = Clock()
-    monkeypatch.setattr(live, "time", clock)
-    return clock
-
-
-def test_lines_elsewhere_are_few(plain: Console, passing: Clock) -> None:
+def test_lines_elsewhere_are_few(plain: Console) -> None:
     """What happens at once; how far it is at most every ten seconds; nothing twice, and nothing that steers."""
-    with viewed_on(plain) as view:
-        assert isinstance(view, PlainView)
-        view.phase("set up")
-        view.step("starting 3 nodes")
-        view.part(1, 3, "ready")
-        view.phase("load", 20)
-        view.happened("[bold]leader-kill 1 injected[/]")
-        view.happened("[bold]leader-kill 1 injected[/]")
-        for second in range(25):
-            passing.now_s += 1
-            view.standing(LoadStatus({"sent": second}, ("leader-kill: node 1 is dead",), "p0 led by 2"))
-        view.phase("seal")
+    passing = Clock()
+    view = PlainView(plain, passing)
+    view.phase("set up")
+    view.step("starting 3 nodes")
+    view.part(1, 3, "ready")
+    view.phase("load", 20)
+    view.happened("[bold]leader-kill 1 injected[/]")
+    view.happened("[bold]leader-kill 1 injected[/]")
+    for second in range(25):
+        passing.now_s += 1
+        view.standing(LoadStatus({"sent": second}, ("leader-kill: node 1 is dead",), "p0 led by 2"))
+    view.phase("seal")
     assert text_of(plain).splitlines() == [
         "  0.0 s  set up",
         "  0.0 s           [bold]leader-kill 1 injected[/]",
@@ -103,9 +94,10 @@ def test_lines_elsewhere_are_few(plain: Console, passing: Clock) -> None:
     ]
 
 
-def test_steps_are_told_when_they_take_long(plain: Console, passing: Clock) -> None:
+def test_steps_are_told_when_they_take_long(plain: Console) -> None:
     """With how much of them is done."""
-    view = PlainView(plain)
+    passing = Clock()
+    view = PlainView(plain, passing)
     view.phase("set up")
     passing.now_s += 5
     view.step("fetching kafka 4.3.1")
