@@ -54,7 +54,8 @@ def test_signals_are_given_back() -> None:
 
 def answers(*, may_wait: bool, times: int) -> list[str]:
     """What the user is told, in the order of the signals."""
-    stop, heard = StopRequest(), []
+    stop = StopRequest()
+    heard: list[str] = []
     stop.may_wait, stop.answer = may_wait, heard.append
     with stop.listening():
         for _ in range(times):
