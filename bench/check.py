@@ -5,9 +5,10 @@
     make bench-check ARGS="--sizes 1M --sick refusals,rebalances"
 
 Each history is made once. A healthy one (`bench.histories`) is asked the five core questions by Spark and by DuckDB
-(`bench.duck`), in turns, and then everything by Spark, and nothing may be found. A sick one (`bench.sick`), of up to a
-million events, is asked everything, and no check may fail. CPU seconds are of all processes, with Spark's Python
-workers; the session is warm. At the end `tidegauge check` is asked everything of a small history, cold, three times.
+(`bench.duck`), in turns, and then everything by Spark, and nothing may be found. A sick one (`bench.sick.shapes`), of
+up to a million events, is asked everything, and no check may fail. CPU seconds are of all processes, with Spark's
+Python workers; the session is warm. At the end `tidegauge check` is asked everything of a small history, cold, three
+times.
 
 docs/benchmarks.md and its plot are written when all was measured. What `bench.check_report` wants to be reached is
 shown, and whether it was.
@@ -30,11 +31,11 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from bench import sick
 from bench.check_report import ALL, COLD, CORE, DUCK, HEALTHY, CheckCase, CheckMeasurement, Results, page, plot, table
 from bench.command import run_command
 from bench.duck import QUESTIONS, Duck
 from bench.histories import generate
+from bench.sick import shapes as sick
 from checkers.core.check import CheckSettings, check
 from checkers.core.results import CheckResults
 from harness.foundation.errors import Exit, TidegaugeError, UsageError

@@ -188,7 +188,7 @@ def page(results: Results) -> str:
     return f"""# What a check costs
 
 `make bench-check` measures it and writes this page. Histories are made. Healthy ones (`bench/histories.py`) are what a
-healthy run records, with three hot partitions and with a thousand; the others (`bench/sick.py`) are of brokers with
+healthy run records, with three hot partitions and with a thousand; the others (`bench/sick/`) are of brokers with
 which very much is wrong. *core* are five questions: lost writes, values at two offsets and offsets with two values, the
 order of polls, watermarks that fall, and acknowledgements that a later answer does not show; DuckDB answers them in
 plain SQL on the same files (`bench/duck.py`). *all* is every checker, with figures and coverage; *cold* is the command

@@ -13,7 +13,7 @@ A record at a higher offset may be of a send that nobody knows the end of: it su
 goes by keys and offsets alone. For the same reason it need not be whole: that it is not is an anomaly of its own. At
 the offset itself another value is not the write; at a lower one its value is, and is a duplicate. What compaction has
 left of earlier writes is nobody's concern. An acknowledgement without a usable offset cannot be a last write: it is a
-false one (`checkers.delivery`).
+false one (`checkers.delivery.family`).
 
 A stretch of a log says of each key how far it was written or returned there (its *top*), and which writes at its top
 are *open*: not returned there. The last write of a key can be lost only if it is open and no stretch has a higher top.

@@ -9,9 +9,10 @@ judge      each piece once more, knowing what was gathered: only if `needs_judgi
 conclude   what was found, in how much it was looked for, and what results.json is to tell beside that
 
 Families `by_value` judge first, and always: pieces that hold all rows of a value, or what no piece has settled
-(`checkers.shared.fates`). A family that needs nothing but its surveys has no `judge`. A small history is one piece, and
-all steps are made in one task. `others` holds what other families gathered, by their names; those that it names
-in `after` are there when it gathers. Where a piece holds all that is compared, `PiecewiseFamily` adds the surveys up.
+(`checkers.shared.settled_values`). A family that needs nothing but its surveys has no `judge`. A small history is one
+piece, and all steps are made in one task. `others` holds what other families gathered, by their names; those that it
+names in `after` are there when it gathers. Where a piece holds all that is compared, `PiecewiseFamily` adds the surveys
+up.
 """
 
 from __future__ import annotations

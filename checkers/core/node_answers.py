@@ -29,6 +29,7 @@ from harness.history.schema import OffsetView, Type
 SETTLING_NS = 2_000_000_000  # nodes do not learn of a leader, a broker or a topic at one instant
 ALWAYS = -(1 << 62)
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.METADATA
+OF_LEADERS = (PRODUCE, FETCH, LIST_OFFSETS)  # only these answer them, but for a Fetch that followers may answer
 EVERYWHERE = -(1 << 40)  # the scope of answers that are compared with those of all nodes
 
 # the columns that are needed of probes and of exchanges

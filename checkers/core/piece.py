@@ -27,7 +27,8 @@ from harness.history.schema import F, OffsetView, Type
 if TYPE_CHECKING:
     from checkers.core.partition_log import PartitionLog
     from checkers.shared.by_offset import OffsetTimes
-    from checkers.shared.fates import Fates, Split
+    from checkers.shared.fates import Fates
+    from checkers.shared.settled_values import Split
 
 
 class Piece:
@@ -96,8 +97,8 @@ class Piece:
 
     @cached_property
     def split(self) -> Split:
-        """Sends and records by whether they are settled (`checkers.shared.fates`); for pieces of a large history."""
-        from checkers.shared.fates import split
+        """Sends and records of a large history, by whether they are settled (`checkers.shared.settled_values`)."""
+        from checkers.shared.settled_values import split
 
         return split(self)
 

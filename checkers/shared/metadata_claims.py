@@ -19,6 +19,7 @@ from harness.history.schema import Type
 OWN_CLIENT = "tidegauge"  # of all that is no worker
 OF_OTHERS = pl.col("client").ne_missing(OWN_CLIENT)
 PLACED = pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
+OF_A_PLACE = pl.col("node").is_not_null() & PLACED & (pl.col("era") != UNSURE)  # of one life of it
 PLACE = ("topic", "partition", "era")
 OF_PROBES = ("event", "time", "invoked", "node", "api", "topic", "partition", "leader", "leader_epoch", "error",
              "brokers")  # fmt: skip

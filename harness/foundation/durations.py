@@ -22,9 +22,9 @@ def seconds(written: object) -> float:
     elif isinstance(written, int | float) and not isinstance(written, bool):
         value = float(written)
     else:
-        raise ValueError(f"{written!r} is no duration: {HOW_TO_WRITE}")
+        raise ValueError(f"{written!r} is not a valid duration: {HOW_TO_WRITE}")
     if not math.isfinite(value) or not 0 <= value <= LONGEST_S:
-        raise ValueError(f"{written!r} is not between nothing and a week")
+        raise ValueError(f"{written!r} is out of range: use 0 s to 7 days")
     return round(value, 6)
 
 

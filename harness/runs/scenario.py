@@ -11,7 +11,7 @@ import hashlib
 import json
 import secrets
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,12 +20,15 @@ from pydantic import Field, SerializeAsAny, model_validator
 from harness.clusters.flags import DEFAULT_KIND
 from harness.clusters.kinds import KINDS
 from harness.clusters.spec import ClusterSpec
-from harness.foundation.config import Model, parse, read_toml, suggestion
+from harness.foundation.config import Model, attempt, read_toml, suggestion
 from harness.foundation.durations import Duration
 from harness.foundation.errors import UsageError
 from harness.foundation.limits import Limits
+from harness.foundation.mistakes import Mistake, refusal
 from harness.foundation.paths import PACKAGE
+from harness.runs.origins import COMMAND_LINE, Origins, origins
 from harness.tap.spec import TapSpec
+from nemesis import check_sense
 from nemesis.schedule import FaultPlan
 from workloads import WORKLOADS, find_workload
 from workloads.base import Settings
@@ -88,16 +91,17 @@ def derived_seed(seed: int, *parts: object) -> int:
 
 def load(file: Path | None, flags: Mapping[str, Any], settings: Iterable[str] = ()) -> Scenario:
     """A file below, flags above it, on top `key=value` settings; a checked scenario out."""
-    source = str(file) if file else "the command line"
+    settings = list(settings)
+    base = str(file) if file else COMMAND_LINE
     return checked(
         merged(with_short_forms_expanded(read_toml(file)) if file else {}, with_short_forms_expanded(flags)),
         settings,
-        source,
+        origins(base, flags, settings),
     )
 
 
-def checked(data: dict[str, Any], settings: Iterable[str], source: str) -> Scenario:
-    """The scenario of layers that were laid over each other; `source` is how messages call where they came from."""
+def checked(data: dict[str, Any], settings: Iterable[str], source: Origins) -> Scenario:
+    """The scenario of layers that were laid over each other; `source` says where each part came from."""
     data = {"seed": secrets.randbits(31), **data}
     if isinstance(data.get("tap"), dict) and data["tap"].get("broken"):
         data.setdefault("expect", "invalid")
@@ -116,19 +120,65 @@ def find(name: str) -> Path:
     return Path(name)
 
 
-def _parse(data: dict[str, Any], source: str) -> Scenario:
+def _parse(data: dict[str, Any], source: Origins) -> Scenario:
+    """The scenario, or an error that lists all mistakes."""
     data = dict(data)
     table = data.pop("workload", {})
     if not isinstance(table, dict):
-        raise UsageError(f"{source}: 'workload' is wrong", 'write workload = { name = "…", … }')
-    table = dict(table)
-    name = table.pop("name", DEFAULT_WORKLOAD)
-    if "settings" in data:
-        raise UsageError(f"{source}: unknown key 'settings'", "settings of the workload belong into [workload]")
-    settings = parse(find_workload(name).model, table, f"{source}: workload {name}")
-    scenario = parse(Scenario, {**data, "workload": name, "settings": settings}, source)
-    scenario.cluster.checked()
+        raise UsageError(f"{source.base}: 'workload' is wrong", 'write workload = { name = "…", … }')
+    found: list[tuple[str, Mistake]] = []
+    if data.pop("settings", None) is not None:
+        remedy = "settings of the workload belong into [workload]"
+        found.append((source.base, Mistake(("settings",), "unknown key 'settings'", remedy)))
+    name, settings = _settings_of(dict(table), source, found)
+    scenario, mistakes = attempt(Scenario, {**data, "workload": name, "settings": settings})
+    found += [(_blamed(source, each, ()), each) for each in mistakes]
+    if scenario:
+        found += [(source.file, each) for each in _contradictions(scenario)]
+    if found or scenario is None:
+        raise refusal(found)
     return scenario
+
+
+def _settings_of(
+    table: dict[str, Any], source: Origins, found: list[tuple[str, Mistake]]
+) -> tuple[str, SerializeAsAny[Settings]]:
+    """The workload and its settings; what is wrong with them is added to what was `found`."""
+    name = table.pop("name", DEFAULT_WORKLOAD)
+    try:
+        workload = find_workload(name)
+    except UsageError as error:
+        found.append((source.file, Mistake(("workload", "name"), error.message, error.remedy)))
+        return DEFAULT_WORKLOAD, find_workload(DEFAULT_WORKLOAD).model()
+    settings, mistakes = attempt(workload.model, table)
+    found += [(_blamed(source, each, ("workload",)), each.within(f"workload {name}")) for each in mistakes]
+    return name, settings or workload.model()
+
+
+def _blamed(source: Origins, mistake: Mistake, table: tuple[str, ...]) -> str:
+    """Where a mistake came from; its place is relative to the table."""
+    return source.of((*table, *mistake.place), whole_table=mistake.of_table)
+
+
+def _contradictions(scenario: Scenario) -> Iterator[Mistake]:
+    """What is right by itself and does not go together."""
+    for plan in scenario.nemesis:
+        try:
+            check_sense([plan])
+        except UsageError as error:
+            yield Mistake(("nemesis",), error.message, error.remedy)
+    try:
+        target = scenario.cluster.checked().of.target(scenario.cluster)
+    except UsageError as error:
+        yield Mistake(("cluster",), error.message, error.remedy)
+        return
+    replicas = scenario.settings.replication_factor
+    if target and replicas > target.nodes and not scenario.settings.topic:
+        nodes = f"{target.nodes} nodes" if target.nodes > 1 else "one node"
+        use = f"use 1 to {target.nodes}" if target.nodes > 1 else "use 1, and min_insync_replicas=1"
+        yield Mistake(
+            ("workload", "replication_factor"), f"replication_factor={replicas} is more than the cluster's {nodes}", use
+        )
 
 
 def with_short_forms_expanded(layer: Mapping[str, Any]) -> dict[str, Any]:

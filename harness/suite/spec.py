@@ -18,8 +18,10 @@ from pydantic import Field
 
 from harness.foundation.config import Model, parse, read_toml, suggestion
 from harness.foundation.errors import UsageError
+from harness.foundation.mistakes import all_of
 from harness.foundation.paths import PACKAGE
 from harness.runs import scenario as scenarios
+from harness.runs.origins import Origins
 from harness.runs.scenario import Scenario, derived_seed
 from harness.suite.expectation import Expectation
 from harness.suite.flags import asked_of, make_sense, unfit
@@ -108,11 +110,19 @@ def load_suite(file: Path, cluster: Mapping[str, Any] | None = None) -> Suite:
     whole = parse(SuiteFile, read_toml(file), str(file))
     _refuse_unknown(whole.defaults, OF_A_FILE, f"{file}: defaults")
     cases: dict[str, SuiteCase] = {}
+    errors: list[UsageError] = []
     for number, entry in enumerate(whole.scenario, start=1):
-        for case in _cases(entry, whole.defaults, cluster or {}, file, number):
+        try:
+            found = list(_cases(entry, whole.defaults, cluster or {}, file, number))
+        except UsageError as error:
+            errors.append(error)
+            continue
+        for case in found:
             if case.name in cases:
-                raise UsageError(f"{file}: two cases are called '{case.name}'", "give their scenarios names")
+                errors.append(UsageError(f"{file}: two cases are called '{case.name}'", "give their scenarios names"))
             cases[case.name] = case
+    if errors:
+        raise all_of(errors, f"{file} has {len(errors)} wrong scenarios")
     return Suite(file.stem, whole.title, file, tuple(cases.values()))
 
 
@@ -170,12 +180,13 @@ def _made(
     expect = own.expect or _expected(data, place)
     data["expect"] = expect.outcome
     data = {**data, "seed": seed or 0}
-    name = name or scenarios.checked(data, each.settings, place).title
+    name = name or scenarios.checked(data, each.settings, Origins(place)).title
     if expect.needed(own.repeat) > own.repeat:
         raise UsageError(
             f"{place}: expected in {expect.needed(own.repeat)} of {own.repeat} tries", "raise repeat, or lower at_least"
         )
-    return SuiteCase(name, scenarios.checked({**data, "name": name}, each.settings, place), expect, own.repeat, seed)
+    scenario = scenarios.checked({**data, "name": name}, each.settings, Origins(place))
+    return SuiteCase(name, scenario, expect, own.repeat, seed)
 
 
 def _without(layer: Mapping[str, Any], keys: frozenset[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Cycles of transactions, by the words of `checkers.cycles`: with an edge for each pair, and paths by looking."""
+"""Cycles of transactions, by the words of `checkers.cycles.family`: an edge for each pair, and paths by looking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was sent, acknowledged and read: `checkers.delivery`, `checkers.keys` and offsets."""
+"""What was sent, acknowledged and read: `checkers.delivery.family`, `checkers.keys` and offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups and what they commit, by the words of `checkers.groups` and `checkers.commits`."""
+"""Groups and what they commit, by the words of the modules of `checkers.groups` and of `checkers.commits`."""
 
 from __future__ import annotations
 

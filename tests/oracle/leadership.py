@@ -1,4 +1,4 @@
-"""Who acts as a leader, and whether clients find it; the specification is in `checkers.leadership`."""
+"""Who acts as a leader, and whether clients find it: `checkers.leadership` and `checkers.refusals`, word by word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Points and visibility, every operation against every other: told by `checkers.linearizability` and its modules."""
+"""Points and visibility, every operation against every other: `checkers.linearizability` and its modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stalls and waits, second by second: told by `checkers.liveness` and `checkers.progress`."""
+"""Stalls and waits, second by second: told by `checkers.liveness.family` and `checkers.progress`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes say of brokers, leaders and coordinators; the specification is in `checkers.metadata`.
+"""What nodes say of brokers, leaders and coordinators; the specification is in `checkers.metadata.family`.
 
 Findings of brokers and coordinators, which are of no topic, count for the one that the number of a node, or the name of
 a group, has in it.

@@ -1,4 +1,4 @@
-"""The order in which readers received records, and in which sends got offsets: `checkers.order`, word by word."""
+"""The order in which readers received records, and sends got offsets: `checkers.order.family`, word by word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of transactions, by the words of `checkers.transactions`."""
+"""What became of transactions, by the words of the modules of `checkers.transactions`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watermarks, every answer against every other: told by `checkers.watermarks`."""
+"""Watermarks, every answer against every other: told by `checkers.watermarks.family`."""
 
 from __future__ import annotations
 

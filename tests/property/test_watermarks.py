@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.core.arrays import NONE
-from checkers.shared.earlier_answers import EarlierAnswers
 from checkers.shared.epochs import FAMILIES as EPOCHS
-from checkers.watermarks import FAMILIES as WATERMARKS
+from checkers.watermarks.earlier_answers import EarlierAnswers
+from checkers.watermarks.family import FAMILIES as WATERMARKS
 from tests.oracle.watermarks import write
 from tests.support.histories import Rows
 from tests.support.kernels import Size, check_rows, findings_of

@@ -6,7 +6,7 @@ All that was seen is shown; this decides what it means, by how the run was set u
 from __future__ import annotations
 
 from checkers.core.results import CheckResults, Finding
-from checkers.delivery import SETTLED
+from checkers.delivery.acknowledged_values import SETTLED
 from harness.foundation.discovery import modules_with
 from harness.judging.policies.case import FindingCase, Mark, PlannedFault, Policy, RunFacts
 

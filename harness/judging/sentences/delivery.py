@@ -76,12 +76,12 @@ def misrouted(finding: Finding, say: Wording) -> str:
 
 
 def _foreign_record(finding: Finding, say: Wording) -> str:
-    """With the tag `foreign`; without it, `checkers.delivery` found it."""
+    """With the tag `foreign`; without it, `checkers.delivery.family` found it."""
     return f"the record at offset {finding.offset} was not written by this run"
 
 
 def _last_write_of_key(finding: Finding, say: Wording) -> str:
-    """With the tag `last of its key`; without it, `checkers.delivery` found it."""
+    """With the tag `last of its key`; without it, `checkers.delivery.family` found it."""
     facts = finding.facts
     end = facts.get("final_end")
     final = "the final read ended" if end is None else f"the final read ended at offset {end}"

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from bench.check import shapes_of
-from bench.sick import SHAPES, generate
+from bench.sick.shapes import SHAPES, generate
 from harness.foundation.errors import UsageError
 from harness.history.schema import ID_BITS, F, Kind, Type
 from harness.history.sealing import Sealed, open_history

@@ -10,8 +10,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from checkers.cycles import Ends, Reads, TransactionSteps, TransactionTable, Writes, dependencies
-from checkers.shared.graph import RW, TIME, WR, WW, FoundCycles, Graph, search, with_time
+from checkers.cycles.dependencies import TransactionTable, dependencies
+from checkers.cycles.graph import RW, TIME, WR, WW, FoundCycles, Graph, search, with_time
+from checkers.cycles.steps import Ends, Reads, TransactionSteps, Writes
 
 SOON = 60.0
 

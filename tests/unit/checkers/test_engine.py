@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkers.core.check import CheckSettings
-from checkers.watermarks import Watermarks
+from checkers.watermarks.family import Watermarks
 from harness.history.schema import F, Kind, Type
 from harness.judging.policies import RunFacts
 from harness.judging.verdict import decide

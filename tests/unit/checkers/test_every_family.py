@@ -10,7 +10,7 @@ import pytest
 from checkers.core.families import FAMILIES
 from checkers.core.family import Family, FamilyResult
 from checkers.core.results import Finding
-from checkers.delivery import GatheredDelivery
+from checkers.delivery.acknowledged_values import GatheredDelivery
 from harness.history.schema import FaultStage, Kind
 from tests.support.histories import SECOND_NS, Case, Rows, told, write
 from tests.support.kernels import SIZES, WHOLE, Size, check_rows, context, findings_of, steps_of

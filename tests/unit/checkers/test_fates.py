@@ -9,24 +9,25 @@ import numpy as np
 import polars as pl
 import pytest
 
-from checkers import delivery
+from checkers import delivery, log_starts
+from checkers import flawed_records as odd
 from checkers.core.arrays import NEVER, NONE
 from checkers.core.engine import CheckState
+from checkers.core.families import families_of
 from checkers.core.family import Family
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.core.tables import empty
-from checkers.shared import fates as values
-from checkers.shared import flawed_records as odd
-from checkers.shared import log_starts
-from checkers.shared.fates import Fates, GatheredValues, Split, fates
+from checkers.shared import settled_values as values
+from checkers.shared.fates import Fates, fates
+from checkers.shared.settled_values import GatheredValues, Split
 from harness.history.schema import F, Kind, Status, Type
 from tests.oracle import compacted
 from tests.oracle import delivery as oracle
 from tests.support.histories import SECOND_NS, Rows, write
 from tests.support.kernels import SIZES, WHOLE, Size, context, findings_of, frame_of, steps_of
 
-FAMILIES: list[Family] = [*values.FAMILIES, *delivery.FAMILIES, *odd.FAMILIES]
+FAMILIES: list[Family] = [*values.FAMILIES, *families_of(delivery), *log_starts.FAMILIES, *odd.FAMILIES]
 SMALL = SIZES[1:]
 
 HEALTHY = """p1 send a ─ ok @0

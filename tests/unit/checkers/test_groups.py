@@ -7,16 +7,18 @@ import re
 import pytest
 
 from checkers import commits, groups
+from checkers.core.families import families_of
 from checkers.core.family import Family, FamilyResult
 from checkers.core.results import CheckResults, Finding
 from checkers.core.timeline import Fault
+from checkers.groups import handed_offsets
 from checkers.summaries.coverage import FaultCoverage
 from harness.history.schema import F, Kind
 from harness.judging.policies import PlannedFault, RunFacts, judge
 from tests.support.histories import SECOND_NS, Case, Rows, value_of, write
 from tests.support.kernels import SIZES, Size, check_rows, context, findings_of, steps_of
 
-FAMILIES: tuple[Family, ...] = (*commits.FAMILIES, *groups.FAMILIES)
+FAMILIES: tuple[Family, ...] = (*commits.FAMILIES, *families_of(groups))
 
 # expected: anomaly, place, tags
 CASES = [
@@ -326,12 +328,12 @@ def test_what_is_found_was_looked_at(outcomes: dict[str, FamilyResult]) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES[1:], ids=str)
-@pytest.mark.parametrize("runs", [groups.RUNS_AT_MOST, 0])
+@pytest.mark.parametrize("runs", [handed_offsets.RUNS_AT_MOST, 0])
 def test_many_tasks_find_what_one_finds(
     rows: Rows, outcomes: dict[str, FamilyResult], size: Size, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where surveys leave out what is too much to tell."""
-    monkeypatch.setattr(groups, "RUNS_AT_MOST", runs)
+    monkeypatch.setattr(handed_offsets, "RUNS_AT_MOST", runs)
     others = check_rows(rows, FAMILIES, size, compact=COMPACTED)[0]
     assert sorted(map(repr, findings_of(rows, others))) == sorted(map(repr, findings_of(rows, outcomes)))
     assert {name: each.looked_at for name, each in others.items()} == {
@@ -360,7 +362,7 @@ def _member(rows: Rows, member: str, group: str, *offsets: int) -> None:
 def _losses(rows: Rows, size: Size) -> set[tuple[object, ...]]:
     return {
         (*(each.facts[name] for name in ("group", "lost", "first", "last")), each.values, *each.tags)
-        for each in findings_of(rows, check_rows(rows, groups.FAMILIES, size)[0])
+        for each in findings_of(rows, check_rows(rows, families_of(groups), size)[0])
     }
 
 
@@ -397,7 +399,7 @@ def test_a_group_that_passes_nothing_is_not_looked_at_again(size: Size) -> None:
     for offset in range(5, 55):
         for member in ("g1", "g2", "g3")[: 1 + offset % 3]:
             _member(rows, member, "G", offset)
-    (family,) = (each for each in groups.FAMILIES if each.name == "skipped by groups")
+    (family,) = (each for each in families_of(groups) if each.name == "skipped by groups")
     steps = steps_of(rows, [family], context(rows), size)
     assert family.name not in steps.judged
     assert steps.conclude()[family.name].looked_at == {"rebalance-loss": 50}

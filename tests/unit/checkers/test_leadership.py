@@ -12,7 +12,8 @@ from checkers.core.results import CheckResults, Finding
 from checkers.core.run import RunContext
 from checkers.core.timeline import Fault
 from checkers.leadership import FAMILIES as LEADERSHIP
-from checkers.metadata import FAMILIES as METADATA
+from checkers.metadata.family import FAMILIES as METADATA
+from checkers.refusals import FAMILIES as REFUSALS
 from checkers.shared.epochs import FAMILIES as EPOCHS
 from checkers.summaries.coverage import FaultCoverage
 from harness.history.schema import F, Kind, Type
@@ -20,7 +21,7 @@ from harness.judging.policies import PlannedFault, RunFacts, judge
 from tests.support.histories import SECOND_NS, Case, Rows, write
 from tests.support.kernels import SIZES, WHOLE, Size, check_rows, findings_of
 
-FAMILIES = [*EPOCHS, *METADATA, *COORDINATORS, *LEADERSHIP]
+FAMILIES = [*EPOCHS, *METADATA, *COORDINATORS, *LEADERSHIP, *REFUSALS]
 Checked = tuple[list[Finding], dict[str, FamilyResult]]
 
 # expected: anomaly, tags, nodes

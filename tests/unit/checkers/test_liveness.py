@@ -8,11 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from checkers import liveness, progress
+from checkers import progress
 from checkers.core.family import FamilyResult
 from checkers.core.piece import Piece
 from checkers.core.results import CheckResults, Finding
 from checkers.core.timeline import Fault, Timeline
+from checkers.liveness import family as liveness
 from checkers.summaries.coverage import FaultCoverage
 from harness.foundation.limits import DEFAULTS, limits_of
 from harness.history.schema import F, FaultStage, Kind

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from checkers import order
 from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
 from checkers.core.timeline import Fault
+from checkers.order import family as order
+from checkers.order import gathered_steps, odd_steps
 from checkers.summaries.coverage import Coverage, FaultCoverage, Span
 from checkers.summaries.figures import Figures
 from harness.history.schema import F, Kind, Status, Type
@@ -477,8 +478,8 @@ def test_chunks_and_pieces_change_nothing(
     size: Size, carried: int, rows: Rows, outcome: FamilyResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large history is cut into chunks and pieces; if too much of it is odd, these are judged by themselves."""
-    monkeypatch.setattr(order, "CARRIED", carried)
-    monkeypatch.setattr(order, "AT_LEAST", carried)
+    monkeypatch.setattr(odd_steps, "CARRIED", carried)
+    monkeypatch.setattr(odd_steps, "AT_LEAST", carried)
     cut = _check(rows, size)
     assert sorted(map(repr, _findings(rows, cut))) == sorted(map(repr, _findings(rows, outcome)))
     assert cut.looked_at == outcome.looked_at
@@ -558,8 +559,8 @@ def _with_markers(transactions: int) -> str:
 
 def test_markers_are_no_reason_to_look_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if there are more gaps than can be carried: it is enough to know how much is missing."""
-    monkeypatch.setattr(order, "CARRIED", 0)
-    monkeypatch.setattr(order, "AT_LEAST", 1)
+    monkeypatch.setattr(odd_steps, "CARRIED", 0)
+    monkeypatch.setattr(odd_steps, "AT_LEAST", 1)
     monkeypatch.setattr(order.Order, "judge", lambda *_: pytest.fail("pieces were looked at again"))
     rows = Rows()
     write(rows, 0, _with_markers(20))
@@ -571,8 +572,8 @@ def test_markers_are_no_reason_to_look_again(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("limit", [1, 2, 100])
 def test_gaps_that_are_too_many_are_counted(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first and the worst of them are kept, whoever was part of it."""
-    monkeypatch.setattr(order, "CARRIED", 0)
-    monkeypatch.setattr(order, "AT_LEAST", 0)
+    monkeypatch.setattr(odd_steps, "CARRIED", 0)
+    monkeypatch.setattr(odd_steps, "AT_LEAST", 0)
     rows = Rows()
     polls = " ".join(f"@{number * (number + 3)}:a" for number in range(20))
     write(rows, 0, f"c1 poll ─ {polls}\nc2 poll ─ {polls}\nc3 poll ─ @0:a @4:a\np1 send b ─ ok 1@0 in T")
@@ -599,8 +600,8 @@ def test_a_file_that_is_not_in_the_order_of_events() -> None:
 
 def test_rewinds_that_are_too_many_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that go back least: what they would explain may be called a broker's doing."""
-    monkeypatch.setattr(order, "REWINDS", 0)
-    monkeypatch.setattr(order, "AT_LEAST", 1)
+    monkeypatch.setattr(odd_steps, "REWINDS", 0)
+    monkeypatch.setattr(odd_steps, "AT_LEAST", 1)
     rows = Rows()
     write(
         rows,
@@ -619,8 +620,8 @@ def test_rewinds_that_are_too_many_are_left_out(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_is_too_tangled_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left out in silence."""
-    monkeypatch.setattr(order, "RUNS", 0)
-    monkeypatch.setattr(order, "AT_LEAST", 0)
+    monkeypatch.setattr(gathered_steps, "RUNS", 0)
+    monkeypatch.setattr(odd_steps, "AT_LEAST", 0)
     rows = Rows()
     write(rows, 0, TANGLED)
     assert "not in the order of its events" in _check(rows, Size(64, 1, 3), compact=()).cut

@@ -8,18 +8,29 @@ from functools import partial
 
 import pytest
 
-from checkers import cycles, delivery, transactions
+from checkers import cycles, delivery, log_starts, transactions
+from checkers.core.families import families_of
 from checkers.core.family import FamilyResult
 from checkers.core.results import CheckResults, Finding
-from checkers.shared import epochs, transaction_values
-from checkers.shared import fates as values
+from checkers.cycles import family as cycle_family
+from checkers.cycles import steps as cycle_steps
+from checkers.shared import epochs
+from checkers.shared import settled_values as values
+from checkers.transactions import transaction_values
 from harness.judging.policies import RunFacts, judge
 from tests.support.histories import Case, Rows, op_of, told, write
 from tests.support.kernels import SIZES, WHOLE, Size, check_rows, findings_of
 
 _TIMES = re.compile(r"\[(\d+)\.\.(\d+)\]")
-FAMILIES = [*epochs.FAMILIES, *values.FAMILIES, *delivery.FAMILIES, *transactions.FAMILIES, *cycles.FAMILIES]
-OF_TRANSACTIONS = {name for family in transactions.FAMILIES for name in family.anomalies}
+FAMILIES = [
+    *epochs.FAMILIES,
+    *values.FAMILIES,
+    *families_of(delivery),
+    *log_starts.FAMILIES,
+    *families_of(transactions),
+    *families_of(cycles),
+]
+OF_TRANSACTIONS = {name for family in families_of(transactions) for name in family.anomalies}
 NOBODY_SENT = "c9 poll ─ 7@0:z [0..1]"  # a record without a send: all values are judged from scratch
 
 
@@ -630,7 +641,7 @@ def studied(request: pytest.FixtureRequest) -> tuple[list[Finding], FamilyResult
     """Every cycle in a topic of its own, all of them in one graph."""
     size, more = request.param
     rows = _rows(CYCLES, *more)
-    outcomes, failures = check_rows(rows, [*values.FAMILIES, *cycles.FAMILIES], size)
+    outcomes, failures = check_rows(rows, [*values.FAMILIES, *cycle_family.FAMILIES], size)
     assert not failures
     return findings_of(rows, outcomes), outcomes["cycles"]
 
@@ -671,7 +682,7 @@ def test_how_many_depend_on_each_other(studied: tuple[list[Finding], FamilyResul
 def test_more_components_are_counted_than_told() -> None:
     """Of each class as many as findings are kept of it."""
     cycle = CYCLES[0].text
-    outcome = check_rows(_rows([Case("", cycle)] * 3), [*values.FAMILIES, *cycles.FAMILIES], limit=2)[0]["cycles"]
+    outcome = check_rows(_rows([Case("", cycle)] * 3), [*values.FAMILIES, *cycle_family.FAMILIES], limit=2)[0]["cycles"]
     assert outcome.findings.count("G0") == 3
     assert [len(kept) for kept in outcome.findings.rows.values()] == [2]
 
@@ -679,18 +690,18 @@ def test_more_components_are_counted_than_told() -> None:
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size.stretch))
 def test_too_many_dependencies_are_not_put_together(size: Size, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are counted, and said; pieces that have far more than their share keep theirs."""
-    monkeypatch.setattr(cycles, "STEPS", 10)
+    monkeypatch.setattr(cycle_steps, "STEPS", 10)
     for of_a_piece in (1000, 0):
-        monkeypatch.setattr(cycles, "STEPS_OF_A_PIECE", of_a_piece)
-        outcome = check_rows(_rows(CYCLES), [*values.FAMILIES, *cycles.FAMILIES], size)[0]["cycles"]
+        monkeypatch.setattr(cycle_steps, "STEPS_OF_A_PIECE", of_a_piece)
+        outcome = check_rows(_rows(CYCLES), [*values.FAMILIES, *cycle_family.FAMILIES], size)[0]["cycles"]
         assert not outcome.findings.counts
         assert re.fullmatch(r"cycles of transactions were not looked for: \d+ dependencies are too many", outcome.cut)
 
 
 def test_what_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """And said."""
-    monkeypatch.setattr(cycles, "SECONDS", -1.0)
-    outcome = check_rows(_rows(CYCLES), [*values.FAMILIES, *cycles.FAMILIES], WHOLE)[0]["cycles"]
+    monkeypatch.setattr(cycle_family, "SECONDS", -1.0)
+    outcome = check_rows(_rows(CYCLES), [*values.FAMILIES, *cycle_family.FAMILIES], WHOLE)[0]["cycles"]
     assert not outcome.findings.counts
     assert outcome.cut.startswith("there was no time to look for all cycles of transactions: G1c wr, G0")
 

@@ -14,11 +14,11 @@ from checkers.core.results import CheckResults, Finding
 from checkers.core.run import RunContext
 from checkers.core.timeline import Fault, Timeline
 from checkers.core.timeline import Fault as Injected
-from checkers.shared.earlier_answers import EarlierAnswers, numbered
 from checkers.shared.epochs import FAMILIES as EPOCHS
-from checkers.shared.fallen_marks import in_faults
 from checkers.summaries.coverage import Coverage, FaultCoverage
-from checkers.watermarks import FAMILIES as WATERMARKS
+from checkers.watermarks.earlier_answers import EarlierAnswers, numbered
+from checkers.watermarks.fallen_marks import in_faults
+from checkers.watermarks.family import FAMILIES as WATERMARKS
 from harness.history.schema import FaultStage, Kind, OffsetView
 from harness.judging.policies import PlannedFault, RunFacts, judge
 from tests.support.histories import SECOND_NS, Case, Rows, op_of, told, write

@@ -123,7 +123,7 @@ def test_an_unknown_kind_is_refused_with_those_that_there_are(tmp_path: Path, na
         file.write_text(text)
         with pytest.raises(UsageError) as refused:
             load(file, {})
-        assert f"'cluster.kind' is wrong ({said})" in str(refused.value)
+        assert f"'cluster.kind' is wrong: {said}" in str(refused.value)
     with pytest.raises(UsageError, match="there is no kind of cluster"):
         log_lines(Detached(tmp_path, {"kind": name, "nodes": [{"id": 1}]}), 1, 5)
     for command in (["run"], ["demo"], ["cluster", "up"]):

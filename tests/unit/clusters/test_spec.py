@@ -77,11 +77,11 @@ def test_client_certificates_do_not_apply_to_our_own_clusters(flag: str) -> None
     [
         (
             {"kind": "cloud"},
-            r"'kind' is wrong \(there is no kind of cluster 'cloud', only local, docker, external: choose one",
+            r"'kind' is wrong: there is no kind of cluster 'cloud', only local, docker, external: choose one",
         ),
-        ({"kind": "dokcer"}, r"'kind' is wrong \(there is no .*: did you mean 'docker'\?\)"),
-        ({"ports": ["one"]}, r"'ports\.0' is wrong"),
-        ({"mechanism": "GSSAPI"}, "'mechanism' is wrong"),
+        ({"kind": "dokcer"}, r"'kind' is wrong: there is no .*: did you mean 'docker'\?"),
+        ({"ports": ["one"]}, r"'ports\.0' cannot be 'one': use a whole number"),
+        ({"mechanism": "GSSAPI"}, "'mechanism' cannot be 'GSSAPI': use PLAIN, SCRAM-SHA-256 or"),
         ({"netsn": True}, "unknown key 'netsn': did you mean 'netns'"),
     ],
 )

@@ -185,7 +185,7 @@ def test_a_wrong_command_line_in_a_process_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("cluster up --ports one", "'ports.0' is wrong"),
+        ("cluster up --ports one", "'ports.0' cannot be 'one'"),
         ("cluster up --ports 80,81,82", "80 is not a port brokers can use"),
         ("cluster up --bootstrap h:1", "--bootstrap does not apply to --cluster local"),
         ("cluster up --cluster docker --netns", "--netns does not apply to --cluster docker"),

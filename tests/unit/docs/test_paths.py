@@ -69,9 +69,9 @@ def test_paths_and_modules_that_are_named_exist(page: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "gone"),
     [
-        ("`checkers/delivery.py`, `order.py`, see `checkers/core/`", []),
-        ("`checkers/delivery.py`, `gone.py`", ["gone.py"]),
-        ("the module `delivery.py`\n\nof `checkers/`", []),
+        ("`checkers/replicas.py`, `keys.py`, see `checkers/core/`", []),
+        ("`checkers/replicas.py`, `gone.py`", ["gone.py"]),
+        ("the module `replicas.py`\n\nof `checkers/`", []),
         ("`harness/gone/`", ["harness/gone/"]),
         ("(docs/gone.md)", ["docs/gone.md"]),
         ("make test ARGS=tests/unit/gone", ["tests/unit/gone"]),

@@ -175,16 +175,16 @@ def test_what_was_left_out_of_a_record_is_filled_in(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"options": {"by": "soon"}}, "fault 1: 'by' is wrong ('soon' is no duration"),
+        ({"options": {"by": "soon"}}, "fault 1: 'by' is wrong: 'soon' is not a valid duration"),
         ({"options": {"by": -1}}, "fault 1: 'by' is wrong"),
-        ({"options": {"probability": 7}}, "fault 1: 'probability' is wrong"),
+        ({"options": {"probability": 7}}, "fault 1: 'probability' cannot be 7"),
         ({"options": {"rate": "fast"}}, "fault 1: 'rate' is wrong"),
         ({"options": {"fault": "kill"}}, "fault 1 has an option 'fault', which there is not"),
         ({"options": 5}, "schedule.0.options"),
         ({"fault": 7}, "schedule.0.fault"),
         ({"start_s": "5"}, "schedule.0.start_s"),
         ({"start_s": float("nan")}, "contradict each other"),
-        ({"end_s": float("inf")}, "not between nothing and a week"),
+        ({"end_s": float("inf")}, "use 0 s to 7 days"),
         ({"number": 0}, "contradict each other"),
         ({"start_s": -5.0}, "contradict each other"),
     ],
@@ -378,5 +378,5 @@ def test_mistakes_are_told_with_their_place() -> None:
     """An unknown key, a wrong number."""
     with pytest.raises(UsageError, match="unknown key 'evry': did you mean 'every'"):
         plan(evry=3)
-    with pytest.raises(UsageError, match="'times' is wrong"):
+    with pytest.raises(UsageError, match="'times' cannot be 0"):
         plan(times=0)

@@ -154,7 +154,7 @@ def test_what_the_suite_itself_says_wrongly_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nemesis", ["no-such-fault", "leader-kill:producer"])
 def test_what_could_never_be_run_is_an_error_of_the_suite(tmp_path: Path, nemesis: str) -> None:
     """With the name of the case."""
-    with pytest.raises(UsageError, match="the case stream\\+"):
+    with pytest.raises(UsageError, match=r"scenario stream \(stream\+"):
         planned(suite(tmp_path, STREAM + f"matrix = {{ nemesis = ['{nemesis}'] }}").cases, same)
 
 

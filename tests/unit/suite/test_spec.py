@@ -191,3 +191,19 @@ def test_a_scenario_of_a_test_has_no_matrix(tmp_path: Path) -> None:
     assert case_of({"workload": "stream"}, "test_it", {}, tmp_path / "test_x.py").name == "test_it"
     with pytest.raises(UsageError, match="parametrize"):
         case_of({"matrix": {"acks": ["1"]}}, "test_it", {}, tmp_path)
+
+
+def test_all_wrong_scenarios_of_a_suite_are_reported_at_once(tmp_path: Path) -> None:
+    """Each with its own mistakes."""
+    file = tmp_path / "mine.toml"
+    file.write_text('[[scenario]]\nworkload = "streem"\n[[scenario]]\nname = "b"\ntime = "soon"\nseed = -1\n')
+    with pytest.raises(UsageError) as caught:
+        load_suite(file)
+    said = str(caught.value).replace(str(file), "mine.toml").splitlines()
+    assert [line.strip() for line in said] == [
+        "mine.toml has 2 wrong scenarios:",
+        "mine.toml: scenario 1: there is no workload 'streem': did you mean 'stream'?",
+        "mine.toml: scenario b has 2 mistakes:",
+        "'time' is wrong: 'soon' is not a valid duration: write 500ms, 20s, 2m, 1h or a number of seconds",
+        "'seed' cannot be -1: use a whole number from 0 to 9,223,372,036,854,775,807",
+    ]

@@ -32,7 +32,7 @@ def refused(**keys: Any) -> str:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"action": "dropp", "api": "Produce"}, "'action' is wrong"),
+        ({"action": "dropp", "api": "Produce"}, "'action' cannot be 'dropp': use delay,"),
         ({"api": "Produce"}, "the key 'action' is missing"),
         ({"action": "close", "topik": "t"}, "unknown key 'topik': did you mean 'topic'"),
         ({"action": "close", "api": "Prodce"}, "there is no API 'Prodce': did you mean 'Produce'"),
@@ -80,13 +80,13 @@ def refused(**keys: Any) -> str:
         ({"action": "hold", "side": "response", "then": "close"}, "'then' of hold is about requests"),
         ({"action": "close", "nth": 2, "every": 2}, "leave one of them out"),
         ({"action": "close", "nth": 2, "times": 3}, "write every = 2"),
-        ({"action": "close", "nth": 0}, "'nth' is wrong"),
-        ({"action": "close", "times": "twice"}, "is wrong"),
-        ({"action": "close", "probability": 0}, "'probability' is wrong"),
+        ({"action": "close", "nth": 0}, "'nth' cannot be 0"),
+        ({"action": "close", "times": "twice"}, "cannot be 'twice'"),
+        ({"action": "close", "probability": 0}, "'probability' cannot be 0"),
         ({"action": "close", "after": "5s", "until": "5s"}, "'until' (5 s) must be later than 'after' (5 s)"),
-        ({"action": "close", "after": "soon"}, "'soon' is no duration"),
-        ({"action": "close", "node": -1}, "is wrong"),
-        ({"action": "close", "name": "a,b"}, "'name' is wrong"),
+        ({"action": "close", "after": "soon"}, "'soon' is not a valid duration"),
+        ({"action": "close", "node": -1}, "cannot be -1"),
+        ({"action": "close", "name": "a,b"}, "'name' cannot be 'a,b'"),
     ],
 )
 def test_rules_that_make_no_sense(keys: dict[str, Any], said: str) -> None:

@@ -84,7 +84,7 @@ def below(rows: pl.DataFrame, known: pl.DataFrame, offset: str, invoked: str) ->
 
 
 class LogStarts(Family):
-    """Acknowledgements below log starts; all others are in the family of values (`checkers.delivery`)."""
+    """Acknowledgements below log starts; all others are in the family of values (`checkers.delivery.family`)."""
 
     name = "log starts"
     anomalies: ClassVar[Mapping[str, str]] = {"false-ack": "acknowledged below the log start"}
@@ -125,3 +125,6 @@ class LogStarts(Family):
     ) -> FamilyResult:
         """Acknowledgements in partitions that showed log starts were looked at."""
         return FamilyResult(merge_findings(judged, run.limit), {"false-ack": int(gathered.acknowledged["count"].sum())})
+
+
+FAMILIES: tuple[Family, ...] = (LogStarts(),)

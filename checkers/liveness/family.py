@@ -60,8 +60,8 @@ from checkers.core.node_answers import EXCHANGES, FETCH, PROBES
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.core.tables import topic_and_partition
-from checkers.shared import standstills as stretches
-from checkers.shared.standstills import SECOND_NS, Seconds, placed
+from checkers.liveness import standstills as stretches
+from checkers.liveness.standstills import SECOND_NS, Seconds, placed
 from harness.history.schema import F, Kind, Type
 
 _NOT_THE_LOAD = "^tidegauge(-(final|raw|probe|replica).*)?$"

@@ -80,8 +80,8 @@ from checkers.core.node_answers import (
 )
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from checkers.shared.earlier_answers import EarlierAnswers
-from checkers.shared.fallen_marks import (
+from checkers.watermarks.earlier_answers import EarlierAnswers
+from checkers.watermarks.fallen_marks import (
     ABOVE,
     CHANGES,
     LIFE,

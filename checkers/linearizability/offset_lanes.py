@@ -16,7 +16,7 @@ from checkers.core.family import ByFamily
 from checkers.core.node_answers import Epochs
 from checkers.core.piece import Piece
 from checkers.core.run import ONE_STRETCH, RunContext
-from checkers.shared import offsets, visibility
+from checkers.linearizability import offsets, visibility
 from checkers.shared.by_offset import (
     ENDED,
     FINAL,
@@ -29,8 +29,8 @@ from checkers.shared.by_offset import (
     moment_rows,
     sorted_marks,
 )
-from checkers.shared.fates import late as late_of
 from checkers.shared.reader_steps import key_of
+from checkers.shared.settled_values import late as late_of
 from harness.history.schema import Type
 
 PLACE = ("topic", "partition")

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from checkers.core.arrays import NEVER, NONE, Bools, Ints
-from checkers.shared.transaction_values import Tally
+from checkers.transactions.transaction_values import Tally
 
 OF_INPUT = Tally("input", ("counting", "open", "outputs"), ("done", "first_output"), ("last_output",))
 _NOTHING = {"counting": 0, "open": 0, "outputs": 0, "done": NEVER, "first_output": 0, "last_output": 0}

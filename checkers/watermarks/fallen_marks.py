@@ -22,7 +22,7 @@ from checkers.core.node_answers import (
 )
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from checkers.shared.earlier_answers import EarlierAnswers, LaneMoments, dense_ranks, different_values, numbered
+from checkers.watermarks.earlier_answers import EarlierAnswers, LaneMoments, dense_ranks, different_values, numbered
 from harness.history.schema import Type
 
 MARKS = ("shown", "stable", "start")

@@ -10,7 +10,7 @@ import numpy as np
 from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, is_in
 from checkers.core.run import RunContext
 from checkers.shared.fates import Fates
-from checkers.shared.partition_reach import PartitionTable
+from checkers.transactions.partition_reach import PartitionTable
 from harness.history.schema import F, Kind, Type
 
 SENDS = 16_000_000  # of all of a history

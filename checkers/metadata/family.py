@@ -53,7 +53,7 @@ from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import METADATA, SETTLING_NS
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
-from checkers.shared.broker_lists import SLOT_AND_NODE, answer_spans, any_and_each, unlisted_stretches
+from checkers.metadata.broker_lists import SLOT_AND_NODE, answer_spans, any_and_each, unlisted_stretches
 from checkers.shared.metadata_claims import (
     OF_EXCHANGES,
     OF_PROBES,

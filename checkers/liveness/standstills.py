@@ -1,7 +1,7 @@
 """Stretches of time in which a partition stood still: no record for the load, or no send got through.
 
-What they are is told in `checkers.liveness` and `checkers.progress`. Both are made of what happened in each second of a
-partition: sums of that kind can be put together from pieces, and there are few enough to put them in order.
+What they are is told in `checkers.liveness.family` and `checkers.progress`. Both are made of what happened in each
+second of a partition: sums of that kind can be put together from pieces, and there are few enough to put them in order.
 
 A *place* is a topic and a partition as one number. Moments within a second are nanoseconds since it began.
 """

@@ -34,8 +34,8 @@ not-linearizable   x contradicts an operation of lower order, or itself:
 Each x is one finding of each line at most, together with the operation of lower order that was invoked last. Eras that
 are UNSURE (`checkers.core.deletions`) are left out.
 
-What the rows of the log say by themselves is asked here as well (`checkers.shared.offsets`), and what nodes showed of
-them (`checkers.shared.visibility`): all of it is one sort of what happened at offsets.
+What the rows of the log say by themselves is asked here as well (`checkers.linearizability.offsets`), and what nodes
+showed of them (`checkers.linearizability.visibility`): all of it is one sort of what happened at offsets.
 
 The summary gives each partition a verdict: `linearizable`; `monotonic only`, if appends and reads have their moments
 and some end() has none; `violated`, also if one offset has two values. Partitions without acknowledgements have none.
@@ -55,15 +55,8 @@ from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.node_answers import EXCHANGES, PROBES
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from checkers.shared import offsets, visibility
-from checkers.shared.by_offset import (
-    ENDED,
-    LATE,
-    OLD_ENDED,
-    SENT,
-    Proofs,
-)
-from checkers.shared.offset_lanes import (
+from checkers.linearizability import offsets, visibility
+from checkers.linearizability.offset_lanes import (
     LANE,
     PLACE,
     GatheredLanes,
@@ -75,6 +68,13 @@ from checkers.shared.offset_lanes import (
     no_tables,
     suspicious_lanes,
     with_lower_stretches,
+)
+from checkers.shared.by_offset import (
+    ENDED,
+    LATE,
+    OLD_ENDED,
+    SENT,
+    Proofs,
 )
 
 LISTED = 50  # partitions that the summary names

@@ -1,0 +1,1 @@
+"""Histories of really sick brokers: `bench.sick.shapes` lists them all."""

@@ -1,0 +1,1 @@
+"""Cycles of transactions: each would have to come before the other."""

@@ -1,0 +1,1 @@
+"""Delivery: what clients sent, what was acknowledged, and what readers were handed."""

@@ -1,0 +1,1 @@
+"""Linearizability of each partition, and what else offsets say by themselves."""

@@ -1,0 +1,1 @@
+"""Liveness: what consumers of the load did not get in time, and why."""

@@ -1,0 +1,1 @@
+"""Order: what each reader was handed one after the other, and what offsets each producer's sends got."""

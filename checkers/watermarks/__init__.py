@@ -1,0 +1,1 @@
+"""Watermarks: what nodes showed of a partition, in real time."""
