@@ -45,8 +45,6 @@ from checkers.shared.metadata_claims import (
     PLACE,
     ClaimColumns,
     HigherClaims,
-    answers,
-    claims,
     number_of,
     slot_of,
 )
@@ -76,7 +74,7 @@ class Acts(PiecewiseFamily):
         made = acts(piece)
         if made.is_empty():
             return FamilyResult()
-        told = ClaimColumns(claims(answers(piece)), PLACE)
+        told = ClaimColumns(piece.claims, PLACE)
         judged = with_epochs(made, told, Epochs(piece.epochs))
         of_epochs = judged.filter(pl.col("epoch").is_not_null())
         appended = appends(judged)

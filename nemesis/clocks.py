@@ -18,7 +18,8 @@ from harness.clusters.admin_calls import CREATE_TOPICS, DELETE_TOPICS
 from harness.clusters.base import Capability, NodeState, wait_until
 from harness.clusters.wire import NodeConnection, WireError
 from harness.foundation.protocol import ErrorCode
-from nemesis.admin import creation, deletion, until_done
+from nemesis.admin.asking import until_done
+from nemesis.admin.topics import creation, deletion
 from nemesis.base import Aim, Fault, FaultContext, FaultEvidence
 from nemesis.roles import NODE_ROLES, ChosenNodes, choose
 

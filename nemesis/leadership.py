@@ -6,94 +6,28 @@ was aimed at.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 
 from harness.clusters.admin_calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, ELECT_LEADERS, REASSIGN
-from harness.clusters.base import Capability, NodeState, wait_until
-from harness.clusters.cluster_view import NO_LEADER, ClusterView, TopicPartition
-from harness.foundation.errors import ClusterError
+from harness.clusters.base import Capability, NodeState
+from harness.clusters.cluster_view import NO_LEADER, TopicPartition
 from harness.foundation.protocol import ErrorCode
-from nemesis.admin import (
-    DONE,
-    RETRY_EVERY_S,
-    UNCLEAN,
-    election,
-    eligible_leaders,
-    is_reassigning,
-    reassignment,
-    setting,
-    setting_by_node,
-    settings_of,
-    try_once,
-    until_done,
-)
+from nemesis.admin.asking import try_once, until_done
+from nemesis.admin.replicas import DONE, UNCLEAN, election, eligible_leaders, is_reassigning
+from nemesis.admin.topics import setting, setting_by_node, settings_of
 from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, LeaderFault, RepeatingFault, Victim
 from nemesis.iptables import Chains, PacketRule, addresses
-from nemesis.process import CAN_KILL, Kill, bring_to_state, not_running, start
+from nemesis.node_states import CAN_KILL, bring_to_state, not_running, start
+from nemesis.process import Kill
+from nemesis.replica_order import MAYBE_LATER, Orders, out_of_order, put_back_in_order, put_first, put_in_order
 from nemesis.roles import choose_leader, leaders, leaves_a_majority
 
-# The first replica may be out of sync: whoever leads goes on leading.
-MAYBE_LATER = {*DONE, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
 UNCLEAN_SETTING = "unclean.leader.election.enable"
 HOW = {  # somebody was elected, by whether that was unclean
     True: "may have missed messages: an unclean election",
     False: "was cleanly elected all the same: it was eligible and missed nothing",
 }
-REASSIGNED_TIMEOUT_S = 10.0  # for somebody else who gives a partition other replicas
-
-Orders = Mapping[TopicPartition, tuple[int, ...]]
-
-
-def put_in_order(context: FaultContext, orders: Orders, elected: Collection[int]) -> None:
-    """The replicas in this order, which needs no copying, and an election of the first ones, all at once."""
-    names = ", ".join(f"{topic}-{partition}" for topic, partition in orders)
-    until_done(context.cluster, f"reassigning {names}", reassignment(orders), DONE)
-    until_done(context.cluster, f"electing a leader of {names}", election(orders), elected)
-
-
-def put_back_in_order(context: FaultContext, old: Orders) -> None:
-    """The replicas that there are now in their old order: which ones they are may be somebody else's business."""
-    views: list[ClusterView] = []
-
-    def settled() -> bool:
-        views[:] = [context.look_again(old)]
-        moving = (is_reassigning(context.cluster, *key) for key in old if key in views[0].partitions)
-        return bool(views[0].answers) and not any(moving)
-
-    with suppress(TimeoutError):
-        wait_until(settled, REASSIGNED_TIMEOUT_S, "replicas are being moved", RETRY_EVERY_S)
-    if not views[0].answers:
-        raise ClusterError("no node answers, so no replicas can be put in their old order", "start the nodes first")
-    if orders := _as_before(views[0], old):
-        put_in_order(context, orders, MAYBE_LATER)
-
-
-def out_of_order(context: FaultContext, old: Orders) -> str:
-    """Which replicas are not in their old order, in a few words; of a topic that is gone, none."""
-    view = context.look_again(old)
-    if not view.answers:
-        return "no node says in which order the replicas are"
-    return "; ".join(
-        f"the replicas of {topic}-{partition} are not {', '.join(map(str, replicas))}"
-        for (topic, partition), replicas in _as_before(view, old).items()
-        if view.partitions[topic, partition].replicas != replicas
-    )
-
-
-def _as_before(view: ClusterView, old: Orders) -> Orders:
-    """Those of the old replicas that are there, in the old order, and whoever has come since behind them."""
-    now = {key: view.partitions[key].replicas for key in old if key in view.partitions}
-    return {
-        key: (*(each for each in old[key] if each in replicas), *(each for each in replicas if each not in old[key]))
-        for key, replicas in now.items()
-    }
-
-
-def put_first(heir: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
-    """The same replicas, this one before the others."""
-    return heir, *(replica for replica in replicas if replica != heir)
 
 
 class Leadership(LeaderFault):

@@ -22,10 +22,10 @@ from pathlib import Path
 from harness.clusters.base import Capability, NodeState
 from harness.clusters.cluster_view import NO_LEADER
 from harness.clusters.wire import WireError, ask_metadata
-from nemesis.admin import quorum_leader
+from nemesis.admin.coordinators import quorum_leader
 from nemesis.base import Aim, FaultContext, FaultEvidence
-from nemesis.disk import INTERNAL_TOPICS, KEPT, batches, last_segment
-from nemesis.process import CAN_KILL, bring_to_state, not_running, start
+from nemesis.log_files import INTERNAL_TOPICS, KEPT, batches, last_segment
+from nemesis.node_states import CAN_KILL, bring_to_state, not_running, start
 from nemesis.roles import leaders
 from nemesis.sequence_steps import BROKER, Sequence
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from harness.clusters.cluster_view import NO_LEADER, ClusterView
-from nemesis.admin import GROUP, TRANSACTION, coordinators, find_coordinator, quorum_leader
+from nemesis.admin.coordinators import GROUP, TRANSACTION, coordinators, find_coordinator, quorum_leader
 from nemesis.base import FaultContext, Victim
 
 KEY = "tidegauge"  # of a group or transaction that nobody uses, for as long as there is none in use

@@ -10,7 +10,7 @@ from harness.clusters.cluster_view import PartitionView
 from nemesis.base import FaultContext
 from nemesis.iptables import Chains, PacketRule, addresses
 from nemesis.leadership import DisablesLeader
-from nemesis.process import bring_to_state, not_running, start
+from nemesis.node_states import bring_to_state, not_running, start
 
 BROKER = "broker"  # the listener that replicas are copied over
 

@@ -22,9 +22,9 @@ from harness.clusters.base import Capability, NodeState
 from harness.clusters.cluster_view import NO_LEADER
 from harness.foundation.errors import ClusterError
 from nemesis.base import Aim, Fault, FaultContext, FaultEvidence
-from nemesis.disk import batches, last_segment, recovery_points
+from nemesis.log_files import batches, last_segment, recovery_points
 from nemesis.network import Bandwidth
-from nemesis.process import CAN_KILL, bring_to_state, not_running, start
+from nemesis.node_states import CAN_KILL, bring_to_state, not_running, start
 from nemesis.rejoin import LateRejoin
 from nemesis.sequence_steps import BROKER, Sequence
 

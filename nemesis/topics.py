@@ -20,21 +20,9 @@ from harness.clusters.base import Capability, wait_until
 from harness.clusters.cluster_view import NO_LEADER, PartitionView
 from harness.foundation.errors import ClusterError
 from harness.foundation.protocol import ErrorCode
-from nemesis.admin import (
-    ADMIN_TIMEOUT_S,
-    DONE,
-    RETRY_EVERY_S,
-    creation,
-    deletion,
-    is_reassigning,
-    more_partitions,
-    reassignment,
-    setting,
-    setting_by_node,
-    settings_of,
-    topic_ids,
-    until_done,
-)
+from nemesis.admin.asking import ADMIN_TIMEOUT_S, RETRY_EVERY_S, until_done
+from nemesis.admin.replicas import DONE, is_reassigning, reassignment
+from nemesis.admin.topics import creation, deletion, more_partitions, setting, setting_by_node, settings_of, topic_ids
 from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, LeaderFault
 from nemesis.roles import choose_leader
 

@@ -27,6 +27,7 @@ SECOND_TAP = FIRST_TAP + 1  # what lies beside the load is seen by a tap of its 
 STRANGE_TOPIC = 2
 TIMED_OUT = NUMBERS["_MSG_TIMED_OUT"]  # the client's own
 TXN_PRODUCERS, MEMBERS = 20, 500
+GROUPS = 20_000
 FIRST_MEMBER = 100
 FAULT_NAMES = ("leader-kill", "pause", "partition-halves")
 SICK_TEXTS = (
@@ -34,6 +35,7 @@ SICK_TEXTS = (
     "the client got no answer", "stranger",
     *(f"transaction-{n}" for n in range(TXN_PRODUCERS)),
     *(f"tidegauge-consumer-{FIRST_MEMBER + n}" for n in range(MEMBERS)),
+    *(f"group-{n}" for n in range(GROUPS)),
 )  # fmt: skip
 TEXT = {text: number for number, text in enumerate(SICK_TEXTS)}
 

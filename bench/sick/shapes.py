@@ -16,6 +16,9 @@
     rebalances              a group of 500 members that rebalances all the time: partitions are given away before they
                             are let go of, committed offsets go back or vanish, and records are passed by
     10,000 partitions       healthy, and very wide
+    20,000 groups           healthy, but one consumer is in all of them, and commits in each
+    100,000 topics          healthy, but nodes are asked for them all, beside the load
+    100,000 epochs          healthy, but leaders change all the time: nine answers to Metadata for each epoch
     200 faults              healthy, but clients wait through one fault after the other
     resends                 batches of others at the tap, each sent twice, acknowledged twice and read at both offsets
     sends and polls         healthy: sends and polls of eight partitions and nothing else, as Jepsen records it
@@ -34,6 +37,7 @@ from bench.sick.clients import AllInfo, NoAcknowledgements, SendsAndPolls
 from bench.sick.large import ManyFaults, Wide
 from bench.sick.leadership import DisputedLeaders, Refusals
 from bench.sick.logs import FallingWatermarks, Resends, TwiceLostAndShared
+from bench.sick.many import ManyEpochs, ManyGroups, ManyTopics
 from bench.sick.rebalances import Rebalances
 from bench.sick.rows import SICK_TEXTS, Story
 from bench.sick.transactions import Transactions
@@ -73,6 +77,9 @@ SHAPES = {
     "transactions": Shape(Transactions.story),
     "rebalances": Shape(Rebalances.story),
     "10,000 partitions": Shape(Wide.story),
+    "20,000 groups": Shape(ManyGroups.story),
+    "100,000 topics": Shape(ManyTopics.story),
+    "100,000 epochs": Shape(ManyEpochs.story),
     "200 faults": Shape(ManyFaults.story),
     "resends": Shape(Resends.story),
     "sends and polls": Shape(SendsAndPolls.story, foreign=True),

@@ -82,6 +82,13 @@ class Piece:
         return epochs(self.probes, self.exchanges)
 
     @cached_property
+    def claims(self) -> pl.DataFrame:
+        """What nodes claimed of leaders (`checkers.shared.metadata_claims`)."""
+        from checkers.shared.metadata_claims import answers, claims
+
+        return claims(answers(self))
+
+    @cached_property
     def log(self) -> PartitionLog:
         """What each offset holds (`checkers.core.partition_log`)."""
         from checkers.core.partition_log import make_log

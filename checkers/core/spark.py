@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -63,9 +63,9 @@ def fits_one_task(sealed: Sealed) -> bool:
     return events(sealed) <= ONE_TASK_EVENTS
 
 
-def files(spark: SparkSession, sealed: Sealed) -> DataFrame | None:
+def files(spark: SparkSession, sealed: Sealed, kinds: Collection[Kind] = READ) -> DataFrame | None:
     """The whole files of a history, each a row; None if there are none with anything in them."""
-    urls = [url for kind in READ if sealed.rows.get(kind) for url in sealed.urls(kind)]
+    urls = [url for kind in kinds if sealed.rows.get(kind) for url in sealed.urls(kind)]
     if not urls:
         return None
     for name, value in SETTINGS.items():
@@ -146,11 +146,13 @@ Part = tuple[dict[str, Any], dict[str, str]]  # by family: what it says, and wha
 
 
 def context_in_many_tasks(spark: SparkSession, sealed: Sealed, job: CheckJob, chosen: Any) -> list[Any]:
-    """What is around findings of a large history: every file is looked through once more."""
+    """What is around findings of a large history: files are looked through once more, as far as they are needed."""
+    from checkers.core.tables import TABLES
     from checkers.summaries import context
 
-    found = files(spark, sealed)
-    if found is None or not chosen:
+    wanted = context.columns_for(chosen)
+    found = files(spark, sealed, sorted({TABLES[table] for table in wanted})) if chosen else None
+    if found is None:
         return []
 
     def look(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -158,8 +160,8 @@ def context_in_many_tasks(spark: SparkSession, sealed: Sealed, job: CheckJob, ch
         from checkers.core.tables import columns_of, tables_of
 
         for kind, content in _contents(batches):
-            for rows in _row_groups(content, columns_of(kind, context.READS)):
-                piece = Piece(tables_of(kind, rows, context.READS, job.run), job.run)
+            for rows in _row_groups(content, columns_of(kind, wanted)):
+                piece = Piece(tables_of(kind, rows, wanted, job.run), job.run)
                 yield _packed(context.find_context(piece, chosen, job.run))
 
     return [pickle.loads(row["blob"]) for row in found.mapInArrow(look, BLOB).collect()]  # noqa: S301 - of our own tasks

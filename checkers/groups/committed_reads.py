@@ -6,9 +6,10 @@ at any time is handed to those groups.
 
 committed-beyond-read    an `ok` COMMIT operation of an offset above 1 + the highest one that the group had been handed
                          there; not asked before it was handed anything, in compacted topics, and in topics with sends
-                         in transactions (positions move past markers). By the second: `time` div 10^9 of the record is
-                         at most that of the commit's `time`. A second of a group and place counts once, with its
-                         highest commit; seconds of one group and place are one finding
+                         in transactions (positions move past markers). By the second: a record was handed in that of
+                         its `invoked` (of `time`, if that is null), and counts up to that of the commit's `time`; for
+                         a library commits what a poll hands over before it is recorded. A second of a group and place
+                         counts once, with its highest commit; seconds of one group and place are one finding
 
 What groups answer about their commits is in `checkers.commits`.
 """
@@ -26,7 +27,7 @@ from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.findings import make_findings
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
-from checkers.groups.membership import PLACE, members_of_groups, readable
+from checkers.groups.membership import COMPANY, PLACE, Companies, handed_at, members_of_groups, readable
 from harness.history.schema import F, Type
 
 BEYOND = "committed-beyond-read"
@@ -58,7 +59,7 @@ class CommittedReads(Family):
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
         "ops": ("event", "time", "process", "f", "type", "topic", "partition", "offset", "name"),
         "sends": ("topic", "partition", "offset", "txn"),
-        "records": ("time", "process", "topic", "partition", "offset"),
+        "records": ("time", "process", "invoked", "topic", "partition", "offset"),
     }
 
     def needs(self, run: RunContext) -> bool:
@@ -93,31 +94,33 @@ class CommittedReads(Family):
         return FamilyResult(findings, {BEYOND: len(gathered)})
 
 
-def _second() -> pl.Expr:
-    return (pl.col("time") // SECOND_NS).alias("second")
+def _second(moment: pl.Expr) -> pl.Expr:
+    return (moment // SECOND_NS).alias("second")
 
 
 def _highest_commits(piece: Piece, run: RunContext) -> pl.DataFrame:
     made = readable(operations(piece.ops, run, F.COMMIT).filter(pl.col("type") == Type.OK), run)
-    ordered = made.select(*GROUP, _second(), "time", "event", committed="offset").sort(
+    ordered = made.select(*GROUP, _second(pl.col("time")), "time", "event", committed="offset").sort(
         "committed", "time", "event", descending=[True, False, False]
     )
     return ordered.unique([*GROUP, "second"], keep="first", maintain_order=True)
 
 
 def _highest_handed(piece: Piece, run: RunContext) -> pl.DataFrame:
-    rows = readable(piece.records, run).select("process", *PLACE, _second(), "offset")
+    rows = readable(piece.records, run).select("process", *PLACE, _second(handed_at()), "offset")
     return rows.group_by("process", *PLACE, "second").agg(pl.col("offset").max())
 
 
 def _with_handed(positions: GroupPositions) -> pl.DataFrame:
     """Commits before which the group had been handed something."""
     commits = positions.commits.filter(~pl.col("topic").is_in(positions.marked))
-    places = commits.select(GROUP).unique()
-    mine = positions.handed.join(positions.members, on="process").join(places, on=GROUP, how="semi")
-    so_far = mine.sort("second").select(*GROUP, "second", handed=pl.col("offset").cum_max().over(GROUP))
-    joined = commits.sort("second").join_asof(
-        so_far, on="second", by=list(GROUP), strategy="backward", check_sortedness=False
+    companies = Companies.of(positions.members)
+    asked = commits.join(companies.groups, on="group")
+    places = asked.select(COMPANY).unique()
+    mine = positions.handed.join(companies.processes, on="process").join(places, on=COMPANY, how="semi")
+    so_far = mine.sort("second").select(*COMPANY, "second", handed=pl.col("offset").cum_max().over(COMPANY))
+    joined = asked.sort("second").join_asof(
+        so_far, on="second", by=list(COMPANY), strategy="backward", check_sortedness=False
     )
     return joined.filter(pl.col("handed").is_not_null())
 

@@ -8,7 +8,7 @@ history.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from checkers.core.arrays import Bools, Ints, ints, is_in
 from checkers.core.partition_log import OffsetKeys
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from checkers.groups.membership import PLACE, members_of_groups, readable
+from checkers.groups.membership import PLACE, handed_at, members_of_groups, readable
 from harness.history.schema import F, Type
 
 STRETCH = (*PLACE, "stretch")
@@ -104,17 +104,17 @@ class HandedSurvey:
     """What processes were handed of stretches, by the numbers of acknowledged and of wanted offsets in these."""
 
     members: pl.DataFrame
-    killed: list[int]  # processes with a poll that was open when they were
+    killed: pl.DataFrame  # processes with a poll that was open when they were, and when it was invoked (`at`)
+    assigned: pl.DataFrame  # per process and place that it was given: whether it was not taken since (`held`)
     lanes: pl.DataFrame
-    reach: pl.DataFrame  # per process and stretch: lowest and highest offset, and how far they reach among the others
+    reach: pl.DataFrame  # per process and stretch: highest offset, since when, and how far it reaches among the others
     runs: pl.DataFrame
 
     @classmethod
     def together(cls, parts: Sequence[Self]) -> Self:
         """Of all pieces."""
-        lanes, reach, runs = (pl.concat([getattr(part, name) for part in parts]) for name in ("lanes", "reach", "runs"))
-        members = pl.concat([part.members for part in parts]).unique()
-        return cls(members, sorted({process for part in parts for process in part.killed}), lanes, reach, runs)
+        whole = {each.name: pl.concat([getattr(part, each.name) for part in parts]) for each in fields(cls)}
+        return cls(**{**whole, "members": whole["members"].unique()})
 
 
 def survey_handed(piece: Piece, run: RunContext) -> HandedSurvey:
@@ -122,9 +122,19 @@ def survey_handed(piece: Piece, run: RunContext) -> HandedSurvey:
     ranks = OffsetRanks.of(acknowledged_sends(piece, run), handed_records(piece, run), run)
     few = pl.len().over("process", *STRETCH) <= RUNS_AT_MOST
     is_open = (pl.col("f") == F.POLL) & (pl.col("type") == Type.INFO) & pl.col("count").is_null()
-    killed = piece.ops.filter(is_open)["process"].unique().to_list()
+    killed = piece.ops.filter(is_open).select("process", at="invoked").drop_nulls()
     lanes = ranks.lanes.select(*STRETCH, "acked", "wanted")
-    return HandedSurvey(members_of_groups(piece), killed, lanes, _reach(ranks), ranks.runs().filter(few))
+    return HandedSurvey(
+        members_of_groups(piece), killed, _assigned(piece.ops), lanes, _reach(ranks), ranks.runs().filter(few)
+    )
+
+
+def _assigned(ops: pl.DataFrame) -> pl.DataFrame:
+    """All of a place is in one piece."""
+    given = (pl.col("f") == F.ASSIGN) & (pl.col("type") == Type.OK) & pl.col("offset").is_null()
+    moves = ops.filter(given | (pl.col("f") == F.REVOKE), pl.all_horizontal(pl.col(PLACE).is_not_null()))
+    last = moves.sort("event").group_by("process", *PLACE).agg(held=given.last(), given=given.any())
+    return last.filter("given").drop("given")
 
 
 def acknowledged_sends(piece: Piece, run: RunContext) -> pl.DataFrame:
@@ -142,19 +152,17 @@ def _placed(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
 
 
 def _reach(ranks: OffsetRanks) -> pl.DataFrame:
-    """Per process and stretch: how far it was handed anything, by offsets and by their numbers, and what last."""
+    """Per process and stretch: since when and how far it was handed anything, by offsets and by their numbers."""
     of = ("process", *STRETCH)
-    ends = ranks.reads.group_by(of).agg(
-        pl.col("offset").max().alias("highest"), pl.col("below_acked", "below_wanted").min(),
+    first = pl.col("since").filter(pl.col("offset") == pl.col("offset").max()).min()
+    ends = ranks.reads.with_columns(since=handed_at()).group_by(of).agg(
+        pl.col("offset").max().alias("highest"), first.alias("highest_since"), pl.col("since").min(),
+        pl.col("below_acked", "below_wanted").min(),
         pl.col("upto_acked", "upto_wanted").max(),
     )  # fmt: skip
-    latest = ranks.reads.filter(pl.col("time") == pl.col("time").max().over(of)).sort("event")
-    last = latest.group_by(of, maintain_order=True).agg(
-        last=pl.col("offset").last(), time=pl.col("time").last(), event=pl.col("event").last()
-    )
-    within = ends.join(last, on=of).join(ranks.lanes, on=STRETCH, how="left")
+    within = ends.join(ranks.lanes, on=STRETCH, how="left")
     return within.select(
-        *of, "highest", "last", "time", "event",
+        *of, "highest", "highest_since", "since",
         *((pl.col(f"{side}_{what}") - pl.col(f"begin_{what}")).fill_null(0)
           for side in ("below", "upto") for what in ("acked", "wanted")),
     )  # fmt: skip

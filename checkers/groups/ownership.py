@@ -8,9 +8,9 @@ to the `invoked` of the other.
 double-ownership   of two such assignments of a group and place that follow each other (by time, then event), to
                    different members, the second one is given (`time`) before the first one is revoked (`invoked`), and
                    either the generation of the second lies between those of the first and of its revoke (of the first
-                   alone if the revoke has none), or one of the two assignments has no generation (null or below 0),
-                   and the revoke is `ok`: that member let go in order, and was not thrown out unknowingly. Tagged
-                   `one generation` or `generation unknown`
+                   alone if the revoke has none, or is not `ok`: whoever was thrown out may be back in a later one), or
+                   one of the two assignments has no generation (null or below 0), and the revoke is `ok`: that member
+                   let go in order, and was not thrown out unknowingly. Tagged `one generation` or `generation unknown`
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ def _beside(keys: Sequence[str], by: int, name: str, columns: Sequence[str]) -> 
 
 def _owned_twice(moved: pl.DataFrame, run: RunContext) -> Findings:
     let_go = (pl.col("then_f_before") == F.REVOKE) & (pl.col("then_invoked_before") > pl.col("time"))
-    first, last = pl.col("generation_before"), pl.coalesce("then_generation_before", "generation_before")
     in_order = pl.col("then_type_before") == Type.OK
+    first = pl.col("generation_before")
+    last = pl.coalesce(pl.when(in_order).then("then_generation_before"), first)
     unknown = (pl.col("generation").is_null() | first.is_null()) & in_order
     one = pl.col("generation").is_between(first, last).fill_null(value=False)
     twice = moved.filter(let_go, one | unknown).with_columns(

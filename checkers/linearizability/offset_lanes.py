@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, ints, nullable
+from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, Lanes, ints, nullable
 from checkers.core.deletions import UNSURE
 from checkers.core.family import ByFamily
 from checkers.core.node_answers import Epochs
@@ -169,18 +169,18 @@ def _latest(told: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 _NO_EPOCH = -(1 << 32)  # no column that is a key has numbers as low as that
 
 
+_BELOW = ("sent", "ended", "led", "final")
+
+
 def with_lower_stretches(lanes: pl.DataFrame, standstills: pl.DataFrame) -> pl.DataFrame:
     """Whether lower stretches, or a watermark that stood still, contradict a lane."""
     place = [*PLACE, "era"]
-
-    def below(name: str) -> pl.Expr:
-        return pl.col(name).cum_max().forward_fill().shift(1).over(place)
-
+    rows = Lanes(key_of(*(ints(lanes, name) for name in place)))  # which are in order
+    below = [nullable(rows.below(ints(lanes, f"{name}_max"))).alias(f"{name}_below") for name in _BELOW]
     stood = standstills.group_by(place).agg(
         pl.col("first").min().alias("stood"), pl.col("over").max(), pl.col("mark").min()
     )
-    told = lanes.with_columns(below(f"{name}_max").alias(f"{name}_below") for name in ("sent", "ended", "led", "final"))
-    told = told.join(stood, on=place, how="left", maintain_order="left")
+    told = lanes.with_columns(below).join(stood, on=place, how="left", maintain_order="left")
     sent, ended = pl.col("sent_below"), pl.col("ended_below")
     contradicted = (
         (pl.col("done_min") < sent) | (pl.col("done_min") < ended) | (pl.col("end_min") < sent)

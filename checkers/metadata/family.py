@@ -101,7 +101,7 @@ class Claims(PiecewiseFamily):
 
     def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
-        lines = ClaimColumns(claims(answers(piece)), PLACE)
+        lines = ClaimColumns(piece.claims, PLACE)
         if lines.frame.is_empty():
             return FamilyResult()
         looked_at = {name: len(lines.frame) for name in self.anomalies} | {"metadata-disagreement": lines.in_company}

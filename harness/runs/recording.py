@@ -33,7 +33,8 @@ from harness.runs.load import Load
 from harness.runs.preparing import look_at, make_topics
 from harness.runs.scenario import Scenario
 from nemesis import FAULTS, faults_on
-from nemesis.conductor import Conductor, FaultOutcome
+from nemesis.conductor import Conductor
+from nemesis.outcome import FaultOutcome
 from nemesis.schedule import Slot
 from workloads import find_workload
 from workloads.base import FinalTarget

@@ -27,7 +27,7 @@ from workloads.base import CONSUMER
 from workloads.clients import make_member, make_transactional_producer
 from workloads.clients.base import ClientError, TopicPartition
 from workloads.clients.member import GroupConsumer, Joining
-from workloads.exactly_once import ExactlyOnceSettings
+from workloads.exactly_once_settings import ExactlyOnceSettings
 from workloads.topics import create_topics
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("spark_of_its_own")]

@@ -19,7 +19,8 @@ from harness.foundation.progress import SilentProgress
 from harness.history.schema import FaultStage, Recorder
 from harness.history.segments import Segment
 from nemesis import check_plans, faults_on
-from nemesis.conductor import Conductor, FaultOutcome
+from nemesis.conductor import Conductor
+from nemesis.outcome import FaultOutcome
 from nemesis.schedule import FaultPlan, slots
 from tests.support import eventually, unique
 

@@ -23,6 +23,7 @@ ANOMALIES = frozenset(
 )  # fmt: skip
 FOR_EVER = float("inf")
 KNOWN_NS = 10 * SECOND_NS
+SETTLING_NS = 2 * SECOND_NS
 Place = tuple[str, int, int]  # a group, a topic and a partition
 
 
@@ -158,7 +159,7 @@ def _beyond(rows: Rows, deleted: set[int | None]) -> Iterator[Told]:
                 highest[second] = max(known, event, key=lambda each: (each["offset"], -each["time"], -each["event"]))
         wrong = []
         for second, commit in highest.items():
-            handed = [event["offset"] for event in mine if event["time"] // SECOND_NS <= second]
+            handed = [event["offset"] for event in mine if _handed_at(event) // SECOND_NS <= second]
             if handed and commit["offset"] > 1 + max(handed):
                 wrong.append(commit)
         if wrong:
@@ -169,6 +170,12 @@ def _beyond(rows: Rows, deleted: set[int | None]) -> Iterator[Told]:
             )
 
 
+def _handed_at(record: Event) -> int:
+    """The earliest moment at which its reader may have had it."""
+    invoked = record.get("invoked")
+    return int(record["time"] if invoked is None else invoked)
+
+
 def _skipped(rows: Rows, deleted: set[int | None]) -> Iterator[Told]:
     """Acknowledged records that a group went past."""
     groups = _groups(rows)
@@ -177,15 +184,24 @@ def _skipped(rows: Rows, deleted: set[int | None]) -> Iterator[Told]:
         names = (event.get("topic"), event.get("partition"), event.get("offset"))
         if event["type"] == Type.OK and None not in names:
             sends[names].append(event)  # type: ignore[index]
-    killed = {
-        event["process"]
+    killed = [
+        event
         for event in operations(rows, F.POLL)
-        if event["type"] == Type.INFO and event.get("count") is None
-    }
+        if event["type"] == Type.INFO and event.get("count") is None and event.get("invoked") is not None
+    ]
+    held = _held(rows)
     for (topic, partition), reads in _reads(rows, deleted).items():
         for group in {group for event in reads for group in groups[event["process"]]}:
             inside = [event for event in reads if group in groups[event["process"]]]
             outside = [event for event in reads if group not in groups[event["process"]]]
+            polls = [
+                event["invoked"]
+                for event in killed
+                if group in groups[event["process"]]
+                and held.get(event["process"], {}).get(
+                    (topic, partition), event["process"] not in held and event["process"] in _readers(inside)
+                )
+            ]
             mine = sorted({event["offset"] for event in inside})
             lost: dict[tuple[str, ...], list[tuple[int, Event]]] = defaultdict(list)
             for offset in range(mine[0], mine[-1]):
@@ -197,7 +213,7 @@ def _skipped(rows: Rows, deleted: set[int | None]) -> Iterator[Told]:
                     for reader in readers
                 )
                 if certain and offset not in mine:
-                    in_hand = any(_in_hand(offset, process, inside) for process in killed)
+                    in_hand = any(_in_hand(offset, poll, inside) for poll in polls)
                     send = min(acknowledged, key=lambda event: (event["time"], event["event"]))
                     lost[("open poll",) if in_hand else ()].append((offset, send))
             for tags, found in lost.items():
@@ -208,14 +224,30 @@ def _skipped(rows: Rows, deleted: set[int | None]) -> Iterator[Told]:
                 )  # fmt: skip
 
 
-def _in_hand(offset: int, process: int, inside: list[Event]) -> bool:
-    """Whether it lies between the last record of a process and the group's next one above that."""
-    own = [event for event in inside if event["process"] == process]
-    if not own:
-        return False
-    last = max(own, key=lambda event: (event["time"], event["event"]))["offset"]
-    following = min((event["offset"] for event in inside if event["offset"] > last), default=FOR_EVER)
-    return bool(last < offset < following)
+def _readers(records: list[Event]) -> set[int]:
+    return {event["process"] for event in records}
+
+
+def _held(rows: Rows) -> dict[int, dict[tuple[int, int], bool]]:
+    """By process that was given any partition, and by place that it was given, whether it was not taken since."""
+    held: dict[int, dict[tuple[int, int], bool]] = defaultdict(dict)
+    for event in sorted(operations(rows, F.ASSIGN, F.REVOKE), key=lambda event: event["event"]):
+        place = (event.get("topic"), event.get("partition"))
+        if None in place:
+            continue
+        if event["f"] == F.ASSIGN and _counts(event):
+            held[event["process"]][place] = True  # type: ignore[index]
+        elif event["f"] == F.REVOKE and place in held.get(event["process"], {}):
+            held[event["process"]][place] = False
+    return held
+
+
+def _in_hand(offset: int, poll: int, inside: list[Event]) -> bool:
+    """Whether the group went past it only after that poll, and was there when it was invoked, or soon after it."""
+    low = max(event["offset"] for event in inside if event["offset"] < offset)
+    since = min(_handed_at(event) for event in inside if event["offset"] == low)
+    above = [_handed_at(event) for event in inside if event["offset"] > offset]
+    return since <= poll + SETTLING_NS and min(above) > poll
 
 
 def _owned_twice(rows: Rows, deleted: set[int | None]) -> Iterator[Told]:
@@ -251,7 +283,8 @@ def _overlap(first: int | None, revoked: int | None, second: int | None, type_: 
     """Why the first assignment was still good when the second was made; nothing if it need not have been."""
     if first is None or second is None:
         return "generation unknown" if type_ == Type.OK else ""
-    return "one generation" if first <= second <= (first if revoked is None else revoked) else ""
+    last = first if revoked is None or type_ != Type.OK else revoked
+    return "one generation" if first <= second <= last else ""
 
 
 def key(finding: Finding, topic: int | None) -> Told:

@@ -115,10 +115,14 @@ def _read(world: _World) -> None:
         world.rows.add(Kind.COMPLETE, producer, **columns, **place, **txn, **world.times(1))
     for member in world.members[: random.choice([1, 2, 2, 3])]:
         world.does(member, F.SUBSCRIBE, random.choice([*[Type.OK] * 5, Type.INFO]), name=world.group())
-    at = low
+    at, assigns = low, random.choice([0.0, 0.0, 0.3])
     for _ in range(random.randrange(3, 8)):
         process = random.choice([*world.members * 4, *world.others])
-        if world.chance(0.3):
+        if world.chance(assigns):
+            f = random.choice([F.ASSIGN, F.ASSIGN, F.REVOKE])
+            taken = {"member": op_of(topic, 900, process), "name": world.group(), **place}
+            world.does(process, f, random.choice([*[Type.OK] * 4, Type.INFO]), **taken)
+        elif world.chance(0.3):
             offset = random.choice([at, at + 1, at + 1, at + 2])
             world.does(process, F.COMMIT, Type.OK, offset=offset, name=world.group(), **place)
         elif world.chance(0.15):
@@ -130,6 +134,10 @@ def _read(world: _World) -> None:
             found = [each for each in values if first <= each <= first + random.randrange(5) and world.chance(0.75)]
             _poll(world, process, {offset: values[offset] for offset in found}, partition)
             at = max([at, *found])
+            if world.chance(0.15):  # it is killed with the next ones in its hands
+                world.does(process, F.POLL, Type.INFO, count=None)
+                world.now += SECOND_NS
+                at += random.choice([1, 2, 3])
     if world.chance(0.8):
         _poll(world, random.choice(world.others), values, partition)
 

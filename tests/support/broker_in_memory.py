@@ -11,7 +11,7 @@ from workloads import payload
 from workloads.clients.base import ClientError, PolledRecords, TopicPartition
 from workloads.clients.member import GroupConsumer, GroupListener
 from workloads.clients.transactional import TransactionalProducer
-from workloads.exactly_once import INPUT
+from workloads.exactly_once_settings import INPUT
 
 ILLEGAL_GENERATION = ClientError(22, "no")
 IN, OUT = "run-input", "run-output"

@@ -32,7 +32,8 @@ from harness.clusters.cluster_view import ClusterView, PartitionView
 from harness.clusters.target import ReadyCheck
 from harness.clusters.wire import WireError
 from harness.foundation.errors import ClusterError
-from nemesis import admin, base
+from nemesis import base
+from nemesis.admin import asking
 from nemesis.base import Fault, FaultContext, RepeatingFault
 
 CAPABLE = frozenset({Capability.KILL, Capability.RESTART, Capability.PAUSE, Capability.ADMIN})
@@ -320,6 +321,6 @@ def paper_cluster(patch: pytest.MonkeyPatch) -> Paper:
 def paper_answers(patch: pytest.MonkeyPatch) -> Answers:
     """Nodes that say yes, and time that passes only by sleeping."""
     made, naps = Answers(), list[float]()
-    patch.setattr(admin, "NodeConnection", made.connect)
+    patch.setattr(asking, "NodeConnection", made.connect)
     patch.setattr(clusters, "time", SimpleNamespace(monotonic=lambda: sum(naps), sleep=naps.append))
     return made

@@ -19,12 +19,18 @@ def _judge_duplicate(case: FindingCase) -> Mark:
         return Mark("allowed", "requests-sent-twice")
     if not numbered and facts.retries != 0 and not case.never_retried:
         return Mark("allowed", "retry-appended")
-    if "transactional" in finding.tags:
-        return Mark("illegal")
-    if "numbered anew" in finding.tags:
+    return Mark("illegal") if "transactional" in finding.tags else _judge_resent(case, planned)
+
+
+def _judge_resent(case: FindingCase, planned: set[str]) -> Mark:
+    """A client that restarts its sequence numbers, as it does when a batch expires, may write a batch again."""
+    facts = case.facts
+    if "numbered anew" in case.finding.tags:
         return Mark("possibly the client", "renumbered")
     if facts.quirks.resends_across_leaders and facts.changes_leaders:
         return case.by_client("client-resends")
+    if not facts.exchanges and case.came(planned):
+        return case.by_client("renumbered-unseen")
     return Mark("illegal")
 
 

@@ -17,7 +17,7 @@ from harness.judging.policies import PlannedFault, RunFacts
 from harness.judging.verdict import Verdict, decide
 
 KILL = PlannedFault("leader-kill", changes_leaders=True)
-FACTS = RunFacts(acks="all", idempotence=True, client="kafka-python", faults=(KILL,), probes=True)
+FACTS = RunFacts(acks="all", idempotence=True, client="kafka-python", faults=(KILL,), probes=True, exchanges=900)
 GOOD_FAULT = FaultCoverage(
     Fault(1, "leader-kill", injected_ns=10, undone_ns=20, bit=True), Span(5, 5), Span(3, 3), Span(5, 5), Span(3, 3)
 )
@@ -296,6 +296,9 @@ def test_requests_that_a_fault_sends_twice_are_appended_twice() -> None:
         ("duplicate", ("idempotent",), replace(FACTS, idempotence=False), "illegal"),
         ("duplicate", ("idempotent",), replace(FACTS, client="confluent-kafka"), "possibly the client: "),
         ("duplicate", ("idempotent", "numbered anew"), FACTS, "possibly the client: "),
+        ("duplicate", ("idempotent",), replace(FACTS, exchanges=0), "possibly the client: a fault came"),
+        ("duplicate", ("idempotent",), replace(FACTS, exchanges=0, faults=()), "illegal"),
+        ("duplicate", ("transactional",), replace(FACTS, exchanges=0), "illegal"),
         ("duplicate", ("transactional", "numbered anew"), FACTS, "illegal"),
         ("duplicate", ("transactional",), replace(FACTS, client="confluent-kafka", idempotence=False), "illegal"),
         ("duplicate", ("idempotent", "deleted topic"), FACTS, "allowed: the workload deleted the topic"),

@@ -6,27 +6,18 @@ import pytest
 from kafka.protocol.admin import ListGroupsResponse
 
 from harness.foundation.errors import ClusterError
-from nemesis.admin import (
-    GROUP,
-    TRANSACTION,
+from nemesis.admin.asking import try_once, until_done
+from nemesis.admin.coordinators import GROUP, TRANSACTION, coordinators, find_coordinator, quorum, quorum_leader
+from nemesis.admin.replicas import election, eligible_leaders, is_reassigning, reassignment
+from nemesis.admin.topics import (
     TopicSetting,
-    coordinators,
     creation,
     deletion,
-    election,
-    eligible_leaders,
-    find_coordinator,
-    is_reassigning,
     more_partitions,
-    quorum,
-    quorum_leader,
-    reassignment,
     setting,
     setting_by_node,
     settings_of,
     topic_ids,
-    try_once,
-    until_done,
 )
 from tests.support.fake_cluster import Answers, Paper, paper_answers, paper_cluster
 

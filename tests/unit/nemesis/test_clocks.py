@@ -16,7 +16,8 @@ from harness.clusters import clock as clock_module
 from harness.clusters.clock import NodeClock, find_library, why_no_clocks
 from harness.clusters.wire import WireError
 from harness.foundation.errors import ClusterError
-from nemesis import admin, base, clocks
+from nemesis import base, clocks
+from nemesis.admin import asking
 from nemesis.clocks import ClockSkew, append
 from tests.support import unique
 from tests.support.fake_cluster import CAPABLE, WHOLE, Answers, Paper, context_on
@@ -53,7 +54,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     """Nodes that say yes."""
     made = Answers()
     made.topic_id = None
-    monkeypatch.setattr(admin, "NodeConnection", made.connect)
+    monkeypatch.setattr(asking, "NodeConnection", made.connect)
     return made
 
 

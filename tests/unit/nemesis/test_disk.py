@@ -14,11 +14,12 @@ import pytest
 from harness.clusters.base import Capability, NodeState
 from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
-from nemesis import base
-from nemesis import disk as disks
+from nemesis import base, on_disks
 from nemesis.base import Fault
-from nemesis.disk import CutTail, DiskFail, DiskFull, DiskSlow, DiskWipe, Tail, batches, recovery_points
-from nemesis.process import Kill, start
+from nemesis.disk import CutTail, DiskFail, DiskFull, DiskSlow, DiskWipe
+from nemesis.log_files import Tail, batches, recovery_points
+from nemesis.node_states import start
+from nemesis.process import Kill
 from tests.support.fake_cluster import CAPABLE, WHOLE, Paper, context_on, stepped
 
 MOVED = PartitionView(2, 5, (1, 2, 3), (2, 3))
@@ -135,7 +136,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PaperCluster:
     made = PaperCluster(tmp_path)
     made.views["t", 0] = WHOLE
     monkeypatch.setattr(base, "observe", made.look)
-    monkeypatch.setattr(disks, "LEFT_OUT_TIMEOUT_S", 0)
+    monkeypatch.setattr(on_disks, "LEFT_OUT_TIMEOUT_S", 0)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     for node in (1, 2, 3):
         data = made.data_dir(node)
@@ -269,7 +270,7 @@ def test_a_disk_that_does_not_fail_proves_nothing(cluster: PaperCluster) -> None
 
 def test_who_lost_data_comes_back_only_when_left_out(cluster: PaperCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else it could lead without what it had acknowledged."""
-    monkeypatch.setattr(disks, "LEFT_OUT_TIMEOUT_S", 60)
+    monkeypatch.setattr(on_disks, "LEFT_OUT_TIMEOUT_S", 60)
     looks = []
 
     def look(*given: Any) -> Any:

@@ -11,15 +11,15 @@ import pytest
 
 from harness.clusters.cluster_view import ClusterView, PartitionView
 from harness.foundation.errors import ClusterError
-from nemesis import base, partition, roles
+from nemesis import base, cuts, partition, roles
 from nemesis.base import Fault, FaultEvidence, RepeatingFault
+from nemesis.cuts import Cut
 from nemesis.iptables import taken, tear_down
 from nemesis.partition import (
     FAULTS,
     Bridge,
     ClientCut,
     ControllerCut,
-    Cut,
     Flapping,
     Isolate,
     Minority,
@@ -56,6 +56,7 @@ def make(monkeypatch: pytest.MonkeyPatch, quorums: list[tuple[int, int] | None])
     def said(_: object) -> tuple[int, int] | None:
         return quorums.pop(0) if len(quorums) > 1 else quorums[0]
 
+    monkeypatch.setattr(cuts, "quorum", said)
     monkeypatch.setattr(partition, "quorum", said)
     monkeypatch.setattr(roles, "quorum_leader", lambda cluster: (said(cluster) or (None,))[0])
     monkeypatch.setattr(roles, "_coordinator", lambda *_: 3)

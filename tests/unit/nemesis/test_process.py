@@ -9,7 +9,8 @@ import pytest
 from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis.base import Fault
-from nemesis.process import FAULTS, Kill, KillAll, OnNodes, Pause, PauseAll, RestartStorm, RollingRestart, Stop
+from nemesis.on_nodes import OnNodes
+from nemesis.process import FAULTS, Kill, KillAll, Pause, PauseAll, RestartStorm, RollingRestart, Stop
 from tests.support.fake_cluster import Paper, context_on, paper_cluster, stepped
 
 T0 = "t", 0

@@ -13,7 +13,7 @@ from harness.clusters.cluster_view import PartitionView
 from harness.foundation.errors import ClusterError
 from nemesis import base
 from nemesis.base import Fault
-from nemesis.disk import batches
+from nemesis.log_files import batches
 from nemesis.network import Bandwidth
 from nemesis.sequences import FAULTS, CutKill, DoubleKill, LastStanding, PauseKill, StaleHeir
 from tests.support.fake_cluster import CAPABLE, WHOLE, Paper, context_on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.runs import recording
 from nemesis.base import FaultEvidence
-from nemesis.conductor import FaultOutcome
+from nemesis.outcome import FaultOutcome
 from nemesis.schedule import Slot
 
 

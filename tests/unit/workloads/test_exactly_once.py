@@ -17,28 +17,17 @@ from harness.foundation.errors import UsageError
 from harness.history.schema import F, Kind, Type
 from tests.support.broker_in_memory import EACH, IN, OUT, PARTITIONS, Broker, Instance, Library, source
 from tests.support.worker_sessions import FakeConsumer, FakeProducer, rows, session, settings_of
-from workloads import consuming, membership, producing, transacting
-from workloads import exactly_once as module
+from workloads import consuming, draining, membership, producing, transacting, transforming
 from workloads.base import CONSUMER, PRODUCER, Churn, Role
 from workloads.clients.base import ClientError, TopicPartition
 from workloads.consuming import RecordingConsumer
-from workloads.exactly_once import (
-    FEED,
-    INPUT,
-    OUTPUT,
-    READ,
-    RESTARTS,
-    TRANSFORM,
-    Chances,
-    DrainCheck,
-    ExactlyOnce,
-    ExactlyOnceSettings,
-    TransactionFate,
-    TransactionStep,
-    Transformer,
-)
+from workloads.draining import DrainCheck
+from workloads.exactly_once import FEED, READ, TRANSFORM, ExactlyOnce
+from workloads.exactly_once_settings import INPUT, OUTPUT, ExactlyOnceSettings
 from workloads.producing import RecordingProducer
 from workloads.session import WorkerSession
+from workloads.transaction_fates import RESTARTS, Chances, TransactionFate, TransactionStep
+from workloads.transforming import Transformer
 
 TIMED_OUT, UNSTABLE = ClientError(-185, "no"), ClientError(88, "no")
 BATCH = 4  # EACH is whole batches: nobody waits for more than there is
@@ -92,7 +81,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stag
 
         monkeypatch.setattr(membership, "make_member", member)
         monkeypatch.setattr(transacting, "make_transactional_producer", lambda *_: Instance(made.broker))
-        monkeypatch.setattr(module, "NAP_S", 0)
+        monkeypatch.setattr(transforming, "NAP_S", 0)
         monkeypatch.setattr(transacting, "NAP_S", 0)
         return made
 
@@ -266,7 +255,7 @@ def test_after_the_load_transformers_go_on_until_all_is_through(
     on = stage()
     side = FakeConsumer(ends={(IN, partition): EACH for partition in range(PARTITIONS)})
     monkeypatch.setattr("workloads.clients.make_consumer", lambda *_: side)
-    monkeypatch.setattr(module, "ASK_EVERY_S", 0)
+    monkeypatch.setattr(draining, "ASK_EVERY_S", 0)
     on.session.control.stop()
     on.transformer.run()
     on.finish()
@@ -295,7 +284,7 @@ def test_a_drain_that_finds_nobody_tries_again(stage: Callable[..., Stage], monk
     side = FakeConsumer(ends={(IN, 0): 2, (IN, 1): 2})
     side.fails = [ClientError(-1010, "nobody there")] * 2
     monkeypatch.setattr("workloads.clients.make_consumer", lambda *_: side)
-    monkeypatch.setattr(module, "ASK_EVERY_S", 0)
+    monkeypatch.setattr(draining, "ASK_EVERY_S", 0)
     drain = DrainCheck(on.session, settings_of(on.session), IN)
     assert len(side.fails) == 2
     assert on.transformer._member is not None
@@ -313,7 +302,7 @@ def test_ends_that_move_are_not_believed(stage: Callable[..., Stage], monkeypatc
     on.step()
     side = FakeConsumer(ends={(IN, 0): 2, (IN, 1): 2})
     monkeypatch.setattr("workloads.clients.make_consumer", lambda *_: side)
-    monkeypatch.setattr(module, "ASK_EVERY_S", 0)
+    monkeypatch.setattr(draining, "ASK_EVERY_S", 0)
     drain = DrainCheck(on.session, settings_of(on.session), IN)
     member = on.transformer._member
     assert member is not None
