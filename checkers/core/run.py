@@ -37,7 +37,7 @@ class RunContext:
     damaged: frozenset[int] = frozenset()  # processes whose history is damaged
     acks: str = "all"
     foreign: bool = False  # the history of somebody else's clients: the upper bits of a value say nothing
-    rewound: tuple[int, ...] = ()  # of a foreign history: transactions that did not commit, which moved no reader on
+    rewound: tuple[int, ...] = ()  # of a foreign history: transactions and polls not `ok`, which moved no reader on
     compacted: frozenset[int] = frozenset()  # topics that keep the last record of each key, and need keep no other
     deletions: Deletions = field(default_factory=Deletions)
     line: Timeline = field(default_factory=lambda: Timeline((0, 0)))

@@ -30,7 +30,8 @@ from checkers.shared.by_offset import (
     sorted_marks,
 )
 from checkers.shared.reader_steps import key_of
-from checkers.shared.settled_values import late as late_of
+from checkers.shared.unknown_sends import late as late_of
+from checkers.shared.unknown_sends import proven_sends
 from harness.history.schema import Type
 
 PLACE = ("topic", "partition")
@@ -248,6 +249,11 @@ def late_sends(piece: Piece, others: ByFamily) -> pl.DataFrame:
         late: pl.DataFrame = others["fates"].late
         return late
     return late_of(piece.sends, piece.records)
+
+
+def proven_here(piece: Piece, others: ByFamily) -> pl.DataFrame:
+    """Sends of this piece that ended `info` and certainly happened, at an offset that only they name."""
+    return proven_sends(piece.sends, others["fates"].proven) if "fates" in others else piece.sends.clear()
 
 
 def lower_moments(piece: Piece, gathered: GatheredLanes, others: ByFamily) -> LowerMoments | None:

@@ -68,7 +68,7 @@ def context(rows: Rows, *, compact: Collection[int] = (), limit: int = EVERYTHIN
         processes=rows.processes,
         topics=rows.topics,
         rows={kind: len(events) for kind, events in rows.events.items()},
-        rewound=tuple(sorted(row["op"] for row in ended if row["f"] == F.TXN and row["type"] != Type.OK)),
+        rewound=tuple(sorted(row["op"] for row in ended if row["f"] in {F.TXN, F.POLL} and row["type"] != Type.OK)),
         compacted=frozenset(compact),
         deletions=deletions({"topic": None, **row} for row in changed),
         line=timeline(control, first, last, rows.topics),
