@@ -277,7 +277,7 @@ class Cluster(ABC):
             self._fail_if_a_node_died()
             missing.clear()
             missing.update(self._not_ready())
-            self.progress.detail(f"{len(self.nodes) - len(missing)}/{len(self.nodes)} ready")
+            self.progress.part(len(self.nodes) - len(missing), len(self.nodes), "ready")
             if not missing or not all(isinstance(why, _Odd) for why in missing.values()):
                 odd_since_s = None
                 return not missing

@@ -53,6 +53,8 @@ def bring_up(spec: ClusterSpec, progress: Progress) -> dict[str, Any]:
                 progress.step(message["step"])
             elif "detail" in message:
                 progress.detail(message["detail"])
+            elif "part" in message:
+                progress.part(*message["part"])
             elif "name" in message:
                 name = message["name"]
             elif "error" in message:
