@@ -81,7 +81,7 @@ def test_everything_that_takes_a_client_takes_it(in_memory: InMemory) -> None:
     forms = [form for form in json_schema()["properties"]["workload"]["anyOf"] if "properties" in form]
     assert len(forms) == len(WORKLOADS)
     for form in forms:
-        assert form["properties"]["client"]["enum"] == ["kafka-python", "confluent-kafka", "sarama", "in-memory"]
+        assert form["properties"]["client"]["enum"] == ["kafka-python", "confluent-kafka", "java", "in-memory"]
     (experiment,) = (each for each in EXPERIMENTS if each.name == "client")
     assert experiment.change(LargeBatchSettings(client="in-memory")) == {"client": "kafka-python"}
     assert RunFacts(client="in-memory").quirks.assumes_acks
