@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from checkers.broker_logs import BrokerLogFiles
-    from harness.history.sealing import Sealed
+    from harness.history.sealed import Sealed
 
 NO_ACKNOWLEDGEMENTS = "acks=0: nothing is acknowledged"
 FAILED = "its check failed"

@@ -24,7 +24,7 @@ from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
 from harness.history.opening import failures_of, open_files, read_facts, table_of, without_the_missing
 from harness.history.remote_runs import RemoteRun
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 from harness.history.store import Run
 from harness.judging.broker_logs import logs_of
 from harness.judging.diagnosis import Diagnosis, diagnose

@@ -23,7 +23,8 @@ from harness.foundation.interrupts import StopRequest
 from harness.foundation.processes import TOKEN_VARIABLE
 from harness.foundation.reasons import LOAD_NOT_OVER, NOT_WHOLE, NOTED, Reason
 from harness.foundation.view import View
-from harness.history.schema import NEMESIS_PROCESS, RUNNER_PROCESS, FaultStage, Kind, Recorder
+from harness.history.recorder import Recorder
+from harness.history.schema import NEMESIS_PROCESS, RUNNER_PROCESS, FaultStage, Kind
 from harness.history.sealing import seal
 from harness.history.sources import read_unsealed, segment_path
 from harness.history.store import Run

@@ -26,7 +26,8 @@ import pytest
 from harness.foundation.errors import Exit
 from harness.foundation.interrupts import FIRST, SECOND
 from harness.history.schema import FIRST_TAP, F, Kind, Type
-from harness.history.sealing import Sealed, open_history
+from harness.history.sealed import Sealed
+from harness.history.sealing import open_history
 from harness.history.sources import segment_path
 from harness.report.terminal.run import OTHER_LINES, VALID_LINES
 from tests.integration.tapped_cluster import exchanges

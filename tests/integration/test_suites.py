@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.clusters.base import wait_until
+from harness.clusters.waiting import wait_until
 from harness.foundation.paths import cluster_dirs
 from tests.integration.run_without_faults import every_loss_is_seen
 from tests.support import REPOSITORY, cli, command, end, eventually

@@ -29,7 +29,7 @@ from checkers.core.tables import schema_of, tables_of
 from checkers.core.timeline import timeline
 from harness.foundation.limits import DEFAULTS
 from harness.history.schema import F, Kind, Type
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 from tests.oracle import Oracle, compacted, oracles
 from tests.support.histories import Rows
 
