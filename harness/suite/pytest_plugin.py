@@ -2,7 +2,8 @@
 
 `pytest suites/ci.toml` collects the cases of a suite. `@pytest.mark.scenario(...)` takes the keys of a suite's
 scenario, and the fixtures `scenario`, `cluster` and `tap` are what a test works with. Nothing of the harness is loaded
-before a suite is collected or a fixture used: for everybody else this costs nothing.
+before a suite is collected or a fixture used: for everybody else this costs nothing. Installed, this file is
+`tidegauge.pytest_plugin`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -185,6 +187,10 @@ def tap(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[TapFixture
 
 def _harness() -> ModuleType:
     """All of it, when somebody needs it; kafka-python is imported with warnings that are errors to some users."""
+    with suppress(ModuleNotFoundError):  # in a checkout that is not installed, it is importable anyway
+        from tidegauge import activate
+
+        activate()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from harness.suite import pytest_session

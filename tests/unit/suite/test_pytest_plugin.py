@@ -306,7 +306,7 @@ def test_other_files_are_nobodys_tests(paper: pytest.Pytester) -> None:
 
 
 def test_whoever_does_not_use_it_does_not_pay_for_it(tmp_path: Path) -> None:
-    """Nothing of the harness but the plugin itself, and the packages that it is in, is loaded."""
+    """Nothing of the harness is loaded but the plugin itself, which is not in it when installed."""
     script = (
         "import sys; import pytest; known = set(sys.modules)\n"
         "import harness.suite.pytest_plugin\n"

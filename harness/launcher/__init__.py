@@ -1,0 +1,1 @@
+"""What an installed Tidegauge starts from: the package `tidegauge`, the only one that it adds to an environment."""

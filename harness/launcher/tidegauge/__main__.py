@@ -1,0 +1,5 @@
+"""`python -m tidegauge` is the `tidegauge` command."""
+
+from tidegauge import main
+
+main()

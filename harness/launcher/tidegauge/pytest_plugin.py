@@ -1,0 +1,1 @@
+../../suite/pytest_plugin.py
