@@ -29,14 +29,16 @@ _ANSWER = (*PLACE, "node", "leader", "leader_epoch", "error", "brokers", "invoke
 
 def answers(piece: Piece) -> pl.DataFrame:
     """Every answer to Metadata."""
-    of_probes = piece.probes.filter((pl.col("api") == METADATA) & pl.col("node").is_not_null())
-    return pl.concat([of_probes.select(_ANSWER), of_clients(piece).select(_ANSWER)])
+    of_probes = (pl.col("api") == METADATA) & pl.col("node").is_not_null()
+    probes = piece.probes.select(*_ANSWER, "api").filter(of_probes)  # which copies no column that nobody looks at
+    return pl.concat([probes.select(_ANSWER), of_clients(piece).select(_ANSWER)])
 
 
 def of_clients(piece: Piece) -> pl.DataFrame:
     """Those that clients got."""
     passed = (pl.col("api") == METADATA) & (pl.col("type") == Type.OK) & pl.col("node").is_not_null()
-    return piece.exchanges.filter(passed & OF_OTHERS)
+    seen = piece.exchanges.select(*_ANSWER, "api", "type", "client").filter(passed & OF_OTHERS)
+    return seen.select(*_ANSWER, "client")
 
 
 def claims(rows: pl.DataFrame, *of: str) -> pl.DataFrame:
@@ -47,7 +49,7 @@ def claims(rows: pl.DataFrame, *of: str) -> pl.DataFrame:
     keys = (*PLACE, *of)
     made = (
         coded(chosen, texts)
-        .group_by(*keys, "node", "leader", "epoch", "brokers", maintain_order=True)
+        .group_by(*keys, "node", "leader", "epoch", "brokers")
         .agg(
             begun=pl.col("invoked").min(),
             first=pl.col("time").min(),
