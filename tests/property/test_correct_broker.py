@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -13,6 +14,7 @@ from harness.history.schema import F
 from harness.judging.policies import RunFacts, judge
 from tests.support.correct_broker import MS, Producers, Readers, World
 from tests.support.correct_group import NODES, Group
+from tests.support.correct_transform import Transform
 from tests.support.histories import SECOND_NS, Rows
 from tests.support.kernels import SIZES, Size, check_rows, findings_of
 
@@ -25,24 +27,21 @@ def _write(rows: Rows, topic: int, random: Random) -> None:
     """A load, and its final read when all is over."""
     world = World(rows, topic, random)
     producers, readers = Producers(world), Readers(world)
-    group = Group(world, readers)
+    group, transform = Group(world, readers), Transform(world, producers, readers)
 
     def meanwhile() -> None:
         world.passes()
         random.choice([readers.polls, readers.polls, producers.sends, group.goes_on])()
 
-    doings = [
-        producers.sends,
-        lambda: producers.transacts(meanwhile),
-        readers.polls,
-        group.goes_on,
-        group.moves,
-        group.hears,
-    ]
+    doings: dict[Callable[[], None], float] = {
+        producers.sends: 4, lambda: producers.transacts(meanwhile): 2, readers.polls: 4, group.goes_on: 8,
+        group.moves: 1, group.hears: 0.5, lambda: transform.goes_on(meanwhile): 2,
+    }  # fmt: skip
     for _ in range(STEPS):
         world.passes()
-        random.choices(doings, [4.0, 2.0, 4.0, 8.0, 1.0, 0.5])[0]()
+        random.choices([*doings], [*doings.values()])[0]()
     world.now += 60 * SECOND_NS
+    transform.asks()
     readers.reads_all("r", F.FINAL)
     world.now += MS
     readers.reads_all("w", F.RAW)
@@ -66,6 +65,7 @@ LOOKED_AT = {
     "committed-offset-regression", "committed-offset-vanished", "rebalance-loss", "double-ownership", "retry-duplicate",
     "retry-offset-changed", "retry-reorder", "poll-skip", "nonmonotonic-poll", "gap", "nonmonotonic-send",
     "int-nonmonotonic-send", "torn", "wrong-outcome", "G1c", "G1c-realtime", "replica-divergence",
+    "offsets-not-atomic", "zombie-write", "precommitted-read",
 }  # fmt: skip
 
 

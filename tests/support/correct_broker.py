@@ -18,6 +18,7 @@ from harness.history.schema import ID_BITS, F, Kind, Status, Type
 from tests.support.histories import SECOND_NS, Rows, process_of
 
 MS = SECOND_NS // 1000
+RIVAL = 7  # its number among producers
 LATE_S = 5  # at most, so that no limit of liveness is reached
 FIRST_OP, OPS_OF_A_TOPIC = 1 << 30, 10_000
 BYTES_OF_CRC = (1 << 31) - 1
@@ -57,6 +58,7 @@ class Sending:
     sequence: int
     invoked: int
     answered: int
+    source: int | None
 
 
 class World:
@@ -135,9 +137,9 @@ class Producers:
 
     def sends(self) -> None:
         """One message."""
-        sending = self._send(self.world.who("i", self.world.random.randrange(2)))
+        sending = self.send(self.world.who("i", self.world.random.randrange(2)))
         type_ = Type.INFO if self.world.chance(0.1) else Type.OK
-        self._ends(sending, type_, sending.answered + self.world.delay())
+        self.ends(sending, type_, sending.answered + self.world.delay())
 
     def transacts(self, meanwhile: Callable[[], None]) -> None:
         """A transaction: committed, aborted, or nobody knows; its markers come later than its end is acknowledged."""
@@ -152,15 +154,18 @@ class Producers:
         begun, txn = world.invoked(who), world.op(who)
         sendings = []
         for _ in range(world.random.randrange(1, 4)):
-            sendings.append(self._send(who, txn))
+            sendings.append(self.send(who, txn))
             world.passes()
             meanwhile()
-        type_ = world.random.choice([Type.OK, Type.OK, Type.OK, Type.FAIL, Type.INFO])
+        fenced = world.chance(0.1)
+        type_ = Type.FAIL if fenced else world.random.choice([Type.OK, Type.OK, Type.OK, Type.FAIL, Type.INFO])
         if type_ is Type.FAIL or (type_ is Type.INFO and world.chance(0.5)):
             world.aborted.add(txn)
+        if fenced:
+            self._is_fenced(who, txn)
         ended = max(world.now, *(sending.answered for sending in sendings)) + world.delay()
         for sending in sendings:
-            self._ends(sending, type_, ended, txn)
+            self.ends(sending, type_, ended, txn)
         world.completes(who, F.TXN, type_, op=txn, name=f"x-{who}", invoked=begun, time=ended + 1, count=len(sendings))
         world.busy_until[who] = ended + 1
         self._lost |= {who} if type_ is Type.INFO else set()
@@ -168,10 +173,22 @@ class Producers:
             meanwhile()
             log.entries += [Entry(None, txn) for _ in range(world.random.choice([1, 1, 2]))]
 
-    def _send(self, who: str, txn: int | None = None) -> Sending:
+    def _is_fenced(self, who: str, txn: int) -> None:
+        """Another instance takes its transactional id, and what it sends then is refused."""
+        world, rival = self.world, self.world.who("p", RIVAL)
+        world.now = max(world.now, world.busy_until[rival] + 1)
+        world.completes(rival, F.INIT, name=f"x-{who}", invoked=world.invoked(rival), time=world.ended(rival))
+        world.now = max(world.now, world.busy_until[rival] + 1)
+        value, log = world.op(who), world.logs[0]
+        told: dict[str, Any] = {"sequence": self._sequences[who, log.number], "txn": txn, **world.place(log)}
+        times = {"invoked": world.now, "time": world.now + world.delay()}
+        world.completes(who, F.SEND, Type.FAIL, op=value, value=value, **told, **times)
+        self._called[who] = world.now
+
+    def send(self, who: str, txn: int | None = None, log: Log | None = None, source: int | None = None) -> Sending:
         """It is appended now, and sent again until there is an answer."""
         world = self.world
-        log = world.random.choice(world.logs)
+        log = log or world.random.choice(world.logs)
         value = world.op(who)
         invoked = max(self._called[who], world.busy_until[who] if txn else 0, world.now - world.delay()) + 1
         self._called[who], world.now = invoked, max(world.now, invoked + 1)
@@ -179,7 +196,7 @@ class Producers:
         self._sequences[who, log.number] += 1
         log.entries.append(Entry(value, txn))
         answered = self._passes_tap(who, log, invoked, {"sequence": sequence, "crc": value & BYTES_OF_CRC}, offset)
-        return Sending(who, value, log, offset, sequence, invoked, answered)
+        return Sending(who, value, log, offset, sequence, invoked, answered, source)
 
     def _passes_tap(self, who: str, log: Log, invoked: int, batch: dict[str, int], offset: int) -> int:
         """When the answer is there; the first request is carried out, and all others are told of it."""
@@ -196,11 +213,12 @@ class Producers:
             )  # fmt: skip
         return answered
 
-    def _ends(self, sending: Sending, type_: Type, time: int, txn: int | None = None) -> None:
+    def ends(self, sending: Sending, type_: Type, time: int, txn: int | None = None) -> None:
+        """Its client knows what came of it."""
         known: dict[str, Any] = {} if type_ is Type.INFO else {"offset": sending.offset}
         self.world.completes(
             sending.who, F.SEND, type_, op=sending.value, value=sending.value, sequence=sending.sequence, txn=txn,
-            invoked=sending.invoked, time=time, **known, **self.world.place(sending.log),
+            source=sending.source, invoked=sending.invoked, time=time, **known, **self.world.place(sending.log),
         )  # fmt: skip
 
 
@@ -237,12 +255,11 @@ class Readers:
         self.positions[who, log.number] = found[most][0] if len(found) > most else max(start, end)
         return Polled(self.world.op(who), self.world.invoked(who), found[:most])
 
-    def hands_out(self, who: str, log: Log, polled: Polled) -> None:
+    def hands_out(self, who: str, log: Log, polled: Polled, txn: int | None = None) -> None:
         """It is recorded."""
-        time = self.world.ended(who)
-        self._records(who, log, polled.op, polled.records, invoked=polled.invoked, time=time)
-        count = len(polled.records)
-        self.world.completes(who, F.POLL, op=polled.op, count=count, invoked=polled.invoked, time=time)
+        told: dict[str, Any] = {"invoked": polled.invoked, "time": self.world.ended(who), "txn": txn}
+        self._records(who, log, polled.op, polled.records, **told)
+        self.world.completes(who, F.POLL, op=polled.op, count=len(polled.records), **told)
 
     def reads_all(self, role: str, f: F) -> None:
         """From the start to the end of each partition."""
@@ -276,9 +293,9 @@ class Readers:
         entries = enumerate(log.entries[start:end], start)
         return [(n, entry.value) for n, entry in entries if entry.value is not None and entry.txn not in hidden]
 
-    def _records(self, who: str, log: Log, op: int, found: Sequence[tuple[int, int]], **times: int) -> None:
+    def _records(self, who: str, log: Log, op: int, found: Sequence[tuple[int, int]], **told: Any) -> None:
         for offset, value in found:
             self.world.rows.add(
                 Kind.RECORD, who, op=op, offset=offset, value=value, producer=value >> ID_BITS, status=Status.GOOD,
-                **times, **self.world.place(log),
+                **told, **self.world.place(log),
             )  # fmt: skip
