@@ -38,6 +38,7 @@ from harness.history.schema import F, Type
 
 BUCKETS = 300
 REFUSALS = 200
+SAMPLES = 6  # moments of the load at which appends of a partition are shown
 ROWS_AT_MOST = (
     50_000  # of marks, and of leaders, of a piece: beyond that, partitions of which little is told go without
 )
@@ -112,7 +113,7 @@ def series_of(piece: Piece, run: RunContext) -> dict[str, pl.DataFrame]:
         "reads": reads(piece.records.filter(by(run.load)), grid),
         "errors": _added("errors", [errors(rows, grid) for rows in (piece.sends, piece.ops)]),
         "latency": latency(piece.sends, grid),
-        "middles": middles(piece.sends, _moment(run)),
+        "middles": middles(piece.sends, run),
         "marks": _bounded(marks(piece.answers, grid), run),
         "leaders": _bounded(leaders(_told(piece, run), grid), run),
         "refusals": most_refused(refusals(piece.exchanges)),
@@ -189,16 +190,24 @@ def _moment(run: RunContext) -> int:
     return min(began, default=sum(run.line.load_ns) // 2)
 
 
-def middles(rows: pl.DataFrame, moment: int) -> pl.DataFrame:
-    """Per partition the offset that was acknowledged next to a moment: around it, appends are shown."""
-    acknowledged = rows.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
-    away = (pl.col("time") - moment).abs()
-    return _nearest(acknowledged.filter(has_partition()).select(*PLACE, "offset", away=away))
+def middles(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    """Per partition the offsets next to a moment (sample 0) and in the middles of SAMPLES parts of the load."""
+    acknowledged = rows.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0) & has_partition())
+    placed = acknowledged.select(*PLACE, "offset", "time")
+    begin, end = run.line.load_ns
+    part_ns = max(1, (end - begin) // SAMPLES)
+    part = (pl.col("time") - begin) // part_ns
+    away = (pl.col("time") - (begin + part * part_ns + part_ns // 2)).abs()
+    samples = placed.filter(part.is_between(0, SAMPLES - 1)).select(
+        *PLACE, "offset", sample=(part + 1).cast(pl.Int32), away=away
+    )
+    first = placed.select(*PLACE, "offset", sample=pl.lit(0, pl.Int32), away=(pl.col("time") - _moment(run)).abs())
+    return pl.concat([_nearest(first), _nearest(samples)])
 
 
 def _nearest(rows: pl.DataFrame) -> pl.DataFrame:
-    nearest = rows.filter(pl.col("away") == pl.col("away").min().over(PLACE))
-    return nearest.group_by(PLACE).agg(pl.col("offset", "away").min())
+    nearest = rows.filter(pl.col("away") == pl.col("away").min().over(*PLACE, "sample"))
+    return nearest.group_by(*PLACE, "sample").agg(pl.col("offset", "away").min())
 
 
 def has_partition() -> pl.Expr:

@@ -33,6 +33,7 @@ from harness.commands.kind_option import Command
 from harness.commands.list import list_what
 from harness.commands.report import report
 from harness.commands.run import run
+from harness.commands.store import store_index
 from harness.commands.suite import suite
 from harness.commands.tap import tap
 from harness.foundation import optional_work
@@ -52,6 +53,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of the help
     "investigate": investigate,
     "explore": explore,
     "report": report,
+    "store": store_index,
     "suite": suite,
 }
 # typer carries a copy of click, or depends on it, by version; this is the base of its errors either way

@@ -53,6 +53,7 @@ COMMANDS = [
     ["import"],
     ["export"],
     ["report"],
+    ["store"],
     ["compare"],
     ["investigate"],
     ["explore"],
