@@ -19,7 +19,7 @@ from tests.support.histories import SECOND_NS, Rows, process_of
 
 MS = SECOND_NS // 1000
 RIVAL = 7  # its number among producers
-LATE_S = 5  # at most, so that no limit of liveness is reached
+LATE_S = 2  # at most: several of these in a row reach no limit of liveness
 FIRST_OP, OPS_OF_A_TOPIC = 1 << 30, 10_000
 BYTES_OF_CRC = (1 << 31) - 1
 
