@@ -87,7 +87,7 @@ ABOUT = {
     "nonmonotonic-poll": "from one poll to the next, a reader went back",
     "int-poll-skip": "inside of a poll or a transaction, a known offset was left out",
     "int-nonmonotonic-poll": "inside of a poll or a transaction, a reader went back",
-    "gap": "offsets that were read past, that nobody knows of, and that nothing explains",
+    "gap": "readers moved past offsets that nothing explains",
     "nonmonotonic-send": "of two sends of a producer, the later one got the lower offset",
     "int-nonmonotonic-send": "the same inside of a transaction",
 }
