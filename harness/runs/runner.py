@@ -22,8 +22,8 @@ from harness.foundation.errors import Exit, Interrupted, TidegaugeError
 from harness.foundation.interrupts import StopRequest
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
+from harness.history.places import HISTORY
 from harness.history.schema import SCHEMA_VERSION
-from harness.history.sealing import HISTORY
 from harness.history.store import SCENARIO_FILE, Run, create, without_secrets
 from harness.judging.checking import Checked, check_run
 from harness.report.making import keep_series, report_checked
