@@ -155,9 +155,10 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
     view: View,
     asked: CheckOptions,
 ) -> Checked:
+    view.step("waiting for Spark to start")
+    spark = session.get()
     view.step(f"{sealed.events:,} events of {'/'.join(str(run.path).split('/')[-2:])}")
     known = run_facts_of(facts)
-    spark = session.get()
     with followed(session, view) as progress_file:
         setting = replace(setting_of(run, facts, asked), progress_file=progress_file)
         results = check(spark, without_the_missing(sealed, facts), setting)
