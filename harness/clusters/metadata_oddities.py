@@ -51,6 +51,12 @@ def _ask_securely(node: Node, security: Security, timeout_s: float) -> Metadata:
     return told
 
 
+def shared_ids(answers: Answers) -> list[int]:
+    """Ids that some node gives to several brokers: whom Metadata means by one of these, nobody can say."""
+    counts = [Counter(number for number, _ in told.listed) for told in answers.values()]
+    return sorted({number for each in counts for number, count in each.items() if count > 1})
+
+
 def strangers(answers: Answers, known: Collection[str]) -> Iterator[tuple[int, str]]:
     """Nodes that name a broker outside of the cluster, each with its address."""
     for node, told in sorted(answers.items()):

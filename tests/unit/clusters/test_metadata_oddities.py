@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from harness.clusters.metadata_oddities import SHOWN_AT_MOST, TIMEOUT_S, ask_all, odd_metadata
+from harness.clusters.metadata_oddities import SHOWN_AT_MOST, TIMEOUT_S, ask_all, odd_metadata, shared_ids
 from harness.clusters.node import Node
 from harness.foundation.protocol import Api
 from harness.foundation.security import Security
@@ -28,6 +28,7 @@ def test_one_id_for_all_brokers() -> None:
     """As each node says."""
     with strange_brokers(one_id=7) as brokers:
         found = odd(brokers.nodes)
+        assert shared_ids(ask_all(brokers.nodes, Security())) == [7]
     assert found == [f"node {node} lists 3 brokers with the id 7" for node in (1, 2, 3)]
 
 
