@@ -45,8 +45,10 @@ def look_at(cluster: Cluster, plan: Sequence[Slot], *, probes: bool) -> Preparat
     """Ask every node who it thinks the cluster is, and whether it does what the faults and the probes need."""
     if cluster.security.protocol != "PLAINTEXT":  # nodes can be asked one by one over plain connections only
         return Preparation(plan=list(plan))
-    found = Preparation(odd_metadata=odd_metadata(cluster.nodes))
-    found.reasons += [Reason(NOT_WHOLE, f"Metadata contradicts itself: {each}") for each in found.odd_metadata]
+    odd = odd_metadata(cluster.nodes)
+    found = Preparation(odd_metadata=[str(each) for each in odd])
+    wrong = [each for each in odd if not (cluster.stateless and each.own_choice)]
+    found.reasons += [Reason(NOT_WHOLE, f"Metadata contradicts itself: {each}") for each in wrong]
     needed = {call for slot in plan for call in fault_named(slot.fault).calls} | ({LIST_OFFSETS} if probes else set())
     support = find_out(cluster.nodes, needed)
     found.missing = support.as_json()
