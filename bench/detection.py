@@ -33,7 +33,7 @@ from bench.detection_report import DetectionRow, combined_table, page, row_of, s
 from harness.foundation.errors import TidegaugeError, UsageError
 from harness.foundation.paths import PACKAGE
 from harness.foundation.view import PlainView
-from harness.history.sealing import HISTORY
+from harness.history.places import HISTORY
 from harness.history.store import Run, store_dir
 from harness.history.store import find as find_run
 from harness.judging.checking import check_again

@@ -40,8 +40,9 @@ from bench.history_plan import (
     Plan,
     Planted,
 )
+from harness.history.places import HISTORY
 from harness.history.schema import FIRST_TAP, NEMESIS_PROCESS, Kind
-from harness.history.sealing import HISTORY, MANIFEST, write_history
+from harness.history.sealing import MANIFEST, write_history
 from harness.history.sources import Rows
 
 

@@ -75,7 +75,7 @@ class CommittedOffsets(PiecewiseFamily):
     def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Both anomalies."""
         done = operations(piece.ops, run, F.COMMIT, F.COMMITTED)
-        seen = _exchanges(piece.exchanges, run)
+        seen = pl.concat([_exchanges(rows, run) for rows in piece.parts("exchanges", self.reads["exchanges"])])
         last = _with_last(_answers(done, seen, run), _acknowledged(done, seen))
         answers = last.join(_steady(seen), on=GROUP, how="left").with_columns(
             moved=pl.col("steady").is_null() & (pl.col("invoked") <= pl.col("committed_ns") + COORDINATORS_KNOWN_NS)

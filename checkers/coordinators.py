@@ -52,12 +52,14 @@ class Coordinators(Family):
         """What each node said of each thing, from `first` to `last`."""
         answered = (pl.col("api") == Api.FIND_COORDINATOR) & (pl.col("type") == Type.OK) & (pl.col("error") == 0)
         named = (pl.col("leader") >= 0) & pl.col("node").is_not_null()
-        rows = (
-            piece.exchanges.filter(answered & named)
+        parts = [
+            rows.filter(answered & named)
             .group_by("node", "leader", "detail")
             .agg(pl.col("time").min().alias("first"), pl.col("invoked").max().alias("last"), pl.col("event").min())
             .filter(pl.col("detail").str.contains(WHEREABOUTS))
-        )
+            for rows in piece.parts("exchanges", COLUMNS)
+        ]
+        rows = pl.concat(parts)
         leader, at, span = pl.format("node {}", "leader"), pl.col("detail").str, ("node", "first", "last", "event")
         of_things = rows.select(*span, thing=at.extract(WHEREABOUTS, 1), said=leader, address=pl.lit(value=False))
         of_nodes = rows.select(*span, thing=leader, said=at.extract(WHEREABOUTS, 2), address=pl.lit(value=True))

@@ -30,7 +30,8 @@ retry-watermark-regression
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -95,22 +96,51 @@ class NumberedBatches(PiecewiseFamily):
 
     def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """All batches of the partitions in it."""
-        rows = piece.exchanges.filter(_PLACED & _NUMBERED & (_ACKNOWLEDGED | _COPY))
-        if rows.is_empty():
-            return FamilyResult(Findings(), dict.fromkeys(self.anomalies, 0))
-        batches = _Batches(rows)
-        looked_at = {
-            _DUPLICATE: len(batches.groups),
-            _OFFSET_CHANGED: int((batches.low_ack != NEVER).sum()),
-            _REORDER: int((batches.place_before != NONE).sum()),
-        }
-        return FamilyResult(_of_batches(batches, run), looked_at)
+        looked_at, findings = Counter(dict.fromkeys(self.anomalies, 0)), []
+        edges = [pl.DataFrame()]
+        for rows in piece.portions(
+            "exchanges", _BATCH, _PLACED & _NUMBERED & (_ACKNOWLEDGED | _COPY), *map(pl.col, _PRODUCER), _stretch(run)
+        ):
+            if rows.is_empty():
+                continue
+            batches = _Batches(rows, run.stretch)
+            looked_at[_DUPLICATE] += len(batches.groups)
+            looked_at[_OFFSET_CHANGED] += int((batches.low_ack != NEVER).sum())
+            looked_at[_REORDER] += int((batches.place_before != NONE).sum())
+            findings.append(_of_batches(batches, run))
+            if run.many:
+                edges.append(batches.edges())
+        beside = _beside(pl.concat(edges, how="diagonal"))
+        looked_at[_REORDER] += len(beside)
+        if len(beside):
+            findings.append(_reorders(beside, run))
+        return FamilyResult(merge_findings(findings, run.limit), dict(looked_at))
+
+
+def _stretch(run: RunContext) -> pl.Expr:
+    """Sequences are looked at by stretches, as offsets are."""
+    return pl.col("sequence") // run.stretch
+
+
+def _beside(edges: pl.DataFrame) -> pl.DataFrame:
+    """The first batch of each stretch of sequences, but for the first stretch, with the batch before it."""
+    if edges.is_empty():
+        return edges
+    before = {f"{name}_before": pl.col(name).shift().over(_PRODUCER) for name in ("place", "sequence")}
+    told = edges.sort(*_PRODUCER, "sequence").with_columns(**before)
+    wrapped = pl.col("sequence") - pl.col("sequence_before") > WRAP
+    return told.filter(pl.col("begins") & pl.col("place_before").is_not_null()).with_columns(
+        reordered=(pl.col("place") < pl.col("place_before")) & ~wrapped
+    )
 
 
 class _Batches:
-    """One entry for each batch, by producer and sequence: where it was acknowledged and read, and the one before it."""
+    """One entry for each batch, by producer and sequence: where it was acknowledged and read, and the one before it.
 
-    def __init__(self, rows: pl.DataFrame) -> None:
+    In a large history a lane has a stretch of sequences of a producer, and its first batch none before it.
+    """
+
+    def __init__(self, rows: pl.DataFrame, stretch: int) -> None:
         self.rows = rows
         producer, sequence = _packed(*(ints(rows, name) for name in _PRODUCER)), ints(rows, "sequence")
         key = _packed(producer, sequence)
@@ -121,7 +151,7 @@ class _Batches:
         self.place = np.where(self.low_copy == NEVER, self.low_ack, self.low_copy)
         self.first = groups.order[groups.starts]
         self.sequence = sequence[self.first]
-        lanes = Lanes(producer[self.first])
+        self.lanes = lanes = Lanes(_packed(producer[self.first], self.sequence // stretch))
         self.place_before, self.sequence_before = lanes.shifted(self.place), lanes.shifted(self.sequence)
 
     @property
@@ -138,6 +168,14 @@ class _Batches:
     def reordered(self) -> Bools:
         """Below the one before."""
         return (self.place < self.place_before) & (self.sequence - self.sequence_before <= WRAP)
+
+    def edges(self) -> pl.DataFrame:
+        """The first and the last batch of each lane; the first `begins` it."""
+        begins, ends = np.zeros(len(self.first), np.bool_), np.zeros(len(self.first), np.bool_)
+        begins[self.lanes.starts] = True
+        ends[np.append(self.lanes.starts[1:], len(begins)) - 1] = True
+        either = begins | ends
+        return self.chosen(either).with_columns(begins=pl.Series(begins[either]))
 
     def chosen(self, which: Bools) -> pl.DataFrame:
         """These batches, with what proves where they were: events of their lowest and highest places."""
@@ -238,10 +276,15 @@ class Resends(PiecewiseFamily):
 
     def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """All that were sent again, in the partitions of it."""
-        resent = _resent(piece.exchanges)
+        batch = pl.when(_NUMBERED).then(pl.struct(*_PRODUCER, "sequence").hash())
+        same = batch.otherwise(pl.struct(*_PLACE, "crc", "client").hash())
+        produced = (pl.col("api") == PRODUCE) & _PLACED
+        resent = pl.concat(
+            [_resent(rows) for rows in piece.portions("exchanges", self.reads["exchanges"], produced, same)]
+        )
         if resent.is_empty():
             return FamilyResult(Findings(), {_REGRESSION: 0})
-        compared = _compared(resent, piece.answers).drop_nulls(["before", "after"])
+        compared = _compared(resent, piece.answer_parts()).drop_nulls(["before", "after"])
         fell = compared.filter(pl.col("after") < pl.col("before")).with_columns(
             apart=pl.col("before") - pl.col("after"),
             deleted=_DELETED,
@@ -255,9 +298,8 @@ class Resends(PiecewiseFamily):
         return FamilyResult(findings, {_REGRESSION: len(compared)})
 
 
-def _resent(exchanges: pl.DataFrame) -> pl.DataFrame:
+def _resent(sendings: pl.DataFrame) -> pl.DataFrame:
     """Batches that were sent again, all times to one node."""
-    sendings = exchanges.filter((pl.col("api") == PRODUCE) & _PLACED)
     numbered = sendings.filter(_NUMBERED)
     others = sendings.filter(~_NUMBERED & pl.col("crc").is_not_null())
     client = others["client"].cast(pl.Categorical).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
@@ -286,7 +328,7 @@ def _sent_again(sendings: pl.DataFrame, columns: Sequence[Ints]) -> pl.DataFrame
     }).filter(pl.Series(again, dtype=pl.Boolean))  # fmt: skip
 
 
-def _compared(resent: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
+def _compared(resent: pl.DataFrame, answers: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """For each batch that was sent again, and request, the marks of its node before and after it."""
     keys = [*_PLACE, "node"]
     nodes = resent.select(keys).unique().with_row_index("log")
@@ -294,14 +336,18 @@ def _compared(resent: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
         nodes.with_columns(pl.col("log") * 2 + number, api=pl.lit(api, pl.Int16))
         for number, api in enumerate((FETCH, LIST_OFFSETS))
     ])  # fmt: skip
-    marks = answers.filter(pl.col("shown").is_not_null()).join(logs, on=[*keys, "api"])
     asked = resent.join(logs, on=keys)
-    before = marks.select("log", low=pl.col("time") + 1, high=pl.col("time") + NEAR_NS, mark="shown")
-    after = marks.select("log", low=pl.col("time") - NEAR_NS, high=pl.col("invoked") - 1, mark=-pl.col("shown"))
-    return asked.with_columns(before=_highest(asked, "resent_ns", before), after=-_highest(asked, "handled_ns", after))
+    before, after = np.full(len(asked), NONE), np.full(len(asked), NONE)
+    for rows in answers:
+        marks = rows.filter(pl.col("shown").is_not_null()).join(logs, on=[*keys, "api"])
+        near = marks.select("log", low=pl.col("time") + 1, high=pl.col("time") + NEAR_NS, mark="shown")
+        before = np.maximum(before, _highest(asked, "resent_ns", near))
+        near = marks.select("log", low=pl.col("time") - NEAR_NS, high=pl.col("invoked") - 1, mark=-pl.col("shown"))
+        after = np.maximum(after, _highest(asked, "handled_ns", near))
+    return asked.with_columns(before=nullable(before), after=-nullable(after))
 
 
-def _highest(rows: pl.DataFrame, moment: str, marks: pl.DataFrame) -> pl.Series:
+def _highest(rows: pl.DataFrame, moment: str, marks: pl.DataFrame) -> Ints:
     """For each row the highest mark of its log that counts at a moment; each does from `low` to `high`."""
     points = rows.select("log", pl.col(moment).alias("moment")).with_row_index("row").sort("log", "moment")
     ordered = points.with_row_index("point").sort("moment", maintain_order=True)
@@ -318,7 +364,7 @@ def _highest(rows: pl.DataFrame, moment: str, marks: pl.DataFrame) -> pl.Series:
     highest[points["row"].to_numpy()] = highest_over(
         ints(covering, "first"), ints(covering, "last"), ints(covering, "mark"), len(points)
     )
-    return nullable(highest)
+    return highest
 
 
 def highest_over(first: Ints, last: Ints, value: Ints, count: int) -> Ints:

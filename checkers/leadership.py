@@ -88,13 +88,31 @@ class Acts(PiecewiseFamily):
 
 def acts(piece: Piece) -> pl.DataFrame:
     """What each node did in each second as only a leader does."""
+    parts = [
+        _acts(probes, exchanges)
+        for probes, exchanges in piece.node_parts(Acts.reads["probes"], Acts.reads["exchanges"])
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return (
+        pl.concat(parts)
+        .group_by(*PLACE, "node", "slot", maintain_order=True)
+        .agg(
+            pl.col("acts", "appends", "fetches").sum(),
+            pl.col("began", "first", "event", "append").min(),
+            pl.col("ended", "last").max(),
+        )
+    )
+
+
+def _acts(probes: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
     of_probes = pl.col("api").is_in([FETCH, LIST_OFFSETS]) & (pl.col("error") == 0) & OF_A_PLACE
     appended = (pl.col("api") == PRODUCE) & (pl.col("acks").fill_null(-1) != 0) & (pl.col("offset") >= 0)
     fetched = (pl.col("api") == FETCH) & (pl.col("api_version") < FETCH_OF_FOLLOWERS)
     led = appended | fetched | (pl.col("api") == LIST_OFFSETS)
     of_clients = (pl.col("type") == Type.OK) & (pl.col("error") == 0) & OF_OTHERS & OF_A_PLACE
     columns = (*PLACE, "node", "api", "invoked", "time", "event")
-    rows = [piece.probes.filter(of_probes).select(columns), piece.exchanges.filter(led & of_clients).select(columns)]
+    rows = [probes.filter(of_probes).select(columns), exchanges.filter(led & of_clients).select(columns)]
     append = pl.col("api") == PRODUCE
     return (
         pl.concat(rows)

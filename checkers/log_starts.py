@@ -22,7 +22,6 @@ from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.partitions import PLACE
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from checkers.core.tables import empty
 from checkers.shared.fates import READS
 from harness.history.schema import Type
 
@@ -37,12 +36,16 @@ class LogStartSurvey:
     acknowledged: pl.DataFrame  # by block: topic, partition, lowest offset, latest invocation, count
 
 
-def starts(probes: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+def starts(piece: Piece, run: RunContext) -> pl.DataFrame:
     """Log starts, but for those below one that was shown before; all probes of a partition are in one piece."""
     above = (pl.col("error") == 0) & (pl.col("log_start") > 0)
-    rows = probes.filter(above & pl.all_horizontal(pl.col(PLACE).is_not_null()) & run.deletions.untouched())
-    first = rows.group_by(*PLACE, "log_start").agg(shown=pl.col("time").min())
-    higher = first.sort("log_start", descending=True).with_columns(
+    placed = above & pl.all_horizontal(pl.col(PLACE).is_not_null()) & run.deletions.untouched()
+    first = [
+        rows.filter(placed).group_by(*PLACE, "log_start").agg(shown=pl.col("time").min())
+        for rows in piece.parts("probes", ("time", "invoked", "log_start", "error"))
+    ]
+    whole = pl.concat(first).group_by(*PLACE, "log_start").agg(pl.col("shown").min())
+    higher = whole.sort("log_start", descending=True).with_columns(
         before=pl.col("shown").cum_min().shift(1).over(PLACE)
     )
     return higher.filter((pl.col("shown") < pl.col("before")).fill_null(value=True)).drop("before")
@@ -93,11 +96,11 @@ class LogStarts(Family):
 
     def survey(self, piece: Piece, run: RunContext) -> LogStartSurvey:
         """Log starts and blocks."""
-        return LogStartSurvey(starts(piece.probes, run), blocks(piece))
+        return LogStartSurvey(starts(piece, run), blocks(piece))
 
     def gather(self, surveys: Sequence[LogStartSurvey], run: RunContext, others: ByFamily) -> LogStartSurvey:
         """Of all partitions; of blocks those of partitions with log starts."""
-        shown = pl.concat([starts(empty("probes"), run), *(each.starts for each in surveys)])
+        shown = pl.concat([starts(Piece({}, run), run), *(each.starts for each in surveys)])
         acknowledged = pl.concat([pl.DataFrame(schema=BLOCKS), *(each.acknowledged for each in surveys)])
         return LogStartSurvey(shown, acknowledged.join(shown, on=PLACE, how="semi"))
 

@@ -21,7 +21,7 @@ not-leader-loop   exchanges of type ok of one client (by its client id; not null
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,7 +45,9 @@ from harness.history.schema import Type
 
 LOOP = 5
 
-_ASKED = ("client", *PLACE, "api")
+_CLIENT = ("client", *PLACE)
+_ASKED = (*_CLIENT, "api")
+_OF_LEADERS = pl.col("api").is_in(OF_LEADERS)
 _REFUSED = pl.col("error").is_in(NOT_LEADING)
 
 
@@ -82,12 +84,12 @@ class Loops(PiecewiseFamily):
 
     def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
-        passed = (pl.col("type") == Type.OK) & pl.col("client").is_not_null() & OF_OTHERS
-        rows = piece.exchanges.filter(passed & OF_A_PLACE)
-        refused = rows.filter(pl.col("api").is_in(OF_LEADERS) & _REFUSED)
+        refused = pl.concat([rows.filter(_OF_LEADERS & _REFUSED) for rows in _passed(piece)])
         often = refused.group_by(_ASKED).len().filter(pl.col("len") >= LOOP).drop("len").with_row_index("asker")
         if often.is_empty():
             return FamilyResult()
+        asking = often.select(_CLIENT).unique()
+        rows = pl.concat([rows.join(asking, on=_CLIENT, how="semi") for rows in _passed(piece)])
         runs = runs_of(refused.join(often, on=_ASKED), rows, often)
         loops = runs.filter((pl.col("refusals") >= LOOP) & pl.col("again")).join(often, on="asker")
         return FamilyResult(_loops(loops, Epochs(piece.epochs), run), {"not-leader-loop": len(runs)})
@@ -111,10 +113,17 @@ class Loops(PiecewiseFamily):
         return gathered
 
 
+def _passed(piece: Piece) -> Iterator[pl.DataFrame]:
+    """What clients asked about a partition and got an answer to, some of it at a time."""
+    passed = (pl.col("type") == Type.OK) & pl.col("client").is_not_null() & OF_OTHERS
+    for rows in piece.parts("exchanges", Loops.reads["exchanges"]):
+        yield rows.filter(passed & OF_A_PLACE)
+
+
 def runs_of(refused: pl.DataFrame, rows: pl.DataFrame, often: pl.DataFrame) -> pl.DataFrame:
     """Refusals with no success between: how many, by whom, and whether one refused again after a refresh."""
-    succeeded = rows.filter(pl.col("api").is_in(OF_LEADERS) & (pl.col("error") == 0)).join(often, on=_ASKED)
-    refreshed = rows.filter(pl.col("api") == METADATA).join(often, on=[name for name in _ASKED if name != "api"])
+    succeeded = rows.filter(_OF_LEADERS & (pl.col("error") == 0)).join(often, on=_ASKED)
+    refreshed = rows.filter(pl.col("api") == METADATA).join(often, on=_CLIENT)
     answered = refused.group_by("asker", op=pl.coalesce("op", "event"), maintain_order=True).agg(
         pl.col("node", "invoked", "time").max(), pl.col("event").min()
     )

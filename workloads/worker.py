@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.foundation.config import parse
 from harness.foundation.errors import TidegaugeError
+from harness.foundation.known_addresses import keep_to
 from harness.history.schema import Recorder
 from workloads import find_workload
 from workloads.base import FINAL, PROBE, RAW, REPLICA, Settings, WorkerConfig, Workload
@@ -57,6 +58,7 @@ def work(config: WorkerConfig, control: Control, status: WorkerStatus) -> None:
     about = about_of(config, workload, settings)
     own = {"isolation_level": about["isolation"], "idempotence": about["idempotent"]}
     settings = settings.model_copy(update=own)  # as this worker has them
+    keep_to(node.address for node in config.nodes)
     recorder = Recorder(config.segment, config.process, about)
     for topic in config.topics:
         recorder.topic(topic.number, topic.full_name(config.prefix))

@@ -184,15 +184,18 @@ def _deletions(spark: SparkSession | None, sealed: Sealed, results: CheckResults
 
 
 def _rewound(spark: SparkSession | None, sealed: Sealed, results: CheckResults) -> tuple[int, ...]:
+    without_effect = (Type.FAIL, Type.INFO)
     try:
-        rows = planning_rows(sealed, spark, Kind.COMPLETE, ("op",), (F.TXN,), (Type.FAIL, Type.INFO))
+        rows = planning_rows(sealed, spark, Kind.COMPLETE, ("op",), (F.TXN,), without_effect)
+        polls = planning_rows(sealed, spark, Kind.COMPLETE, ("op",), (F.POLL,), without_effect, counted=True)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other checks have to go on
-        results.failures.append(failure("transactions that did not commit", _text_of(error)))
+        results.failures.append(failure("what did not move readers on", _text_of(error)))
         return ()
-    if len(rows) >= ROWS_AT_MOST:
-        said = f"there are {ROWS_AT_MOST:,} or more: of the others, readers count as moved on"
-        results.failures.append(failure("transactions that did not commit", said))
-    return tuple(sorted(row["op"] for row in rows))
+    for found, what in ((rows, "transactions that did not commit"), (polls, "polls that failed")):
+        if len(found) >= ROWS_AT_MOST:
+            said = f"there are {ROWS_AT_MOST:,} or more: of the others, readers count as moved on"
+            results.failures.append(failure(what, said))
+    return tuple(sorted(row["op"] for row in (*rows, *polls)))
 
 
 def _timeline(spark: SparkSession | None, sealed: Sealed, results: CheckResults) -> Timeline:

@@ -1,23 +1,23 @@
 """Cutting a history into pieces (`checkers.core.piece`): which rows go where, so that a task has what belongs together.
 
 Rows of a log go by topic, partition and stretch of offsets; answers and operations by topic and partition, or by their
-process where they have none. To judge values, sends and records go by value instead. A *bucket* is what one task gets:
-the pieces that a hash puts there.
+process where they have none. Answers may be many, and stay as they came (`checkers.core.long_tables`). To judge values,
+sends and records go by value instead. A *bucket* is what one task gets: the pieces that a hash puts there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from checkers.core.arrays import ints
+from checkers.core.long_tables import LongTable
 from checkers.core.node_answers import EXCHANGES, PROBES, answers
-from checkers.core.piece import OF_FINALS, finals_of, marks_of
+from checkers.core.piece import OF_FINALS, Table, finals_of, marks_of
 from checkers.core.run import RunContext
 from checkers.core.tables import ColumnsByTable, empty, place_of, tables_of
 from checkers.shared.reader_steps import RECORDS, spans_of, steps_of
@@ -25,6 +25,7 @@ from checkers.shared.sender_order import SENDS, shares_of
 from harness.history.schema import Kind
 
 BY_LOG, BY_PLACE = "log", "place"
+LONG = frozenset({"probes", "exchanges"})  # tables that are as long as a partition, and are looked at part by part
 Unsigned = npt.NDArray[np.uint64]
 
 
@@ -104,10 +105,17 @@ def _split(table: str, frame: pl.DataFrame, route: Unsigned, buckets: int) -> It
         yield number, table, ordered[int(starts[number]) : int(starts[number + 1])]
 
 
-def put_together(parts: Mapping[str, list[pl.DataFrame]]) -> dict[str, pl.DataFrame]:
-    """The tables of a bucket; those that products make are there also when they are empty."""
-    tables: dict[str, Any] = {name: pl.concat(frames) for name, frames in parts.items()}
+def put_together(blobs: Iterable[tuple[str, bytes | memoryview]]) -> dict[str, Table]:
+    """The tables of a bucket, of blobs that are parts of them; those of products also when they are empty."""
+    parts: dict[str, list[pl.DataFrame]] = {}
+    long: dict[str, LongTable] = {}
+    for table, blob in blobs:
+        if table in LONG:
+            long.setdefault(table, LongTable()).add(blob)
+        else:
+            parts.setdefault(table, []).append(pl.read_ipc_stream(bytes(blob)))
+    tables: dict[str, Table] = {**long, **{name: pl.concat(frames) for name, frames in parts.items()}}
     for name, products in PRODUCTS.items():
-        if name not in tables:
+        if tables and name not in tables:
             tables[name] = products[0].make(empty(products[0].source), None)
     return tables

@@ -18,7 +18,7 @@ below 11 that named its leader epoch. Followers answer Fetch too, from version 1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import polars as pl
 
@@ -36,6 +36,9 @@ EVERYWHERE = -(1 << 40)  # the scope of answers that are compared with those of 
 PROBES = ("event", "time", "invoked", "node", "api", "view", "topic", "partition", "offset", "high_watermark",
           "last_stable_offset", "log_start", "leader", "leader_epoch", "error")  # fmt: skip
 EXCHANGES = (*PROBES, "op", "type", "api_version")
+
+# those of Metadata answers that tell leader epochs
+OF_EPOCHS = ("time", "invoked", "node", "api", "type", "topic", "partition", "leader", "leader_epoch", "error")
 
 _PLACED = pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
 
@@ -77,7 +80,10 @@ def _shown(rows: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def epochs(probes: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
+NodeParts = Callable[[], Iterator[tuple[pl.DataFrame, pl.DataFrame]]]  # probes and exchanges, some at a time
+
+
+def epochs(parts: NodeParts) -> pl.DataFrame:
     """Per partition and era its leader epochs, each with the moments between which Metadata says that it began.
 
     It was shown for the first time at `seen`. The last answer that its leader had given by then, and that showed no
@@ -86,37 +92,50 @@ def epochs(probes: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
     No epoch begins later than a higher one. What is shown before all others, or was passed over before, may have begun
     at any time: `since` is null, or that of the next.
     """
-    shown = _PLACED & (pl.col("api") == METADATA) & (pl.col("error") == 0) & (pl.col("leader_epoch") >= 0)
-    columns = ("topic", "partition", "era", "node", "leader", "leader_epoch", "invoked", "time")
-    rows = [probes.filter(shown).select(columns), exchanges.filter(shown & (pl.col("type") == Type.OK)).select(columns)]
-    return _begun(pl.concat(rows))
-
-
-def _begun(rows: pl.DataFrame) -> pl.DataFrame:
     keys = ("topic", "partition", "era")
-    first = rows.group_by(*keys, "leader_epoch").agg(seen=pl.col("time").min()).sort(*keys, "leader_epoch")
+    of_epoch = (*keys, "leader_epoch")
+    first = pl.concat([rows.group_by(of_epoch).agg(seen=pl.col("time").min()) for rows in _shown_epochs(parts)])
+    first = first.group_by(of_epoch).agg(pl.col("seen").min()).sort(of_epoch)
     several = first.filter(pl.len().over(keys) > 1)
     if several.is_empty():
         return first.with_columns(since=pl.lit(None, pl.Int64))
-    asked = rows.join(several.select(keys).unique(), on=keys, how="semi", nulls_equal=True).sort("time")
-    of_epoch = (*keys, "leader_epoch")
-    named = asked.filter(pl.col("leader") >= 0).select(*of_epoch, node="leader").unique()
-    leaders = _asked_before(named.join(first, on=of_epoch, nulls_equal=True), asked, (*keys, "node"))
+    moved = several.select(keys).unique()
+
+    def asked() -> Iterator[pl.DataFrame]:
+        for rows in _shown_epochs(parts):
+            yield rows.join(moved, on=keys, how="semi", nulls_equal=True)
+
+    named = pl.concat([
+        rows.filter(pl.col("leader") >= 0).select(*of_epoch, node="leader").unique() for rows in asked()
+    ]).unique()  # fmt: skip
+    leaders = _asked_before(named.join(first, on=of_epoch, nulls_equal=True), asked(), (*keys, "node"))
     own = leaders.group_by(of_epoch).agg(own=pl.col("since").max())
-    known = _asked_before(first, asked, keys).join(own, on=of_epoch, how="left", nulls_equal=True)
+    known = _asked_before(first, asked(), keys).join(own, on=of_epoch, how="left", nulls_equal=True)
     known = known.with_columns(since=pl.coalesce("own", "since"))
     soonest = pl.col("since").fill_null(ALWAYS).reverse().cum_min().reverse().over(keys)
     ordered = known.select(*first.columns, "since").sort(*keys, "leader_epoch").with_columns(since=soonest)
     return ordered.with_columns(since=pl.when(pl.col("since") > ALWAYS).then("since"))
 
 
-def _asked_before(first: pl.DataFrame, asked: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """When the last answer left of those, in the order of time, that were over before each was `seen`."""
-    before = asked.select(*keys, "time", since=pl.col("invoked").cum_max().over(keys))
-    return first.sort("seen").join_asof(
-        before, left_on="seen", right_on="time", by=list(keys), strategy="backward",
-        allow_exact_matches=False, check_sortedness=False,
-    )  # fmt: skip
+def _shown_epochs(parts: NodeParts) -> Iterator[pl.DataFrame]:
+    shown = _PLACED & (pl.col("api") == METADATA) & (pl.col("error") == 0) & (pl.col("leader_epoch") >= 0)
+    columns = ("topic", "partition", "era", "node", "leader", "leader_epoch", "invoked", "time")
+    for probes, exchanges in parts():
+        passed = exchanges.filter(shown & (pl.col("type") == Type.OK))
+        yield pl.concat([probes.filter(shown).select(columns), passed.select(columns)])
+
+
+def _asked_before(first: pl.DataFrame, asked: Iterable[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
+    """When the last answer left of those that were over before each was `seen`."""
+    told = []
+    for rows in asked:
+        ordered = rows.sort("time")
+        before = ordered.select(*keys, "time", since=pl.col("invoked").cum_max().over(keys))
+        told.append(first.sort("seen").join_asof(
+            before, left_on="seen", right_on="time", by=list(keys), strategy="backward",
+            allow_exact_matches=False, check_sortedness=False,
+        ).select(*first.columns, "since"))  # fmt: skip
+    return pl.concat(told).group_by(first.columns).agg(pl.col("since").max())
 
 
 def merged_epochs(parts: list[pl.DataFrame]) -> pl.DataFrame:
@@ -124,11 +143,15 @@ def merged_epochs(parts: list[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(parts).sort("topic", "partition", "era", "leader_epoch")
 
 
-def moves(probes: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
+def moves(parts: NodeParts) -> pl.DataFrame:
     """Per partition and era the changes of the leader that Metadata names, as epochs are told: for those without."""
     named = _PLACED & (pl.col("api") == METADATA) & (pl.col("error") == 0)
     columns = ("topic", "partition", "era", "leader", "leader_epoch", "invoked", "time", "event")
-    rows = [probes.filter(named).select(columns), exchanges.filter(named & (pl.col("type") == Type.OK)).select(columns)]
+    rows = [
+        rows.select(columns)
+        for probes, exchanges in parts()
+        for rows in (probes.filter(named), exchanges.filter(named & (pl.col("type") == Type.OK)))
+    ]
     keys = ("topic", "partition", "era")
     told = pl.concat(rows).filter((pl.col("leader_epoch") < 0).fill_null(value=True).all().over(keys))
     ordered = told.sort(*keys, "time", "event").with_columns(

@@ -1,7 +1,8 @@
 """Log(p): what each offset of a partition holds, as clients know it. One row per offset, which many rules look at.
 
-It is made of every record that anybody was handed and of every acknowledgement with an offset. What an `info` or
-failed send says of its offset proves nothing by itself, and once somebody read it the record tells.
+It is made of every record that anybody was handed and of every acknowledgement with an offset. What a failed send
+says of its offset proves nothing. What an `info` send says counts only if the send must have happened, which is known
+when all values were judged (`checkers.shared.unknown_sends`); `checkers.linearizability.offsets` adds it.
 
 Rows are in the order of topic, partition, era and offset. A *lane* is one stretch of one life of a partition: rows of
 one lane follow each other, and what has to be known of the lanes below comes from elsewhere.
@@ -110,9 +111,9 @@ class PartitionLog:
 
 def make_log(piece: Piece) -> PartitionLog:
     """From the acknowledgements and the records of a piece."""
-    sends = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
-    records = piece.records.filter(pl.col("offset") >= 0)
-    keys = OffsetKeys.of([sends, records, piece.marks, piece.finals], piece.run.stretch)
+    named = piece.sends.filter((pl.col("type") != Type.FAIL) & (pl.col("offset") >= 0))
+    sends, records = named.filter(pl.col("type") == Type.OK), piece.records.filter(pl.col("offset") >= 0)
+    keys = OffsetKeys.of([named, records, piece.marks, piece.finals], piece.run.stretch)
     sends, of_sends = _placed(sends, keys)
     records, of_records = _placed(records, keys)
     groups = GroupBy(np.concatenate([of_sends, of_records]))

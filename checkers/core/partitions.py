@@ -41,7 +41,7 @@ class Places:
     @classmethod
     def of(cls, piece: Piece, run: RunContext) -> Places:
         """In a piece."""
-        return cls(_readers(piece.records, run), ends(piece.ops), _shown(piece.probes, run))
+        return cls(_readers(piece.records, run), ends(piece.ops), _shown(piece, run))
 
     @classmethod
     def together(cls, parts: Sequence[Places], run: RunContext) -> Places:
@@ -126,19 +126,38 @@ def ends(ops: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(lasts).drop("offset", "end").group_by(PLACE).max()
 
 
-def _shown(probes: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+_OF_SHOWN = (
+    "time",
+    "api",
+    "view",
+    "topic",
+    "partition",
+    "invoked",
+    "offset",
+    "high_watermark",
+    "leader_epoch",
+    "error",
+)
+
+
+def _shown(piece: Piece, run: RunContext) -> pl.DataFrame:
     """What nodes told probes; all of a partition is in one piece."""
+    by_epoch = pl.concat([_shown_by_epoch(rows, run) for rows in piece.parts("probes", _OF_SHOWN)])
+    highest = pl.col("epoch") == pl.col("epoch").max().over(PLACE)
+    return (
+        by_epoch.with_columns(pl.when(highest).then("led_since"))
+        .group_by(PLACE)
+        .agg(pl.col("shown_end").max(), pl.col("led_since").min(), pl.col("led_until").max())
+    )
+
+
+def _shown_by_epoch(probes: pl.DataFrame, run: RunContext) -> pl.DataFrame:
     latest = (pl.col("api") == LIST_OFFSETS) & (pl.col("view") == OffsetView.LATEST)
     end = pl.when(pl.col("api") == FETCH).then("high_watermark").when(latest).then("offset")
-    led, highest = pl.col("leader_epoch") >= 0, pl.col("leader_epoch").max().over(PLACE)
+    epoch = pl.when(pl.col("leader_epoch") >= 0).then("leader_epoch")
     return (
         probes.filter(_PLACED & (pl.col("error") == 0) & run.deletions.untouched())
-        .select(
-            *PLACE,
-            shown_end=end,
-            first=pl.when(led & (pl.col("leader_epoch") == highest)).then("time"),
-            led=pl.when(led).then("time"),
-        )
-        .group_by(PLACE)
-        .agg(pl.col("shown_end").max(), led_since=pl.col("first").min(), led_until=pl.col("led").max())
+        .select(*PLACE, epoch=epoch, shown_end=end, led=pl.when(epoch.is_not_null()).then("time"))
+        .group_by(*PLACE, "epoch")
+        .agg(pl.col("shown_end").max(), led_since=pl.col("led").min(), led_until=pl.col("led").max())
     )

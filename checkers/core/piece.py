@@ -7,19 +7,28 @@ A piece holds whole *stretches* of logs and whole *partitions* of answers:
 
 but a stretch and the answers of its partition may be in different pieces. A small history is one piece, and a stretch
 is then as long as its partition. Sends without a usable offset are in any piece.
+
+The answers of a partition may be longer than memory (`checkers.core.long_tables`). They are looked at some at a time:
+
+    parts, node_parts, answer_parts   in any order: for what can be added up
+    answer_windows                    one window of time after the other: for what is held against earlier answers
+    portions                          those that have something in common together
+    in_turn                           portions by a moment of rows, the earliest first
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from checkers.core.node_answers import FETCH, LIST_OFFSETS, answers, epochs
+from checkers.core.arrays import NEVER, NONE
+from checkers.core.long_tables import LongTable, scattered
+from checkers.core.node_answers import EXCHANGES, FETCH, LIST_OFFSETS, OF_EPOCHS, PROBES, answers, epochs
 from checkers.core.run import RunContext
-from checkers.core.tables import TABLES, empty
+from checkers.core.tables import ROUTED, TABLES, empty
 from checkers.shared.reader_steps import Reading
 from checkers.shared.sender_order import merged_shares, shares_of
 from harness.history.schema import F, OffsetView, Type
@@ -31,15 +40,117 @@ if TYPE_CHECKING:
     from checkers.shared.settled_values import Split
 
 
+Table = pl.DataFrame | LongTable
+
+
+class Window(NamedTuple):
+    """Answers that ended at or after one moment, and before another."""
+
+    answers: pl.DataFrame
+    begin: int
+    end: int
+
+
 class Piece:
     """Tables by name; one that nobody asked for is empty."""
 
-    def __init__(self, tables: Mapping[str, pl.DataFrame], run: RunContext) -> None:
+    def __init__(self, tables: Mapping[str, Table], run: RunContext) -> None:
         self.tables, self.run = tables, run
 
     def __getitem__(self, table: str) -> pl.DataFrame:
+        """All of a table; what may be long is better looked at in `parts`."""
         found = self.tables.get(table)
-        return empty(table) if found is None and table in TABLES else found if found is not None else pl.DataFrame()
+        if found is None:
+            return empty(table) if table in TABLES else pl.DataFrame()
+        return pl.concat(found.parts(None, self.run.rows_at_once)) if isinstance(found, LongTable) else found
+
+    def parts(self, table: str, columns: Collection[str]) -> Iterator[pl.DataFrame]:
+        """A table, `run.rows_at_once` rows at a time where it may be long; with these columns, perhaps with more."""
+        found = self.tables.get(table)
+        if isinstance(found, LongTable):
+            yield from found.parts({*columns, *ROUTED, "era"}, self.run.rows_at_once)
+        else:
+            yield self[table]
+
+    def length(self, table: str) -> int:
+        """Rows of a table."""
+        found = self.tables.get(table)
+        return found.rows if isinstance(found, LongTable) else len(self[table])
+
+    def portions(
+        self, table: str, columns: Collection[str], rows: pl.Expr, *together: pl.Expr
+    ) -> Iterator[pl.DataFrame]:
+        """These rows of a table, cut so that rows which are the same in something are together; all of them at least.
+
+        Every portion of a long table is short, unless too many rows are the same.
+        """
+        count = len(self._begins(table))
+        number = pl.struct(*together).hash() % count
+        return scattered((part.filter(rows) for part in self.parts(table, columns)), number, count)
+
+    def in_turn(self, table: str, columns: Collection[str], rows: pl.Expr, moment: str) -> Iterator[pl.DataFrame]:
+        """These rows of a table, cut by a moment: what is of one instant is together, and the earliest come first."""
+        begins = self._begins(table)
+        number = pl.lit(pl.Series(begins[1:])).search_sorted(pl.col(moment), side="right")
+        return scattered((part.filter(rows) for part in self.parts(table, columns)), number, len(begins))
+
+    def _begins(self, table: str) -> list[int]:
+        """When each portion of a table begins: as many as there have to be for each to be short."""
+        found = self.tables.get(table)
+        return found.begins(self.run.rows_at_once) if isinstance(found, LongTable) else [NONE]
+
+    def node_parts(
+        self, probes: Collection[str], exchanges: Collection[str]
+    ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """What nodes answered to probes and to others, some of it at a time; with these columns of each."""
+        if not self.run.many:
+            yield self.probes, self.exchanges
+            return
+        for rows in self.parts("probes", probes):
+            yield rows, empty("exchanges")
+        for rows in self.parts("exchanges", exchanges):
+            yield empty("probes"), rows
+
+    def answer_parts(self) -> Iterator[pl.DataFrame]:
+        """What nodes showed of marks (`checkers.core.node_answers`), some answers at a time."""
+        if not self.run.many:
+            yield self.answers
+            return
+        for probes, exchanges in self.node_parts(PROBES, EXCHANGES):
+            yield answers(probes, exchanges)
+
+    def answer_windows(self) -> Iterator[Window]:
+        """Those of one window of time after the other."""
+        if not self.run.many:
+            yield Window(self.answers, NONE, NEVER)
+            return
+        waiting, begin = [answers(empty("probes"), empty("exchanges"))], NONE
+        for rows, end in self._answers_in_time():
+            waiting.append(rows)
+            if end > begin:
+                whole = pl.concat(waiting)
+                ready = pl.col("time") < end
+                yield Window(whole.filter(ready), begin, end)
+                waiting, begin = [whole.filter(~ready)], end
+
+    def _answers_in_time(self) -> Iterator[tuple[pl.DataFrame, int]]:
+        """Answers to probes and to others, each time with the first moment of all that come after them."""
+        sources = [self._in_time("probes", PROBES), self._in_time("exchanges", EXCHANGES)]
+        coming = [next(source) for source in sources]  # what is next of each, and when what follows it begins
+        later = [NONE, NONE]
+        while min(later) < NEVER:
+            number = later.index(min(later))
+            rows, later[number] = coming[number]
+            none = [empty("probes"), empty("exchanges")]
+            none[number] = rows
+            yield answers(*none), min(later)
+            coming[number] = next(sources[number], coming[number])
+
+    def _in_time(self, table: str, columns: Collection[str]) -> Iterator[tuple[pl.DataFrame, int]]:
+        found = self.tables.get(table)
+        if isinstance(found, LongTable):
+            return found.in_time({*columns, *ROUTED, "era"}, self.run.rows_at_once)
+        return iter([(self[table], NEVER)])
 
     @property
     def sends(self) -> pl.DataFrame:
@@ -79,7 +190,7 @@ class Piece:
     @cached_property
     def epochs(self) -> pl.DataFrame:
         """When Metadata showed leader epochs first, in this piece; `others["epochs"]` has those of all pieces."""
-        return epochs(self.probes, self.exchanges)
+        return epochs(lambda: self.node_parts(OF_EPOCHS, OF_EPOCHS))
 
     @cached_property
     def claims(self) -> pl.DataFrame:
@@ -119,27 +230,27 @@ class Piece:
     @cached_property
     def marks(self) -> pl.DataFrame:
         """Answers that show a high watermark or an end, by the offset that they show."""
-        return self.tables["marks"] if self.run.many else marks_of(self.answers)
+        return self["marks"] if self.run.many else marks_of(self.answers)
 
     @cached_property
     def finals(self) -> pl.DataFrame:
         """The ends that final readers found."""
-        return self.tables["finals"] if self.run.many else finals_of(self.ops)
+        return self["finals"] if self.run.many else finals_of(self.ops)
 
     @cached_property
     def steps(self) -> pl.DataFrame:
         """Odd steps of readers, by the offset that they leave (`checkers.shared.reader_steps`)."""
-        return self.tables["steps"] if self.run.many else self._reading.odd_steps()
+        return self["steps"] if self.run.many else self._reading.odd_steps()
 
     @cached_property
     def spans(self) -> pl.DataFrame:
         """What readers received of a place, from its first to its last record."""
-        return self.tables["spans"] if self.run.many else self._reading.spans()
+        return self["spans"] if self.run.many else self._reading.spans()
 
     @cached_property
     def shares(self) -> pl.DataFrame:
         """What transactions sent to a place (`checkers.shared.sender_order`)."""
-        return merged_shares(self.tables["shares"]) if self.run.many else shares_of(self.sends, self.run.stretch)
+        return merged_shares(self["shares"]) if self.run.many else shares_of(self.sends, self.run.stretch)
 
     @cached_property
     def _reading(self) -> Reading:

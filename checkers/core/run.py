@@ -20,6 +20,7 @@ REPLICA_ROLE = "replica"  # reads what one node has, whoever leads
 SECOND_NS = 1_000_000_000
 ONE_STRETCH = 1 << 62  # of offsets, when one task has all of them
 STRETCH = 1 << 16
+ROWS_AT_ONCE = 1 << 17
 LIMIT = 20  # findings that are kept of each anomaly and set of tags
 
 
@@ -36,7 +37,7 @@ class RunContext:
     damaged: frozenset[int] = frozenset()  # processes whose history is damaged
     acks: str = "all"
     foreign: bool = False  # the history of somebody else's clients: the upper bits of a value say nothing
-    rewound: tuple[int, ...] = ()  # of a foreign history: transactions that did not commit, which moved no reader on
+    rewound: tuple[int, ...] = ()  # of a foreign history: transactions and polls not `ok`, which moved no reader on
     compacted: frozenset[int] = frozenset()  # topics that keep the last record of each key, and need keep no other
     deletions: Deletions = field(default_factory=Deletions)
     line: Timeline = field(default_factory=lambda: Timeline((0, 0)))
@@ -45,8 +46,16 @@ class RunContext:
     unasked: frozenset[str] = frozenset()  # anomalies that nobody wants, or that do not apply
     blocking: frozenset[str] = frozenset()  # names of faults that may keep everything from getting through
     limit: int = LIMIT
-    stretch: int = ONE_STRETCH  # offsets that are looked at together
+    stretch: int = ONE_STRETCH  # offsets that are looked at together: a power of two
+    rows_at_once: int = ROWS_AT_ONCE  # of tables that may be longer than memory
     many: bool = False  # whether several tasks have a part each
+
+    def __post_init__(self) -> None:
+        """Lanes of offsets are told apart by the upper bits of an offset."""
+        if self.stretch < 1 or self.stretch & (self.stretch - 1):
+            raise ValueError(
+                f"a stretch of {self.stretch} offsets cannot be told by its upper bits: use a power of two"
+            )
 
     def has(self, kind: Kind) -> bool:
         """Whether there is any event of this kind."""

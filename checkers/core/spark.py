@@ -1,7 +1,7 @@
 """The Spark jobs around the kernels: Spark reads files, moves blobs and starts tasks; it never sees a row.
 
 A history of up to ONE_TASK_EVENTS is one task: it reads the files, and makes all steps of the check. A larger one is
-cut: tasks decode files row group by row group and cut rows into tables of buckets, each of them a blob of Arrow's
+cut: tasks decode files some rows at a time and cut them into tables of buckets, each of them a blob of Arrow's
 format; Spark brings the blobs of a bucket together; and tasks survey pieces. What they say is put together here, and if
 something may be wrong, the files are cut once more, and pieces are judged with what is known by then.
 
@@ -10,14 +10,13 @@ Where our code is not installed, it travels with the job as an archive; executor
 
 from __future__ import annotations
 
-import io
 import pickle
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from checkers.core.run import STRETCH, RunContext
+from checkers.core.run import ROWS_AT_ONCE, STRETCH, RunContext
 from harness.history.schema import Kind
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _check_in_task(batches: Batches, job: CheckJob, answer: Callable[[CheckState
     wanted = wanted_columns(families, READS)
     parts: dict[str, list[pl.DataFrame]] = {}
     for kind, content in _contents(batches):
-        for rows in _row_groups(content, columns_of(kind, wanted)):
+        for rows in _rows(content, columns_of(kind, wanted)):
             for table, frame in tables_of(kind, rows, wanted, job.run).items():
                 parts.setdefault(table, []).append(frame)
     piece = Piece({table: pl.concat(frames) for table, frames in parts.items()}, job.run)
@@ -159,7 +158,7 @@ def context_in_many_tasks(spark: SparkSession, sealed: Sealed, job: CheckJob, ch
         from checkers.core.tables import columns_of, tables_of
 
         for kind, content in _contents(batches):
-            for rows in _row_groups(content, columns_of(kind, wanted)):
+            for rows in _rows(content, columns_of(kind, wanted)):
                 piece = Piece(tables_of(kind, rows, wanted, job.run), job.run)
                 yield _packed(context.find_context(piece, chosen, job.run))
 
@@ -194,32 +193,30 @@ def _cut(batches: Batches, job: CheckJob) -> Iterator[pa.RecordBatch]:
 
     from checkers.core.cutting import cut
     from checkers.core.engine import wanted_columns
+    from checkers.core.long_tables import blob_of
     from checkers.core.tables import columns_of
 
     wanted = wanted_columns(_families(job))
     for kind, content in _contents(batches):
-        for rows in _row_groups(content, columns_of(kind, wanted)):
+        for rows in _rows(content, columns_of(kind, wanted)):
             for bucket, table, part in cut(kind, rows, wanted, job.run, job.buckets, by_value=job.by_value):
-                blob = io.BytesIO()
-                part.write_ipc_stream(blob, compression="lz4")
                 yield pa.record_batch(
                     {"bucket": pa.array([bucket], pa.int32()), "kind": pa.array([table], pa.string()),
-                     "blob": pa.array([blob.getvalue()], pa.binary())}
+                     "blob": pa.array([blob_of(part)], pa.binary())}
                 )  # fmt: skip
 
 
 def _piece(batches: Batches, job: CheckJob) -> Any:
     """What came for one bucket."""
-    import polars as pl
-
     from checkers.core.cutting import put_together
     from checkers.core.piece import Piece
 
-    parts: dict[str, list[pl.DataFrame]] = {}
-    for batch in batches:
-        for table, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
-            parts.setdefault(table, []).append(pl.read_ipc_stream(blob.as_buffer().to_pybytes()))
-    return Piece(put_together(parts), job.run) if parts else None
+    tables = put_together(
+        (table, memoryview(blob.as_buffer()))
+        for batch in batches
+        for table, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True)
+    )
+    return Piece(tables, job.run) if tables else None
 
 
 def _survey(piece: Any, job: CheckJob) -> Part:
@@ -254,8 +251,8 @@ def _contents(batches: Batches) -> Iterator[tuple[Kind, Any]]:
             yield Kind[match[1].upper()], content.as_buffer()
 
 
-def _row_groups(content: Any, columns: Sequence[str]) -> Iterator[Any]:
-    """The rows of a file, some at a time: a whole file would need too much memory."""
+def _rows(content: Any, columns: Sequence[str]) -> Iterator[Any]:
+    """The rows of a file, some at a time: a whole file, or a row group, would need too much memory."""
     import polars as pl
     import pyarrow as pa
     from pyarrow import parquet
@@ -263,10 +260,9 @@ def _row_groups(content: Any, columns: Sequence[str]) -> Iterator[Any]:
     if not columns:
         return
     file = parquet.ParquetFile(pa.BufferReader(content))
-    for number in range(file.num_row_groups):
-        table = file.read_row_group(number, columns=list(columns), use_threads=False)
-        if table.num_rows:
-            yield pl.from_arrow(table)
+    for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(columns), use_threads=False):
+        if batch.num_rows:
+            yield pl.from_arrow(batch)
 
 
 def _packed(answer: Any) -> pa.RecordBatch:

@@ -20,7 +20,7 @@ unseen         acknowledged above everything that was read and below the end of 
                (of several, the highest of those that ended last); where that is null, and the value is in no
                transaction, the highest that a probe without an error was shown: the high watermark by Fetch, the
                offset by ListOffsets(latest), in a topic that the workload never deleted. Not in a compacted topic.
-phantom        read, and nobody sent it.
+phantom        read, but never sent.
 aborted-read   read, although its send certainly failed, or its transaction did.
 misrouted      read in another topic or partition than its send says, although the record calls itself good; once for
                each value and place. Those that call themselves misrouted are `checkers.flawed_records`'.
@@ -103,8 +103,8 @@ class Delivery(Family):
     anomalies: ClassVar[Mapping[str, str]] = {
         "lost-write": "acknowledged, at or below the highest offset read, and in no read",
         "lost-tail": "acknowledged above everything read, although the final read ended at the partition's end",
-        "unseen": "acknowledged below the partition's end, and nobody got there before the final read gave up",
-        "phantom": "read, and nobody sent it",
+        "unseen": "acknowledged below the partition's end, but the final read did not get that far",
+        "phantom": "read, but never sent",
         "aborted-read": "read, although its send certainly failed",
         "misrouted": "a record in another topic or partition than it was sent to",
         "duplicate": "one value at two or more offsets",

@@ -55,7 +55,9 @@ class CommittedReads(Family):
     """Commits above what a group had been handed."""
 
     name = "committed reads"
-    anomalies: ClassVar[Mapping[str, str]] = {BEYOND: "an offset was committed that nobody in the group had read up to"}
+    anomalies: ClassVar[Mapping[str, str]] = {
+        BEYOND: "a group committed an offset that none of its members had read up to"
+    }
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
         "ops": ("event", "time", "process", "f", "type", "topic", "partition", "offset", "name"),
         "sends": ("topic", "partition", "offset", "txn"),

@@ -66,7 +66,7 @@ class SkippedByGroups(Family):
 
     name = "skipped by groups"
     anomalies: ClassVar[Mapping[str, str]] = {
-        LOSS: "a group went past an acknowledged record that none of its members was handed"
+        LOSS: "a group moved past an acknowledged record that none of its members received"
     }
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
         "ops": ("event", "process", "invoked", "f", "type", "topic", "partition", "offset", "count", "name"),

@@ -66,6 +66,7 @@ from checkers.linearizability.offset_lanes import (
     late_sends,
     lower_moments,
     no_tables,
+    proven_here,
     suspicious_lanes,
     with_lower_stretches,
 )
@@ -123,22 +124,24 @@ class Linearizability(Family):
 
     def needs_judging(self, gathered: GatheredLanes, run: RunContext, others: ByFamily) -> bool:
         """If anything contradicts anything."""
-        return bool(suspicious_lanes(gathered, others).any())
+        return bool(suspicious_lanes(gathered, others).any()) or ("fates" in others and len(others["fates"].proven) > 0)
 
     def judge(self, piece: Piece, gathered: GatheredLanes, run: RunContext, others: ByFamily) -> dict[str, Any]:
         """What is wrong with the lanes in which something may be."""
+        findings, inconsistent = offsets.judge(piece, proven_here(piece, others), run)
         chosen = chosen_offsets(piece, gathered, others)
         if not chosen.any():
-            return {"findings": Findings(), "violated": _violated([]), "visibility": visibility.nothing()}
+            return {
+                "findings": findings, "violated": _violated([(inconsistent, 0)]), "visibility": visibility.nothing()
+            }  # fmt: skip
         late = late_sends(piece, others)
         proofs = Proofs(piece, others["epochs"], late, lower_moments(piece, gathered, others), chosen)
         wrong = _contradictions(proofs)
-        parts = [offsets.judge(piece, proofs, run), *(_told(proofs, sort, run) for sort in wrong.items())]
-        violated = np.concatenate([wrong["realtime"][0], wrong["append"][0], offsets.inconsistent(proofs)])
+        violated = np.concatenate([wrong["realtime"][0], wrong["append"][0]])
         ends = np.concatenate([wrong["behind"][0], wrong["ended_wrongly"][0]])
         return {
-            "findings": merge_findings(parts, run.limit),
-            "violated": _violated([(proofs, violated, 0), (proofs, ends, 1)]),
+            "findings": merge_findings([findings, *(_told(proofs, sort, run) for sort in wrong.items())], run.limit),
+            "violated": _violated([(inconsistent, 0), (proofs.place(violated), 0), (proofs.place(ends), 1)]),
             "visibility": visibility.judge(proofs, others["epochs"], gathered.standstills, run),
         }
 
@@ -238,15 +241,12 @@ def _tags(name: str, more: list[Bools]) -> dict[str, Any]:
     return {}
 
 
-def _violated(parts: Sequence[tuple[Proofs, Ints, int]]) -> pl.DataFrame:
+def _violated(wrong: Sequence[tuple[pl.DataFrame, int]]) -> pl.DataFrame:
     """The lowest offset of each partition that is wrong: by itself (0), or but for what end() said (1)."""
-    schema = {"topic": pl.Int32, "partition": pl.Int32, "rank": pl.Int8, "offset": pl.Int64}
-    found_ = [
-        proofs.place(rows).select("topic", "partition", pl.lit(rank, pl.Int8).alias("rank"), "offset")
-        for proofs, rows, rank in parts
-    ]
+    schema = pl.Schema({"topic": pl.Int32, "partition": pl.Int32, "rank": pl.Int8, "offset": pl.Int64})
+    found = [places.with_columns(rank=pl.lit(rank)).select(list(schema)).cast(schema) for places, rank in wrong]
     return (
-        pl.concat([pl.DataFrame(schema=schema), *found_])
+        pl.concat([pl.DataFrame(schema=schema), *found])
         .group_by("topic", "partition", "rank")
         .agg(pl.col("offset").min())
     )

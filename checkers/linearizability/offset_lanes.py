@@ -13,8 +13,8 @@ import polars as pl
 from checkers.core.arrays import NEVER, NONE, Bools, GroupBy, Ints, Lanes, ints, nullable
 from checkers.core.deletions import UNSURE
 from checkers.core.family import ByFamily
-from checkers.core.node_answers import Epochs
-from checkers.core.piece import Piece
+from checkers.core.node_answers import LIST_OFFSETS, Epochs
+from checkers.core.piece import Piece, marks_of
 from checkers.core.run import ONE_STRETCH, RunContext
 from checkers.linearizability import offsets, visibility
 from checkers.shared.by_offset import (
@@ -30,7 +30,8 @@ from checkers.shared.by_offset import (
     sorted_marks,
 )
 from checkers.shared.reader_steps import key_of
-from checkers.shared.settled_values import late as late_of
+from checkers.shared.unknown_sends import late as late_of
+from checkers.shared.unknown_sends import proven_sends
 from harness.history.schema import Type
 
 PLACE = ("topic", "partition")
@@ -130,34 +131,44 @@ def last_answers(piece: Piece, run: RunContext) -> dict[str, pl.DataFrame]:
     nothing = no_tables()
     if run.stretch >= ONE_STRETCH:
         return {name: nothing[name] for name in ("tops", "sent", "finals")}
-    answers = piece.answers
-    from checkers.core.piece import marks_of
-
-    marks = sorted_marks(marks_of(answers), Epochs(piece.epochs))
-    ends = marks.filter(pl.col("api") == 2).with_columns(
-        sort=pl.when("old").then(OLD_ENDED).otherwise(ENDED).cast(pl.Int8)
-    )
-    both = pl.concat([marks, ends]).with_columns(
-        what=pl.col("sort"), epoch=pl.when(pl.col("sort") == OWN_LED).then("epoch")
-    )
+    epochs = Epochs(piece.epochs)
+    tops = pl.concat([_last(_by_sort(answers, epochs), run) for answers in piece.answer_parts()])
     sends = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
     return {
-        "tops": _last(both, run),
+        "tops": _lasting(tops),
         "sent": _last(sends.with_columns(what=pl.lit(SENT, pl.Int8), epoch=pl.lit(None, pl.Int32)), run),
         "finals": _last(piece.finals.with_columns(what=pl.lit(FINAL, pl.Int8), epoch=pl.lit(None, pl.Int32)), run),
     }
 
 
 def _last(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
-    keys = [*LANE, "what", "epoch"]
     if rows.is_empty():
         return no_tables()["tops"]
     told = pl.concat([
         rows.select(*PLACE, "era", (pl.col("offset") // run.stretch).alias("stretch"), "what", "epoch"),
         moment_rows(rows, "invoked", "time"),
     ], how="horizontal")  # fmt: skip
+    return _lasting(told)
+
+
+def _lasting(told: pl.DataFrame) -> pl.DataFrame:
+    """The last moment of each sort in each stretch."""
+    if told.is_empty():
+        return no_tables()["tops"]
+    keys = [*LANE, "what", "epoch"]
     last = _latest(told, keys).sort("at", "event").group_by(keys).last().select(no_tables()["tops"].columns)
     return last.cast(no_tables()["tops"].schema)
+
+
+def _by_sort(answers: pl.DataFrame, epochs: Epochs) -> pl.DataFrame:
+    """Marks by the sort of their leader, and ends once more by whether that was deposed."""
+    marks = sorted_marks(marks_of(answers), epochs)
+    ends = marks.filter(pl.col("api") == LIST_OFFSETS).with_columns(
+        sort=pl.when("old").then(OLD_ENDED).otherwise(ENDED).cast(pl.Int8)
+    )
+    return pl.concat([marks, ends]).with_columns(
+        what=pl.col("sort"), epoch=pl.when(pl.col("sort") == OWN_LED).then("epoch")
+    )
 
 
 def _latest(told: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -238,6 +249,11 @@ def late_sends(piece: Piece, others: ByFamily) -> pl.DataFrame:
         late: pl.DataFrame = others["fates"].late
         return late
     return late_of(piece.sends, piece.records)
+
+
+def proven_here(piece: Piece, others: ByFamily) -> pl.DataFrame:
+    """Sends of this piece that ended `info` and certainly happened, at an offset that only they name."""
+    return proven_sends(piece.sends, others["fates"].proven) if "fates" in others else piece.sends.clear()
 
 
 def lower_moments(piece: Piece, gathered: GatheredLanes, others: ByFamily) -> LowerMoments | None:

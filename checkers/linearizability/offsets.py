@@ -1,8 +1,8 @@
 """Offsets: what each place of a log holds.
 
-*Log(p)* maps the offsets of partition p to values; it is made of every record read there and of every acknowledgement
-with an offset. (What an `info` or failed send says of its offset proves nothing by itself, and once somebody read it
-the record tells.)
+*Log(p)* maps the offsets of partition p to values; it is made of every record read there and of every send that names
+an offset and must have happened: it was acknowledged, or it ended `info`, and it or another `info` send of its
+transaction was read (`checkers.shared.unknown_sends`).
 
 inconsistent-offset   one offset with two or more values.
 shared-offset         one offset acknowledged to two or more sends: acknowledgements alone prove it. Zero is an offset
@@ -23,7 +23,7 @@ from checkers.core.findings import Findings, make_findings, merge_findings
 from checkers.core.partition_log import PartitionLog
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from checkers.shared.by_offset import Proofs, good_records
+from checkers.shared.by_offset import good_records
 from harness.history.schema import Type
 
 ABOUT = {
@@ -38,46 +38,34 @@ def odd(log: PartitionLog) -> Bools:
     return wrong
 
 
-def inconsistent(proofs: Proofs) -> Ints:
-    """The rows of the points with two values, in lives that are sure."""
-    log = proofs.offset_times.log
-    wrong = log.at[(log.low < log.high) & (log.era != UNSURE)]
-    return np.flatnonzero(np.isin(proofs.at, wrong))
-
-
-def judge(piece: Piece, proofs: Proofs, run: RunContext) -> Findings:
-    """What is wrong with the log of this piece."""
-    log = proofs.offset_times.log
-    rows = np.flatnonzero(odd(log))
-    if not len(rows):
-        return Findings()
-    known = _known(piece, log, rows)
-    acked = known.filter("acked")
+def judge(piece: Piece, proven: pl.DataFrame, run: RunContext) -> tuple[Findings, pl.DataFrame]:
+    """What is wrong with the log of this piece; and the places that hold two values, in lives that are sure."""
+    log = piece.log
+    keys = log.keys
+    at = np.union1d(log.at[odd(log)], keys.at(proven))
+    known = _known(piece, proven, at[at >= 0], log)
     two_values = _ends(known).filter(pl.col("low") < pl.col("high"))
-    shared = _ends(acked).filter(pl.col("low") < pl.col("high"))
-    return merge_findings(
-        [_found("inconsistent-offset", two_values, run), _found("shared-offset", shared, run, "count")], run.limit
-    )
+    shared = _ends(known.filter("acked")).filter(pl.col("low") < pl.col("high"))
+    findings = [_found("inconsistent-offset", two_values, run), _found("shared-offset", shared, run, "count")]
+    places = two_values.filter(pl.col("era") != UNSURE).select("topic", "partition", "offset")
+    return merge_findings(findings, run.limit), places
 
 
-def _known(piece: Piece, log: PartitionLog, rows: Ints) -> pl.DataFrame:
-    """Acknowledgements and records at these rows."""
+def _known(piece: Piece, proven: pl.DataFrame, wanted: Ints, log: PartitionLog) -> pl.DataFrame:
+    """Acknowledgements, records and proven sends at these offsets."""
     sends = piece.sends.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
     records = good_records(piece.records).filter((pl.col("offset") >= 0) & pl.col("value").is_not_null())
-    wanted = np.zeros(len(log) + 1, np.bool_)
-    wanted[rows] = True
     parts = []
-    for frame, acked in ((sends, True), (records, False)):
-        row = log.row_of(frame)
-        chosen = wanted[row]
+    for frame, acked in ((sends, True), (records, False), (proven, False)):
+        at = log.keys.at(frame)
+        chosen = np.isin(at, wanted)
         parts.append(
-            frame.filter(pl.Series(chosen))
+            frame.filter(pl.Series(chosen, dtype=pl.Boolean))
             .select("value", "event", "time")
-            .with_columns(row=pl.Series(row[chosen]), acked=pl.lit(acked))
+            .with_columns(row=pl.Series(at[chosen], dtype=pl.Int64), acked=pl.lit(acked))
         )
     both = pl.concat(parts)
-    place = {name: pl.Series(getattr(log, name)[ints(both, "row")]) for name in ("topic", "partition", "era", "offset")}
-    return both.with_columns(**place)
+    return both.with_columns(pl.Series(name, of) for name, of in log.keys.parts(ints(both, "row")).items())
 
 
 def _ends(known: pl.DataFrame) -> pl.DataFrame:

@@ -38,7 +38,7 @@ acknowledgement or the mark), the widest contradiction in time, and how many off
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,23 +89,36 @@ def nothing() -> pl.DataFrame:
 
 def standstills(piece: Piece) -> pl.DataFrame:
     """One row for each mark that one leader showed for FROZEN_NS or longer in one epoch; of whole partitions."""
-    marks = marks_of(piece.answers).filter(pl.col("led") & (pl.col("era") != UNSURE))
-    if marks.is_empty():
-        return pl.DataFrame(schema=STANDSTILL)
-    lasted = marks.group_by(*PLACE, "offset").agg(pl.col("invoked").max() - pl.col("time").min() >= FROZEN_NS)
-    marks = marks.join(lasted.filter("invoked"), on=[*PLACE, "offset"], how="semi")
-    if marks.is_empty():
-        return pl.DataFrame(schema=STANDSTILL)
-    own = sorted_marks(marks, Epochs(piece.epochs)).filter(~pl.col("old")).sort("time", "event")
-
-    def last(name: str) -> pl.Expr:
-        return pl.col(name).sort_by("invoked", "event").last()
-
-    told = own.rename({"offset": "mark"}).group_by(*PLACE, "mark", "node", "epoch", maintain_order=True).agg(
-        first=pl.col("time").first(), first_event=pl.col("event").first(), over=last("invoked"),
-        over_event=last("event"), ended=last("time"),
+    of_mark = [*PLACE, "offset"]
+    spans = [marks.group_by(of_mark).agg(pl.col("time").min(), pl.col("invoked").max()) for marks in _led_marks(piece)]
+    whole = spans[0] if len(spans) == 1 else pl.concat(spans).group_by(of_mark).agg(
+        pl.col("time").min(), pl.col("invoked").max()
     )  # fmt: skip
+    lasted = whole.filter(pl.col("invoked") - pl.col("time") >= FROZEN_NS)
+    if lasted.is_empty():
+        return pl.DataFrame(schema=STANDSTILL)
+    epochs = Epochs(piece.epochs)
+    parts = []
+    for marks in _led_marks(piece):
+        own = sorted_marks(marks.join(lasted, on=of_mark, how="semi"), epochs).filter(~pl.col("old")).select(
+            *PLACE, "node", "epoch", mark="offset", first="time", first_event="event", over="invoked",
+            over_event="event", ended="time",
+        )  # fmt: skip
+        parts.append(_by_leader(own))
+    told = _by_leader(pl.concat(parts)) if len(parts) > 1 else parts[0]
     return told.filter(pl.col("over") - pl.col("first") >= FROZEN_NS).select(list(STANDSTILL)).cast(STANDSTILL)  # type: ignore[arg-type]
+
+
+def _led_marks(piece: Piece) -> Iterator[pl.DataFrame]:
+    for answers in piece.answer_parts():
+        yield marks_of(answers).filter(pl.col("led") & (pl.col("era") != UNSURE))
+
+
+def _by_leader(shown: pl.DataFrame) -> pl.DataFrame:
+    """The first and the last answer of each leader that shows a mark; of rows, or of some that were put together."""
+    first = [pl.col(name).sort_by("first", "first_event").first() for name in ("first", "first_event")]
+    last = [pl.col(name).sort_by("over", "over_event").last() for name in ("over", "over_event", "ended")]
+    return shown.group_by(*PLACE, "mark", "node", "epoch", maintain_order=True).agg(*first, *last)
 
 
 def judge(proofs: Proofs, epochs: Epochs, standing: pl.DataFrame, run: RunContext) -> pl.DataFrame:

@@ -137,17 +137,31 @@ def answers_in(stalls: pl.DataFrame, piece: Piece, run: RunContext) -> pl.DataFr
 
     The stalls of a place do not overlap: what lies inside of one lies at most inside of two, which meet there.
     """
+    shown = [_shown_in(stalls, answers, run) for answers in piece.answer_parts()]
+    fetched = [part for rows in piece.parts("exchanges", _FETCHES) for part in _fetched_in(stalls, rows, run)]
+    return _together([*shown, *fetched])
+
+
+_FETCHES = ("api", "type", "error", "count", "client", "invoked", "time")
+_SPAN = ("place", "invoked", "time")
+
+
+def _shown_in(stalls: pl.DataFrame, answers: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    marks = placed(answers.filter(pl.col("shown").is_not_null()), run).select(*_SPAN, "shown")
+    mine = marks.join(stalls.select("place").unique(), on="place", how="semi")
+    return _at_both_ends(_overlapping(mine, stalls, "time", "invoked"), "shown")
+
+
+def _fetched_in(stalls: pl.DataFrame, rows: pl.DataFrame, run: RunContext) -> list[pl.DataFrame]:
+    """Which stalls the load asked in, and which of them gave it something."""
     places = stalls.select("place").unique()
-    span = ("place", "invoked", "time")
-    answers = placed(piece.answers.filter(pl.col("shown").is_not_null()), run).select(*span, "shown")
-    shown = _overlapping(answers.join(places, on="place", how="semi"), stalls, "time", "invoked")
     good = (pl.col("type") == Type.OK) & (pl.col("error") == 0) & (pl.col("count").fill_null(1) > 0)
-    exchanges = placed(piece.exchanges.filter(pl.col("api") == FETCH), run).select(*span, "client", given=good)
+    exchanges = placed(rows.filter(pl.col("api") == FETCH), run).select(*_SPAN, "client", given=good)
     others = pl.col("client").str.contains(_NOT_THE_LOAD).fill_null(value=False)
-    fetches = exchanges.join(places, on="place", how="semi").filter(~others).select(*span, "given")
+    fetches = exchanges.join(places, on="place", how="semi").filter(~others).select(*_SPAN, "given")
     given = _overlapping(fetches.filter("given"), stalls, "time", "invoked")
     asked = _covered(_overlapping(fetches, stalls, "invoked", "time"))
-    return _together([_at_both_ends(shown, "shown"), _at_both_ends(given, "given"), asked])
+    return [_at_both_ends(given, "given"), asked]
 
 
 def _overlapping(rows: pl.DataFrame, stalls: pl.DataFrame, ends_at: str, begins_at: str) -> pl.DataFrame:

@@ -60,7 +60,8 @@ def survey(piece: Piece, run: RunContext) -> Seconds:
     ops = piece.ops.filter(load)
     assigned = placed(ops.filter((pl.col("f") == F.ASSIGN) & (pl.col("type") == Type.OK)), run)
     polls = ops.filter((pl.col("f") == F.POLL) & pl.col("count").is_not_null())
-    busy = [frame.select(_SECOND).to_series().unique() for frame in (piece.sends, piece.ops, piece.probes)]
+    rows = (piece.sends, piece.ops, *piece.parts("probes", ("time",)))
+    busy = [frame.select(_SECOND).to_series().unique() for frame in rows]
     return Seconds(
         sends=_sends_by_second(sends),
         reads=_reads_by_second(records),

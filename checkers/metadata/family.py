@@ -123,7 +123,7 @@ class ClientClaims(PiecewiseFamily):
 
     def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Of the partitions in it."""
-        told = of_clients(piece).filter(pl.col("client").is_not_null())
+        told = (rows.filter(pl.col("client").is_not_null()) for rows in of_clients(piece))
         lines = ClaimColumns(claims(told, "client"), (*PLACE, "client"))
         if lines.frame.is_empty():
             return FamilyResult()
@@ -209,8 +209,9 @@ class Leaderless(PiecewiseFamily):
         has_none = (pl.col("error") == ErrorCode.LEADER_NOT_AVAILABLE) | (
             (pl.col("error") == 0) & (pl.col("leader") < 0)
         )
-        rows = answers(piece).with_columns(lit=names).filter(PLACED & (pl.col("era") != UNSURE) & (names | has_none))
-        dark = dark_stretches(rows).filter(pl.col("until") > pl.col("since") + run.limit_ns("leaderless_s"))
+        told = PLACED & (pl.col("era") != UNSURE) & (names | has_none)
+        seconds = pl.concat([by_second(rows.with_columns(lit=names).filter(told)) for rows in answers(piece)])
+        dark = dark_stretches(seconds).filter(pl.col("until") > pl.col("since") + run.limit_ns("leaderless_s"))
         findings = make_findings(
             "leaderless",
             dark.with_columns(severity=pl.col("until") - pl.col("since")),
@@ -220,16 +221,27 @@ class Leaderless(PiecewiseFamily):
             severity="severity",
             facts=("answers",),
         )
-        return FamilyResult(findings, {"leaderless": len(rows)})
+        return FamilyResult(findings, {"leaderless": int(seconds["answers"].sum())})
 
 
-def dark_stretches(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of answers that are `lit`, or else dark: the dark seconds with no lit one or silence between, put together."""
-    places = rows.filter(~pl.col("lit")).select(PLACE).unique()
+def by_second(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of answers that are `lit`, or else dark, each second: whether any was, and the first and the last of them."""
+    return rows.group_by(*PLACE, slot=slot_of("time", SECOND_NS)).agg(
+        pl.col("lit").any(),
+        dark=~pl.col("lit").all(),
+        since=pl.col("time").min(),
+        until=pl.col("invoked").max(),
+        answers=pl.len().cast(pl.Int64),
+    )
+
+
+def dark_stretches(parts: pl.DataFrame) -> pl.DataFrame:
+    """The dark seconds with no lit one or silence between, put together."""
+    places = parts.filter("dark").select(PLACE).unique()
     seconds = (
-        rows.join(places, on=PLACE, how="semi")
-        .group_by(*PLACE, slot=slot_of("time", SECOND_NS))
-        .agg(pl.col("lit").any(), since=pl.col("time").min(), until=pl.col("invoked").max(), answers=pl.len())
+        parts.join(places, on=PLACE, how="semi")
+        .group_by(*PLACE, "slot")
+        .agg(pl.col("lit").any(), pl.col("since").min(), pl.col("until").max(), pl.col("answers").sum())
         .sort(*PLACE, "slot")
         .with_columns(
             lights=pl.col("lit").cum_sum(), silences=(pl.col("slot").diff() > SILENT_S).cum_sum().fill_null(0)
@@ -252,7 +264,10 @@ class Brokers(Family):
 
     def survey(self, piece: Piece, run: RunContext) -> pl.DataFrame:
         """Per slot and node the brokers that it listed (in `any` answer, and in `each`), from `first` to `last`."""
-        rows = answers(piece).filter(pl.col("brokers").is_not_null())
+        return _together([self._said(rows) for rows in answers(piece)])
+
+    def _said(self, answered: pl.DataFrame) -> pl.DataFrame:
+        rows = answered.filter(pl.col("brokers").is_not_null())
         texts = rows.select("brokers").unique()
         said = (
             coded(rows, {"brokers": texts})
@@ -267,9 +282,7 @@ class Brokers(Family):
         """Of all partitions."""
         if not surveys:
             return pl.DataFrame()
-        said = pl.concat(surveys)
-        in_any, in_each = any_and_each(said, "any").drop("each"), any_and_each(said, "each").drop("any")
-        return answer_spans(said).join(in_any, on=SLOT_AND_NODE).join(in_each, on=SLOT_AND_NODE)
+        return _together(surveys)
 
     def conclude(
         self, gathered: pl.DataFrame, judged: Sequence[object], run: RunContext, others: ByFamily
@@ -298,6 +311,15 @@ class Brokers(Family):
             facts=("node", "other"),
         )
         return FamilyResult(findings, looked_at)
+
+
+def _together(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """What nodes listed, of several parts."""
+    if len(parts) == 1:
+        return parts[0]
+    said = pl.concat(parts)
+    in_any, in_each = any_and_each(said, "any").drop("each"), any_and_each(said, "each").drop("any")
+    return answer_spans(said).join(in_any, on=SLOT_AND_NODE).join(in_each, on=SLOT_AND_NODE)
 
 
 FAMILIES: tuple[Family, ...] = (Claims(), ClientClaims(), Leaderless(), Brokers())

@@ -2,9 +2,9 @@
 
 Steps of readers. Take all records that one process was handed of one place (topic and partition) with an offset of 0
 or more, whatever their status, in the order of `event`. Two that follow each other there, x and then y, are a *step*
-from offset a to offset b. In a history that was imported a transaction that did not end `ok` takes back what it was
-handed: the reader has to be back where it was. So y, unless it has the `op` or the (not null) `txn` of the record
-before it, makes its step with the last record before it that no such transaction was handed, if there is one.
+from offset a to offset b. In a history that was imported a transaction or a poll that did not end `ok` takes back what
+it was handed: the reader has to be back where it was. So y, unless it has the `op` or the (not null) `txn` of the
+record before it, makes its step with the last record before it that was not taken back, if there is one.
 (Clients of ours say by an ASSIGN where they go on.) A step is *judged* unless the process completed an ASSIGN or a
 REVOKE of that place, however it ended, with an `event` between theirs, and, where the workload deleted the topic,
 unless x and y are of different eras (`checkers.core.deletions`). It is *inside* if x and y have the same `op`, or the
@@ -87,7 +87,7 @@ ABOUT = {
     "nonmonotonic-poll": "from one poll to the next, a reader went back",
     "int-poll-skip": "inside of a poll or a transaction, a known offset was left out",
     "int-nonmonotonic-poll": "inside of a poll or a transaction, a reader went back",
-    "gap": "offsets that were read past, that nobody knows of, and that nothing explains",
+    "gap": "readers moved past offsets that nothing explains",
     "nonmonotonic-send": "of two sends of a producer, the later one got the lower offset",
     "int-nonmonotonic-send": "the same inside of a transaction",
 }

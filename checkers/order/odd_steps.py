@@ -16,7 +16,7 @@ from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
 from checkers.core.tables import empty
 from checkers.order.assignments import MOVES, OPS, assigns_of, unassigned
-from checkers.order.rewinds import NO_REWINDS, rewinds
+from checkers.order.rewinds import EXCHANGES, NO_REWINDS, OF_FETCH, rewinds
 from checkers.shared.reader_steps import (
     LOG,
     NEXT,
@@ -118,7 +118,8 @@ def _look_at_steps(piece: Piece, run: RunContext) -> StepSurvey:
 
 
 def _rewinds(piece: Piece, ops: pl.DataFrame, run: RunContext) -> pl.DataFrame:
-    return rewinds(piece.exchanges, ops, _share_of(REWINDS, len(piece.exchanges), Kind.EXCHANGE, run))
+    most = _share_of(REWINDS, piece.length("exchanges"), Kind.EXCHANGE, run)
+    return rewinds(piece.in_turn("exchanges", EXCHANGES, OF_FETCH, "invoked"), ops, most)
 
 
 def without(rows: pl.DataFrame, others: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

@@ -14,7 +14,7 @@ included (the client was sent there). It goes back from `reached`, the highest t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import polars as pl
@@ -32,7 +32,7 @@ EXCHANGES = (
 )  # fmt: skip
 WAITS_NS = 10 * SECOND_NS  # in the client's queue, from a fetch until it is handed out
 _LANE = (*READER, "era")
-_OF_FETCH = pl.col("topic").is_not_null() & pl.col("partition").is_not_null() & (pl.col("api") == FETCH)
+OF_FETCH = pl.col("topic").is_not_null() & pl.col("partition").is_not_null() & (pl.col("api") == FETCH)
 _SCHEMA = {
     "process": pl.Int32, "topic": pl.Int32, "partition": pl.Int32, "era": pl.Int32, "invoked": pl.Int64,
     "asked": pl.Int64, "reached": pl.Int64,
@@ -40,25 +40,37 @@ _SCHEMA = {
 NO_REWINDS = pl.DataFrame(schema=_SCHEMA)
 
 
-def rewinds(exchanges: pl.DataFrame, ops: pl.DataFrame, most: int) -> pl.DataFrame:
-    """Those of whole partitions; if there are more than that, the ones that go back farthest."""
-    fetches = _fetches(exchanges)
-    if fetches.is_empty():
-        return NO_REWINDS
+def rewinds(exchanges: Iterable[pl.DataFrame], ops: pl.DataFrame, most: int) -> pl.DataFrame:
+    """Those of whole partitions, one span of time after the other; the farthest if there are more than so many."""
+    found, before = NO_REWINDS, None
+    for rows in exchanges:
+        fetches = _fetches(rows).with_columns(highest="reach", is_new=pl.lit(value=True))
+        if before is not None:
+            fetches = pl.concat([before, fetches]).sort(*_LANE, "invoked", "event")
+        if len(fetches):
+            back, before = _rewound(fetches, ops)
+            found = pl.concat([found, back])
+        if len(found) > most:
+            found = found.top_k(most, by=pl.col("reached") - pl.col("asked"))
+    return found
+
+
+def _rewound(fetches: pl.DataFrame, ops: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rewinds among new fetches; and the last fetch of each lane, with the highest that it or one before reached."""
     lanes = Lanes(key_of(*columns(fetches, _LANE)))
     reach, asked, invoked = (ints(fetches, name) for name in ("reach", "asked", "invoked"))
-    before = lanes.shifted(invoked)
+    highest = lanes.upto(ints(fetches, "highest"))
     back = (asked >= 0) & (asked < lanes.shifted(reach)) & (lanes.shifted(ints(fetches, "refused")) == 0)
-    back &= _assigned_upto(fetches, ops) < before
-    found = fetches.with_columns(reached=nullable(lanes.below(reach))).filter(pl.Series(back)).select(list(_SCHEMA))
-    if len(found) > most:
-        found = found.top_k(most, by=pl.col("reached") - pl.col("asked"))
-    return found
+    back &= _assigned_upto(fetches, ops) < lanes.shifted(invoked)
+    back &= fetches["is_new"].to_numpy()
+    told = fetches.with_columns(reached=nullable(lanes.shifted(highest))).filter(pl.Series(back)).select(list(_SCHEMA))
+    last = np.append(lanes.starts[1:], len(fetches)) - 1
+    return told, fetches[last].with_columns(highest=nullable(highest[last]), is_new=pl.lit(value=False))
 
 
 def _fetches(exchanges: pl.DataFrame) -> pl.DataFrame:
     """All fetches of workers, in order, one lane after the other."""
-    rows = exchanges.filter(_OF_FETCH).drop("process", strict=False)  # that of the tap
+    rows = exchanges.filter(OF_FETCH).drop("process", strict=False)  # that of the tap
     clients = rows.select("client").unique().with_columns(process=worker()).drop_nulls()
     answered = (pl.col("type") == Type.OK).fill_null(value=False)
     served = pl.when(answered & (pl.col("error") == 0)).then(pl.col("offset") + pl.col("count"))

@@ -8,10 +8,9 @@ from typing import ClassVar
 import polars as pl
 
 from checkers.core.family import ByFamily, Family, FamilyResult
-from checkers.core.node_answers import EXCHANGES, PROBES, Epochs, epochs, merged_epochs
+from checkers.core.node_answers import EXCHANGES, PROBES, Epochs, merged_epochs
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from checkers.core.tables import empty
 
 
 class LeaderEpochs(Family):
@@ -27,7 +26,7 @@ class LeaderEpochs(Family):
 
     def gather(self, surveys: Sequence[pl.DataFrame], run: RunContext, others: ByFamily) -> Epochs:
         """Of all partitions."""
-        return Epochs(merged_epochs([*surveys, epochs(empty("probes"), empty("exchanges"))]))
+        return Epochs(merged_epochs([*surveys, Piece({}, run).epochs]))
 
     def conclude(self, gathered: Epochs, judged: Sequence[object], run: RunContext, others: ByFamily) -> FamilyResult:
         """Nothing."""

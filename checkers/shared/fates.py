@@ -176,7 +176,8 @@ class Fates:
     def of_placed(self) -> Ints:
         """The numbers of values by rows that say at which offset they are: usable acknowledgements, good records.
 
-        Not records that are elsewhere than where their value was sent to.
+        What an `info` send names is as good as an acknowledgement if a good record shows that it happened. Records that
+        are elsewhere than where their value was sent to do not count.
         """
         return np.concatenate([self.of_send[self._usable], self.of_read[self._good & ~self.astray]])
 
@@ -220,8 +221,10 @@ class Fates:
 
     @cached_property
     def _usable(self) -> Bools:
-        usable: Bools = (ints(self.sends, "type") == Type.OK) & (ints(self.sends, "offset", -1) >= 0)
-        return usable
+        type_ = ints(self.sends, "type")
+        shown = np.bincount(self.of_read[self._good & ~self.astray], minlength=len(self)) > 0
+        happened: Bools = (type_ == Type.OK) | ((type_ == Type.INFO) & shown[self.of_send])
+        return happened & (ints(self.sends, "offset", -1) >= 0)
 
     @cached_property
     def _good(self) -> Bools:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,27 +27,44 @@ OF_EXCHANGES = (*OF_PROBES, "type", "client")
 _ANSWER = (*PLACE, "node", "leader", "leader_epoch", "error", "brokers", "invoked", "time", "event")
 
 
-def answers(piece: Piece) -> pl.DataFrame:
-    """Every answer to Metadata."""
-    of_probes = piece.probes.filter((pl.col("api") == METADATA) & pl.col("node").is_not_null())
-    return pl.concat([of_probes.select(_ANSWER), of_clients(piece).select(_ANSWER)])
+def answers(piece: Piece) -> Iterator[pl.DataFrame]:
+    """Every answer to Metadata, some at a time."""
+    for probes, exchanges in piece.node_parts(OF_PROBES, OF_EXCHANGES):
+        of_probes = probes.filter((pl.col("api") == METADATA) & pl.col("node").is_not_null())
+        yield pl.concat([of_probes.select(_ANSWER), _of_clients(exchanges).select(_ANSWER)])
 
 
-def of_clients(piece: Piece) -> pl.DataFrame:
+def of_clients(piece: Piece) -> Iterator[pl.DataFrame]:
     """Those that clients got."""
+    return (_of_clients(rows) for rows in piece.parts("exchanges", OF_EXCHANGES))
+
+
+def _of_clients(exchanges: pl.DataFrame) -> pl.DataFrame:
     passed = (pl.col("api") == METADATA) & (pl.col("type") == Type.OK) & pl.col("node").is_not_null()
-    return piece.exchanges.filter(passed & OF_OTHERS)
+    return exchanges.filter(passed & OF_OTHERS)
 
 
-def claims(rows: pl.DataFrame, *of: str) -> pl.DataFrame:
+def claims(answers: Iterable[pl.DataFrame], *of: str) -> pl.DataFrame:
     """What was claimed in these answers, all of a partition and life together, in the order in which it was first."""
+    keys = (*PLACE, *of)
+    parts = [_claimed(rows, *of) for rows in answers]
+    texts = {name: pl.concat([part.select(name) for part in parts]).unique().sort(name) for name in ("brokers", *of)}
+    made = coded(pl.concat(parts), texts)
+    if len(parts) > 1:
+        made = made.group_by(*keys, "node", "leader", "epoch", "brokers", maintain_order=True).agg(
+            pl.col("begun", "first").min(), pl.col("last").max(), pl.col("event").min()
+        )
+    ordered = in_order(made, (*keys, "first"), ("node", "leader", "epoch", "brokers"))
+    return ordered.with_columns(texts[name][name].gather(ordered[name]).alias(name) for name in texts)
+
+
+def _claimed(rows: pl.DataFrame, *of: str) -> pl.DataFrame:
     claimed = PLACED & (pl.col("error") == 0) & (pl.col("leader") >= 0) & (pl.col("leader_epoch") >= 0)
     chosen = rows.filter(claimed & (pl.col("era") != UNSURE)).rename({"leader_epoch": "epoch"})
     texts = {name: chosen.select(name).unique().sort(name) for name in ("brokers", *of)}
-    keys = (*PLACE, *of)
     made = (
         coded(chosen, texts)
-        .group_by(*keys, "node", "leader", "epoch", "brokers", maintain_order=True)
+        .group_by(*PLACE, *of, "node", "leader", "epoch", "brokers", maintain_order=True)
         .agg(
             begun=pl.col("invoked").min(),
             first=pl.col("time").min(),
@@ -55,8 +72,7 @@ def claims(rows: pl.DataFrame, *of: str) -> pl.DataFrame:
             event=pl.col("event").min(),
         )
     )
-    ordered = in_order(made, (*keys, "first"), ("node", "leader", "epoch", "brokers"))
-    return ordered.with_columns(texts[name][name].gather(ordered[name]).alias(name) for name in texts)
+    return made.with_columns(texts[name][name].gather(made[name]).alias(name) for name in texts)
 
 
 def coded(rows: pl.DataFrame, texts: Mapping[str, pl.DataFrame]) -> pl.DataFrame:

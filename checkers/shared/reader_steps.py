@@ -11,7 +11,7 @@ next to the end of a span is asked for as if an odd step left it. A step from on
 
 Spans of a reader and place that overlap are *tangled*: the file is not in the order of its events. Then what a chunk
 says of that reader and place is worth nothing; its runs are put together instead, as spans that are as short as that.
-So are those of a reader with several spans that transactions took back in one of them: what comes before a record is
+So are those of a reader with several spans if something in one of them was taken back: what comes before a record is
 then not always the record before it (`_before`).
 """
 
@@ -114,7 +114,8 @@ class Reading:
         new = np.append(True, reader[1:] != reader[:-1]) if len(reader) else np.zeros(0, np.bool_)
         self._starts = np.flatnonzero(new)  # of the runs of each reader and place
         self._number = np.cumsum(new) - 1
-        self._back = is_in(self._columns["txn"], run.rewound if run else ())
+        rewound = run.rewound if run else ()
+        self._back = is_in(self._columns["txn"], rewound) | is_in(self._columns["op"], rewound)
         within = self._is_within(self._last[:-1], self._first[1:])
         left, follows = _before(new, self._back[self._first], within)
         self._steps = (self._last[left], self._first[follows])

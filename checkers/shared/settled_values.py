@@ -28,6 +28,7 @@ from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.core.tables import empty
 from checkers.shared.fates import READS, Fates, told_of
+from checkers.shared.unknown_sends import UnknownSends, nothing, proven_values, together, unknown_sends
 from harness.history.schema import Status, Type
 
 LOOSE_AT_MOST = 200_000  # rows of all pieces that the driver looks at by itself
@@ -100,6 +101,7 @@ class GatheredValues:
     sends: pl.DataFrame  # the loose rows, with all columns that anybody asked for
     records: pl.DataFrame
     late: pl.DataFrame  # info sends that were read: topic, partition, era, offset, invoked, time, event, value
+    proven: pl.Series  # values of info sends that happened, at an offset that only the send names
 
     @property
     def settled_count(self) -> bool:
@@ -135,17 +137,18 @@ class Values(Family):
         # a record without a send may be a second copy of a value that is settled elsewhere
         if not records["value"].is_in(sends["value"].implode()).all():
             return _from_scratch()
-        return GatheredValues(by_value=False, sends=sends, records=records, late=late(sends, records))
+        return GatheredValues(by_value=False, sends=sends, records=records, **_UNKNOWN)
 
-    def judge(self, piece: Piece, gathered: GatheredValues, run: RunContext, others: ByFamily) -> pl.DataFrame:
+    def judge(self, piece: Piece, gathered: GatheredValues, run: RunContext, others: ByFamily) -> UnknownSends:
         """What was read of sends of which nobody knew whether they had happened."""
-        return late(piece.sends, piece.records)
+        return unknown_sends(piece.sends, piece.records, run)
 
     def resume(
-        self, gathered: GatheredValues, judged: Sequence[pl.DataFrame], run: RunContext, others: ByFamily
+        self, gathered: GatheredValues, judged: Sequence[UnknownSends], run: RunContext, others: ByFamily
     ) -> GatheredValues:
         """With what was read of such sends."""
-        return replace(gathered, late=pl.concat([gathered.late.clear(), *judged]))
+        unknown = together(judged)
+        return replace(gathered, late=unknown.late, proven=proven_values(unknown))
 
     def conclude(
         self, gathered: GatheredValues, judged: Sequence[Any], run: RunContext, others: ByFamily
@@ -161,19 +164,10 @@ def _together(table: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _from_scratch() -> GatheredValues:
-    sends, records = empty("sends"), empty("records")
-    return GatheredValues(by_value=True, sends=sends, records=records, late=late(sends, records))
+    return GatheredValues(by_value=True, sends=empty("sends"), records=empty("records"), **_UNKNOWN)
 
 
-def late(sends: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
-    """Sends of which nobody knew whether they had happened, at the offsets at which they were read."""
-    keys = ["topic", "partition", "value"]
-    unknown = sends.filter((pl.col("type") == Type.INFO) & pl.col("value").is_not_null())
-    unknown = unknown.select(*keys, "invoked", "time", "event")
-    good = records.filter((pl.col("status") == Status.GOOD) & (pl.col("offset") >= 0)).select(*keys, "era", "offset")
-    if unknown.is_empty() or good.is_empty():
-        return unknown.clear().with_columns(era=pl.lit(0, pl.Int32), offset=pl.lit(0, pl.Int64))
-    return unknown.join(good, on=keys).unique().select(*keys, "invoked", "time", "event", "era", "offset")
+_UNKNOWN: dict[str, Any] = {"late": nothing().late, "proven": proven_values(nothing())}  # before values are judged
 
 
 FAMILIES: tuple[Family, ...] = (Values(),)

@@ -15,10 +15,11 @@ are those of the SCANNED that are neither named nor of it.
 
 replica     what a node had of it when all was over: a record of one of its values at its offset, another one, or none;
             or nobody looked, because its read did not cover that offset (`checkers.replicas` says what it covers)
-witness     per partition, around the first fault or else the middle of the load: sends that were acknowledged with
-            consecutive offsets, each with the moment at which it can have taken effect: the latest invocation of any
-            acknowledged send at its offset or a lower one, or of an end() that shows no more than its offset (those
-            that show the same are one: invoked when the last of them was, over when the first was)
+witness     per partition, around the first fault or else the middle of the load, and in samples of the load: sends that
+            were acknowledged with consecutive offsets, each with the moment at which it can have taken effect: the
+            latest invocation of any acknowledged send at its offset or a lower one, or of an end() that shows no more
+            than its offset (those that show the same are one: invoked when the last of them was, over when the first
+            was)
 
 `find_context` looks once at each part of the history, and returns its best candidates; `merge_context` puts those of
 all parts together. Parts may be cut anywhere.
@@ -116,7 +117,7 @@ def merge_context(parts: Sequence[Tables], request: ContextRequest, run: RunCont
             for each in request.findings
             if each.offset is not None and each.values
         },
-        "witness": merged_witnesses(tables["sends"], tables["ends"], tables["below"], run),
+        "witness": merged_witnesses(tables, request, run),
     }
 
 

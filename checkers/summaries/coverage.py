@@ -100,8 +100,10 @@ class CoverageCounts:
     def of(cls, piece: Piece, run: RunContext) -> CoverageCounts:
         """In a piece."""
         both = [operations(piece.sends, run), operations(piece.ops, run)]
+        asked = [probes(rows) for rows in piece.parts("probes", ("api", "node", "error"))]
+        sent = [producers(rows) for rows in piece.parts("exchanges", ("client", "api", *_NUMBERS))]
         return cls(
-            _added(both, _OPERATIONS), reads(piece.records, run), probes(piece.probes), producers(piece.exchanges)
+            _added(both, _OPERATIONS), reads(piece.records, run), _added(asked, _PROBES), _added(sent, _PRODUCERS)
         )
 
     @classmethod

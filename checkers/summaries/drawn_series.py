@@ -12,6 +12,7 @@ import polars as pl
 from checkers.core.node_answers import FETCH
 from checkers.core.run import RunContext
 from checkers.core.timeline import Timeline
+from checkers.summaries.finding_queries import Window
 from checkers.summaries.series import (
     CLASSES,
     ENDINGS,
@@ -27,6 +28,7 @@ from checkers.summaries.series import (
     has_partition,
     most_refused,
 )
+from checkers.summaries.witnesses import SAMPLED, WITNESSED, window_around
 from harness.foundation.error_codes import name_of
 from harness.history.schema import Kind
 
@@ -62,12 +64,25 @@ def _busy(gathered: Tables) -> dict[Place, int]:
     return {(row["topic"], row["partition"]): row["count"] for row in totals.to_dicts()}
 
 
-def witnesses(gathered: Tables, findings: Iterable[Finding], run: RunContext) -> dict[Place, int]:
-    """Partitions whose appends are shown in the order of the log, and the offset around which they are."""
+def witnesses(gathered: Tables, findings: Iterable[Finding], run: RunContext) -> dict[Place, tuple[Window, ...]]:
+    """Partitions whose appends are shown in the order of the log, and from which offset to which they are."""
     if run.deletions:
         return {}
-    middle = {(row["topic"], row["partition"]): row["offset"] for row in gathered["middles"].to_dicts()}
-    return {place: middle[place] for place in places(gathered, findings, run)[:WITNESSES] if place in middle}
+    middles: dict[Place, list[int]] = {}
+    for row in gathered["middles"].sort("sample").to_dicts():
+        middles.setdefault((row["topic"], row["partition"]), []).append(row["offset"])
+    chosen = places(gathered, findings, run)[:WITNESSES]
+    return {place: _windows(middles[place]) for place in chosen if place in middles}
+
+
+def _windows(offsets: Iterable[int]) -> tuple[Window, ...]:
+    """A wide one around the first, narrow ones around the others; none overlaps one before."""
+    kept: list[Window] = []
+    for offset in offsets:
+        low, high = window_around(offset, SAMPLED if kept else WITNESSED)
+        if all(high < other[0] or other[1] < low for other in kept):
+            kept.append((low, high))
+    return tuple(sorted(kept))
 
 
 def drawn(gathered: Tables, findings: Collection[Finding], run: RunContext) -> dict[str, Any]:

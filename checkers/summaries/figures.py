@@ -169,7 +169,7 @@ class FigureSurvey:
         """In a piece."""
         waits = silences(piece.ops, run)
         counts = {at_end: int((waits["at_end"] == at_end).sum()) for at_end in (False, True)}
-        return cls(longest(waits), counts, rebalances(piece.ops), batches(piece.exchanges), ranges(piece.records, run))
+        return cls(longest(waits), counts, rebalances(piece.ops), _batches(piece), ranges(piece.records, run))
 
     @classmethod
     def together(cls, parts: Sequence[FigureSurvey]) -> FigureSurvey:
@@ -217,9 +217,19 @@ def rebalances(ops: pl.DataFrame) -> pl.DataFrame:
     return ops.filter(given & (pl.col("type") == Type.OK)).select("member", "invoked").unique()
 
 
-def batches(exchanges: pl.DataFrame) -> BatchCounts:
-    """How many batches passed the taps, how many different ones, and how brokers answered others than well."""
-    passed = exchanges.filter((pl.col("api") == PRODUCE) & pl.col("crc").is_not_null())
+_OF_BATCHES = ("api", "crc", "client", "topic", "partition", "producer_id", "producer_epoch", "sequence", "type",
+               "error", "offset")  # fmt: skip
+
+
+def _batches(piece: Piece) -> BatchCounts:
+    """Of all that passed the taps, with those that may be the same together."""
+    produced = (pl.col("api") == PRODUCE) & pl.col("crc").is_not_null()
+    portions = piece.portions("exchanges", _OF_BATCHES, produced, pl.col("crc"))
+    return sum((batches(passed) for passed in portions), BatchCounts())
+
+
+def batches(passed: pl.DataFrame) -> BatchCounts:
+    """How many batches there are, how many different ones, and how brokers answered others than well."""
     well = (pl.col("type") == Type.OK) & (pl.col("error").fill_null(0) == 0)
     answered = passed.select(
         unsettled=(~well).sum(), offsetless=(well & (pl.col("offset").fill_null(-1) < 0)).sum()
@@ -347,8 +357,7 @@ class FiguresFamily(Family):
     reads: ClassVar[Mapping[str, Sequence[str]]] = {
         "ops": ("f", "type", "process", "invoked", "time", "count", "member", "offset"),
         "records": ("process", "topic", "partition", "offset"),
-        "exchanges": ("api", "crc", "client", "topic", "partition", "producer_id", "producer_epoch", "sequence", "type",
-                      "error", "offset"),
+        "exchanges": _OF_BATCHES,
     }  # fmt: skip
 
     def survey(self, piece: Piece, run: RunContext) -> FigureSurvey:

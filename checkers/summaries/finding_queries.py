@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from checkers.core.results import Anomaly
 
 
+Window = tuple[int, int]  # from an offset to another one, both of them included
 FINDINGS = 3
 FINDINGS_AT_MOST = 120
 NEAR_LEAST_NS, NEAR_MOST_NS, NEAR_PACES = 20_000_000, 1_000_000_000, 40
@@ -46,10 +47,10 @@ class ShownFinding:
 
 @dataclass(frozen=True)
 class ContextRequest:
-    """What is looked up: findings, and partitions with the offset around which their appends are shown."""
+    """What is looked up: findings, and partitions with the offsets of which their appends are shown."""
 
     findings: tuple[ShownFinding, ...] = ()
-    witnesses: Mapping[Place, int] = field(default_factory=dict)
+    witnesses: Mapping[Place, tuple[Window, ...]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.findings or self.witnesses)
@@ -63,7 +64,7 @@ class ContextRequest:
 
 
 def context_request(
-    anomalies: Mapping[str, Anomaly], run: RunContext, witnesses: Mapping[Place, int] | None = None
+    anomalies: Mapping[str, Anomaly], run: RunContext, witnesses: Mapping[Place, tuple[Window, ...]] | None = None
 ) -> ContextRequest:
     """The first findings of each anomaly; and `checkers.summaries.series.witnesses`."""
     topics = {name: number for number, name in run.topics.items()}

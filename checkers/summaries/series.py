@@ -22,7 +22,7 @@ In a history that is large and has thousands of partitions, those of which littl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -33,11 +33,13 @@ from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.node_answers import EXCHANGES, METADATA, PROBES
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext, by
+from checkers.core.tables import empty
 from harness.foundation.protocol import NOT_LEADING, ErrorCode
 from harness.history.schema import F, Type
 
 BUCKETS = 300
 REFUSALS = 200
+SAMPLES = 6  # moments of the load at which appends of a partition are shown
 ROWS_AT_MOST = (
     50_000  # of marks, and of leaders, of a piece: beyond that, partitions of which little is told go without
 )
@@ -112,11 +114,11 @@ def series_of(piece: Piece, run: RunContext) -> dict[str, pl.DataFrame]:
         "reads": reads(piece.records.filter(by(run.load)), grid),
         "errors": _added("errors", [errors(rows, grid) for rows in (piece.sends, piece.ops)]),
         "latency": latency(piece.sends, grid),
-        "middles": middles(piece.sends, _moment(run)),
-        "marks": _bounded(marks(piece.answers, grid), run),
+        "middles": middles(piece.sends, run),
+        "marks": _bounded(marks(piece.answer_parts(), grid), run),
         "leaders": _bounded(leaders(_told(piece, run), grid), run),
-        "refusals": most_refused(refusals(piece.exchanges)),
-        "exchanges": exchanges(piece.exchanges.clear() if run.does(F.SEND) else piece.exchanges),
+        "refusals": most_refused(_added("refusals", [refusals(rows) for rows in piece.parts("exchanges", _REFUSALS)])),
+        "exchanges": _added("exchanges", [exchanges(rows) for rows in _busy(piece, run)]),
     }
 
 
@@ -189,16 +191,24 @@ def _moment(run: RunContext) -> int:
     return min(began, default=sum(run.line.load_ns) // 2)
 
 
-def middles(rows: pl.DataFrame, moment: int) -> pl.DataFrame:
-    """Per partition the offset that was acknowledged next to a moment: around it, appends are shown."""
-    acknowledged = rows.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0))
-    away = (pl.col("time") - moment).abs()
-    return _nearest(acknowledged.filter(has_partition()).select(*PLACE, "offset", away=away))
+def middles(rows: pl.DataFrame, run: RunContext) -> pl.DataFrame:
+    """Per partition the offsets next to a moment (sample 0) and in the middles of SAMPLES parts of the load."""
+    acknowledged = rows.filter((pl.col("type") == Type.OK) & (pl.col("offset") >= 0) & has_partition())
+    placed = acknowledged.select(*PLACE, "offset", "time")
+    begin, end = run.line.load_ns
+    part_ns = max(1, (end - begin) // SAMPLES)
+    part = (pl.col("time") - begin) // part_ns
+    away = (pl.col("time") - (begin + part * part_ns + part_ns // 2)).abs()
+    samples = placed.filter(part.is_between(0, SAMPLES - 1)).select(
+        *PLACE, "offset", sample=(part + 1).cast(pl.Int32), away=away
+    )
+    first = placed.select(*PLACE, "offset", sample=pl.lit(0, pl.Int32), away=(pl.col("time") - _moment(run)).abs())
+    return pl.concat([_nearest(first), _nearest(samples)])
 
 
 def _nearest(rows: pl.DataFrame) -> pl.DataFrame:
-    nearest = rows.filter(pl.col("away") == pl.col("away").min().over(PLACE))
-    return nearest.group_by(PLACE).agg(pl.col("offset", "away").min())
+    nearest = rows.filter(pl.col("away") == pl.col("away").min().over(*PLACE, "sample"))
+    return nearest.group_by(*PLACE, "sample").agg(pl.col("offset", "away").min())
 
 
 def has_partition() -> pl.Expr:
@@ -206,20 +216,30 @@ def has_partition() -> pl.Expr:
     return pl.col("topic").is_not_null() & pl.col("partition").is_not_null()
 
 
-def marks(answers: pl.DataFrame, grid: Grid) -> pl.DataFrame:
+def marks(answers: Iterable[pl.DataFrame], grid: Grid) -> pl.DataFrame:
     """Per partition, node and API the points of its line: bucket, and the mark or null."""
-    shown = answers.filter((pl.col("shown") >= 0) & pl.col("node").is_not_null())
-    keys = (*PLACE, "node", "api", "bucket")
-    by_bucket = (
-        grid.cut(shown.select(*PLACE, "node", "api", "shown", "time", "event"))
+    parts = [_by_bucket(rows, grid) for rows in answers]
+    by_bucket = parts[0] if len(parts) == 1 else (
+        pl.concat(parts)
         .sort("time", "event")
-        .group_by(keys)
-        .agg(low=pl.col("shown").min(), high=pl.col("shown").max(), last=pl.col("shown").last())
-    )
-    return thinned(points(by_bucket.sort(keys), grid.silence))
+        .group_by(*_LINE, "bucket")
+        .agg(pl.col("low").min(), pl.col("high").max(), pl.col("last").last())
+    )  # fmt: skip
+    return thinned(points(by_bucket.sort(*_LINE, "bucket"), grid.silence))
 
 
 _LINE = (*PLACE, "node", "api")
+
+
+def _by_bucket(answers: pl.DataFrame, grid: Grid) -> pl.DataFrame:
+    shown = answers.filter((pl.col("shown") >= 0) & pl.col("node").is_not_null())
+    return (
+        grid.cut(shown.select(*_LINE, "shown", "time", "event"))
+        .sort("time", "event")
+        .group_by(*_LINE, "bucket")
+        .agg(low=pl.col("shown").min(), high=pl.col("shown").max(), last=pl.col("shown").last(),
+             time=pl.col("time").last(), event=pl.col("event").last())
+    )  # fmt: skip
 
 
 def points(rows: pl.DataFrame, silence: int) -> pl.DataFrame:
@@ -249,14 +269,22 @@ def _other_line(step: int) -> pl.Expr:
     return pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(step)) for name in _LINE)
 
 
-def _told(piece: Piece, run: RunContext) -> pl.DataFrame:
+def _busy(piece: Piece, run: RunContext) -> Iterator[pl.DataFrame]:
+    """Exchanges, if nobody recorded sends."""
+    if run.does(F.SEND):
+        return iter([empty("exchanges")])
+    return piece.parts("exchanges", PLACE)
+
+
+def _told(piece: Piece, run: RunContext) -> Iterator[pl.DataFrame]:
     """What nodes said of leaders; to probes, and to others where there were none."""
     if run.probes_by(METADATA):
-        return piece.probes
-    return piece.exchanges.filter(pl.col("type") == Type.OK)
+        return piece.parts("probes", _LEADERS)
+    passed = piece.parts("exchanges", (*_LEADERS, "type"))
+    return (rows.filter(pl.col("type") == Type.OK) for rows in passed)
 
 
-def leaders(answers: pl.DataFrame, grid: Grid) -> pl.DataFrame:
+def leaders(answers: Iterable[pl.DataFrame], grid: Grid) -> pl.DataFrame:
     """Per partition and node what it said of the leader, where that changed."""
     said, node = ("leader", "leader_epoch", "isr"), (*PLACE, "node")
     told = (
@@ -264,12 +292,14 @@ def leaders(answers: pl.DataFrame, grid: Grid) -> pl.DataFrame:
         & pl.col("error").is_in([ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE])
         & pl.col("node").is_not_null()
     )
-    claims = (
-        grid.cut(answers.filter(told & has_partition()).with_columns(pl.col("leader").fill_null(-1)))
+    parts = [
+        grid.cut(rows.filter(told & has_partition()).with_columns(pl.col("leader").fill_null(-1)))
         .group_by(*node, *said, "bucket")
         .agg(pl.col("time").min())
-        .sort(*node, "time", "bucket", *said)
-    )
+        for rows in answers
+    ]
+    whole = parts[0] if len(parts) == 1 else pl.concat(parts).group_by(*node, *said, "bucket").agg(pl.col("time").min())
+    claims = whole.sort(*node, "time", "bucket", *said)
     changed = pl.lit(value=False)
     for name in (*node, *said):
         changed |= pl.col(name).ne_missing(pl.col(name).shift())
@@ -295,6 +325,8 @@ def most_refused(rows: pl.DataFrame) -> pl.DataFrame:
     return ordered.filter(~has_partition() | (rank < REFUSALS))
 
 
+_REFUSALS = ("type", "error", "client", "node", "api", *PLACE, "time")
+_LEADERS = ("api", "error", "node", *PLACE, "time", "leader", "leader_epoch", "isr")
 _SENDS = ("type", "invoked", "time", "error", *PLACE, "offset")
 
 

@@ -16,6 +16,7 @@ from checkers.core.node_answers import (
     FETCH,
     LIST_OFFSETS,
     METADATA,
+    OF_EPOCHS,
     SETTLING_NS,
     Epochs,
     moves,
@@ -39,6 +40,7 @@ SIDES: Mapping[str, tuple[str, str]] = {
 ONE_EPOCH, OLDER, ROSE, UNKNOWN, ONE_ANSWER, RESTARTED = range(6)
 CHANGES = ("one epoch", "older epoch", "epoch rose", "epoch unknown", "one answer", "restarted")
 FACTS = ("shown_before", "before_node", "before_ns", "before_epoch", "shown", "node", "at_ns", "epoch", "answers")
+OF_MOVES = (*OF_EPOCHS, "event")
 LIFE = ("topic", "partition", "era")
 
 
@@ -61,7 +63,10 @@ class ShownMarks:
         api, node, told, invoked, time, event = (
             ints(rows, name) for name in ("api", "node", "told", "invoked", "time", "event")
         )
-        lane = numbered(api, *(ints(rows, name) for name in (*LIFE, "scope")))
+        if "lane" in rows.columns:
+            lane = ints(rows, "lane")
+        else:
+            lane = numbered(api, *(ints(rows, name) for name in (*LIFE, "scope")))
         return cls(api, lane, node, told, invoked, time, event, {mark: ints(rows, mark) for mark in MARKS})
 
     def fell(self, anomaly: str, highest: Ints) -> Bools:
@@ -127,7 +132,7 @@ def _with_moves(rows: pl.DataFrame, epochs: Epochs, piece: Piece) -> pl.DataFram
     without = rows.select(LIFE).unique().join(told, on=LIFE, how="anti")
     if without.is_empty():
         return told
-    moved = moves(piece.probes, piece.exchanges).join(without, on=LIFE, how="semi")
+    moved = moves(lambda: piece.node_parts(OF_MOVES, OF_MOVES)).join(without, on=LIFE, how="semi")
     changes = moved.with_columns(is_rise=pl.lit(value=True), is_told=pl.lit(value=False))
     return pl.concat([told, changes], how="diagonal")
 
@@ -228,8 +233,11 @@ def leads(rows: pl.DataFrame, piece: Piece) -> Bools:
         "node": pl.col("leader").cast(pl.Int64),
         "epoch": pl.col("leader_epoch").cast(pl.Int64),
     }
-    claims = [piece.probes.filter(named).select(**columns),
-              piece.exchanges.filter(named & (pl.col("type") == Type.OK)).select(**columns)]  # fmt: skip
+    claims = [
+        rows.select(**columns).unique()
+        for probes, exchanges in piece.node_parts(OF_EPOCHS, OF_EPOCHS)
+        for rows in (probes.filter(named), exchanges.filter(named & (pl.col("type") == Type.OK)))
+    ]
     known = pl.concat(claims).unique().with_columns(leads=pl.lit(value=True))
     asked = rows.select(pl.col(name).cast(pl.Int64) for name in keys)
     told = asked.join(known, on=list(keys), how="left", maintain_order="left")["leads"]

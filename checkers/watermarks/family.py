@@ -62,13 +62,14 @@ alone; so are those that may belong to two, and what is found among these is tag
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 import polars as pl
 
-from checkers.core.arrays import NONE, Bools, Ints, ints
+from checkers.core.arrays import NONE, Bools, ints
 from checkers.core.family import Family, FamilyResult, PiecewiseFamily
 from checkers.core.findings import Findings, make_findings
 from checkers.core.node_answers import (
@@ -80,7 +81,7 @@ from checkers.core.node_answers import (
 )
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from checkers.watermarks.earlier_answers import EarlierAnswers
+from checkers.watermarks.earlier_windows import LANE, AskedWindow, asked_windows, in_lanes
 from checkers.watermarks.fallen_marks import (
     ABOVE,
     CHANGES,
@@ -88,7 +89,6 @@ from checkers.watermarks.fallen_marks import (
     OLDER,
     REGRESSIONS,
     SIDES,
-    ShownMarks,
     deleted_topic_tag,
     fallen_marks,
     grouped,
@@ -121,33 +121,37 @@ class Watermarks(PiecewiseFamily):
     def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Everything about the partitions in it."""
         wanted = [anomaly for anomaly in SIDES if run.wants(anomaly)]
-        if piece.answers.is_empty() or not wanted:
-            return FamilyResult()
-        shown = ShownMarks.of(piece.answers)
-        before = EarlierAnswers(shown.lane, shown.invoked, shown.time)
-        highest = {mark: before.highest(shown.marks[mark]) for mark in {SIDES[anomaly][0] for anomaly in wanted}}
-        looked_at = {anomaly: int(_looked_at(anomaly, shown, highest).sum()) for anomaly in wanted}
-        fell = np.zeros(len(shown.time), np.bool_)
-        for anomaly in wanted:
-            fell |= shown.fell(anomaly, highest[SIDES[anomaly][0]])
-            if anomaly == ABOVE:
-                fell |= shown.above_itself
-        if not fell.any():
-            return FamilyResult(looked_at=looked_at)
-        in_lane = np.zeros(int(shown.lane.max()) + 1, np.bool_)
-        in_lane[shown.lane[fell]] = True
-        rows = piece.answers.filter(in_lane[shown.lane]).filter(pl.col("led") | pl.col("node").is_not_null())
-        return FamilyResult(fallen_marks(rows, piece, wanted, run), looked_at)
+        looked_at: Counter[str] = Counter()
+        lanes = []
+        for window in asked_windows(piece, {SIDES[anomaly][0] for anomaly in wanted}):
+            looked_at.update({each: int(_looked_at(each, window).sum()) for each in wanted})
+            lanes.append(window.answers.filter(_fell(window, wanted)).select(LANE).unique())
+        fallen = pl.concat(lanes).unique() if lanes else pl.DataFrame()
+        if fallen.is_empty():
+            return FamilyResult(looked_at=dict(looked_at))
+        rows = in_lanes(piece, fallen).filter(pl.col("led") | pl.col("node").is_not_null())
+        return FamilyResult(fallen_marks(rows, piece, wanted, run), dict(looked_at))
 
 
-def _looked_at(anomaly: str, shown: ShownMarks, highest: Mapping[str, Ints]) -> Bools:
+def _fell(window: AskedWindow, wanted: Sequence[str]) -> Bools:
+    """Which answers show too little."""
+    shown, fell = window.shown, np.zeros(len(window.asked), np.bool_)
+    for anomaly in wanted:
+        fell |= shown.fell(anomaly, window.highest[SIDES[anomaly][0]])
+        if anomaly == ABOVE:
+            fell |= shown.above_itself
+    return fell & window.asked
+
+
+def _looked_at(anomaly: str, window: AskedWindow) -> Bools:
     """Which answers could be held against others."""
     raised, asked = SIDES[anomaly]
-    before: Bools = highest[raised] != NONE
+    shown = window.shown
+    before: Bools = window.asked & (window.highest[raised] != NONE)
     if anomaly in REGRESSIONS:
         before &= shown.api == REGRESSIONS[anomaly]
         return before
-    there: Bools = shown.marks[asked] != NONE
+    there: Bools = window.asked & (shown.marks[asked] != NONE)
     return there & (before | (shown.marks[raised] != NONE)) if anomaly == ABOVE else there & before
 
 
@@ -167,31 +171,55 @@ class StandingTransactions(PiecewiseFamily):
 
     def survey(self, piece: Piece, run: RunContext) -> FamilyResult:
         """Everything about the partitions in it."""
-        blocked = piece.answers.filter((pl.col("api") == FETCH) & (pl.col("stable") < pl.col("shown")))
-        if blocked.is_empty() or not run.wants(STUCK):
+        if not run.wants(STUCK):
             return FamilyResult()
-        groups = grouped(*(ints(blocked, name) for name in (*LIFE, "node", "told", "stable")))
-        first, last = groups.min(ints(blocked, "time")), groups.max(ints(blocked, "invoked"))
+        parts = [standing for answers in piece.answer_parts() if len(standing := _standing(answers))]
+        if not parts:
+            return FamilyResult()
+        whole = _first_and_last(pl.concat(parts)) if len(parts) > 1 else parts[0]
+        first, last = ints(whole, "first"), ints(whole, "last")
         outside = last - first - (in_faults(last, run) - in_faults(first, run))
         stands = (last > first) & (outside >= run.limit_ns("lso_stuck_s"))
-        rows = blocked.filter(stands[groups.number()]) if stands.any() else blocked.clear()
-        return FamilyResult(_stuck(rows, Epochs(piece.epochs), run), {STUCK: len(groups)})
+        return FamilyResult(_stuck(whole.filter(stands), Epochs(piece.epochs), run), {STUCK: len(whole)})
 
 
-def _stuck(rows: pl.DataFrame, epochs: Epochs, run: RunContext) -> Findings:
-    """A finding per last stable offset, node and epoch."""
+def _standing(answers: pl.DataFrame) -> pl.DataFrame:
+    """Last stable offsets below watermarks, by node and epoch, each from its first answer to its last one."""
+    blocked = answers.filter((pl.col("api") == FETCH) & (pl.col("stable") < pl.col("shown")))
+    return _first_and_last(
+        blocked.select(
+            *LIFE,
+            "node",
+            "told",
+            "stable",
+            first="time",
+            first_event="event",
+            last="invoked",
+            last_event="event",
+            until="time",
+            highest="shown",
+        )
+    )
+
+
+def _first_and_last(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row for each last stable offset, node and epoch; of answers, or of some that were put together."""
     if rows.is_empty():
-        return Findings()
+        return rows
     groups = grouped(*(ints(rows, name) for name in (*LIFE, "node", "told", "stable")))
     number = groups.number()
-    time, invoked, event = (ints(rows, name) for name in ("time", "invoked", "event"))
-    frame = rows[last_of(groups, number, -time, -event)].select(
-        *LIFE, "node", "told", "stable", first="time", first_event="event"
-    ).with_columns(
-        last=pl.Series(groups.max(invoked)), until=pl.Series(groups.max(time)),
-        highest=pl.Series(groups.max(ints(rows, "shown"))),
-        last_event=pl.Series(event[last_of(groups, number, invoked, event)]),
+    first, first_event, last, last_event = (ints(rows, name) for name in ("first", "first_event", "last", "last_event"))
+    lasts = last_of(groups, number, last, last_event)
+    return rows[last_of(groups, number, -first, -first_event)].with_columns(
+        last=pl.Series(last[lasts]), last_event=pl.Series(last_event[lasts]),
+        until=pl.Series(groups.max(ints(rows, "until"))), highest=pl.Series(groups.max(ints(rows, "highest"))),
     )  # fmt: skip
+
+
+def _stuck(frame: pl.DataFrame, epochs: Epochs, run: RunContext) -> Findings:
+    """A finding per last stable offset, node and epoch."""
+    if frame.is_empty():
+        return Findings()
     deposed = epochs.possible(frame, pl.col("last") + SETTLING_NS) > frame["told"]
     told = frame.with_columns(
         older=pl.when(deposed).then(pl.lit(CHANGES[OLDER])),

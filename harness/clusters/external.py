@@ -97,7 +97,8 @@ class ExternalCluster(Cluster):
         """DescribeCluster, and where that fails or cannot be read, Metadata."""
         try:
             with Admin(
-                bootstrap_servers=list(self._addresses),
+                bootstrap_servers=self._addresses,
+                anywhere=True,  # the cluster is what these addresses name
                 client_id="tidegauge",
                 request_timeout_ms=CONNECT_TIMEOUT_MS,
                 bootstrap_timeout_ms=CONNECT_TIMEOUT_MS,

@@ -1,4 +1,4 @@
-"""What `tidegauge list` can list, as plain data."""
+"""What `tidegauge list` can list, as plain data. Each table imports what it needs: runs are listed without the rest."""
 
 from __future__ import annotations
 
@@ -6,15 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from checkers.core.families import FAMILIES
-from checkers.core.selection import written
 from harness.commands.list import What
 from harness.foundation.errors import TidegaugeError
 from harness.history.store import runs
-from harness.runs.scenario import SHIPPED, load
-from harness.tap.broken import BROKEN
-from nemesis import FAMILIES as FAULT_FAMILIES
-from workloads import WORKLOADS
 
 Rows = list[dict[str, Any]]
 
@@ -52,6 +46,8 @@ def _runs(store: Path) -> Rows:
 
 
 def _workloads() -> Rows:
+    from workloads import WORKLOADS
+
     rows = []
     for name, workload in WORKLOADS.items():
         settings = {
@@ -63,6 +59,9 @@ def _workloads() -> Rows:
 
 
 def _checkers() -> Rows:
+    from checkers.core.families import FAMILIES
+    from checkers.core.selection import written
+
     return [
         {"finds": anomaly, "family": written(family.name), "means": about}
         for family in FAMILIES
@@ -71,6 +70,8 @@ def _checkers() -> Rows:
 
 
 def _nemeses() -> Rows:
+    from nemesis import FAMILIES
+
     return [
         {
             "family": family,
@@ -82,13 +83,15 @@ def _nemeses() -> Rows:
             "longest_s": fault.longest_s,
             "random": fault.tame,
         }
-        for family, faults in FAULT_FAMILIES.items()
+        for family, faults in FAMILIES.items()
         for fault in faults
     ]
 
 
 def _scenarios() -> Rows:
     """The scenarios that come with Tidegauge: `tidegauge run NAME`."""
+    from harness.runs.scenario import SHIPPED, load
+
     rows = []
     for path in sorted(SHIPPED.glob("*.toml")):
         scenario = load(path, {})
@@ -99,6 +102,8 @@ def _scenarios() -> Rows:
 
 def _broken() -> Rows:
     """The bugs that taps can play: `tidegauge run --broken NAME`."""
+    from harness.tap.broken import BROKEN
+
     return [
         {"name": f"{name}[:{kind.argument}]" if kind.argument else name, "plays": (kind.__doc__ or "").splitlines()[0]}
         for name, kind in BROKEN.items()

@@ -31,8 +31,10 @@ from harness.commands.import_history import import_history
 from harness.commands.investigate import investigate
 from harness.commands.kind_option import Command
 from harness.commands.list import list_what
+from harness.commands.new import new
 from harness.commands.report import report
 from harness.commands.run import run
+from harness.commands.store import store_index
 from harness.commands.suite import suite
 from harness.commands.tap import tap
 from harness.foundation import optional_work
@@ -41,39 +43,61 @@ from harness.foundation.errors import Exit, Interrupted, TidegaugeError, from_os
 COMMANDS: dict[str, Callable[..., None]] = {  # in the order of the help
     "demo": demo,
     "run": run,
-    "tap": tap,
-    "check": check,
-    "list": list_what,
-    "heal": heal,
+    "new": new,
     "doctor": doctor,
-    "import": import_history,
-    "export": export_history,
-    "compare": compare,
+    "suite": suite,
     "investigate": investigate,
     "explore": explore,
+    "tap": tap,
+    "list": list_what,
+    "check": check,
     "report": report,
-    "suite": suite,
+    "store": store_index,
+    "compare": compare,
+    "import": import_history,
+    "export": export_history,
+    "heal": heal,
 }
+PANELS = {
+    "Start here": ("demo", "run", "new", "doctor"),
+    "Test more": ("suite", "investigate", "explore", "tap"),
+    "Clusters": ("cluster", "image", "heal"),
+}
+OTHER_PANEL = "Look at runs"
 # typer carries a copy of click, or depends on it, by version; this is the base of its errors either way
 ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 INTERRUPTED_BY_CLICK = 130  # what it makes of Ctrl-C inside a command
-EPILOG = (
-    "Exit codes: 0 valid or success · 1 invalid · 2 interrupted, everything undone · 3 harness or cluster failed · "
-    "4 usage or configuration error · 5 unknown · 6 not supported, or currently unavailable, on this machine"
-)
+EPILOG = """\
+tidegauge demo  [dim]# three real Kafka brokers, put to the test[/]
+
+tidegauge run -n leader-kill --dry-run  [dim]# the plan of a run; without --dry-run, the run[/]
+
+tidegauge run --cluster external --bootstrap host:9092  [dim]# load and check your own cluster[/]
+
+tidegauge new scenario  [dim]# a commented file to start from[/]
+
+Exit codes: 0 valid or success · 1 invalid · 2 interrupted, everything undone · 3 harness or cluster failed · \
+4 usage or configuration error · 5 unknown · 6 not supported, or currently unavailable, on this machine
+"""
+
+
+def _panel(name: str) -> str:
+    """The group of the help in which a command is."""
+    return next((panel for panel, names in PANELS.items() if name in names), OTHER_PANEL)
+
+
 app = typer.Typer(
     help="Test whether a Kafka-protocol broker keeps its promises under faults.",
     epilog=EPILOG,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for name, command in COMMANDS.items():
-    app.command(name, cls=Command)(command)
-app.add_typer(cluster_app, name="cluster")
-app.add_typer(image_app, name="image")
+    app.command(name, cls=Command, rich_help_panel=_panel(name))(command)
+app.add_typer(cluster_app, name="cluster", rich_help_panel=_panel("cluster"))
+app.add_typer(image_app, name="image", rich_help_panel=_panel("image"))
 
 
 @app.callback(invoke_without_command=True)
@@ -90,7 +114,7 @@ def main() -> NoReturn:
     """Run a command and exit with one of the exit codes, however the command ends."""
     signal.signal(signal.SIGTERM, _interrupted)
     try:
-        outcome = app(standalone_mode=False)
+        outcome = app(standalone_mode=False, prog_name="tidegauge")
     except (typer.Abort, KeyboardInterrupt):
         outcome = INTERRUPTED_BY_CLICK
     except ClickException as error:

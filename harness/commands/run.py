@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from harness.commands.console import clean_up, progress_console, tell, tell_reports
+from harness.commands.console import clean_up, out, progress_console, tell, tell_reports
 from harness.commands.option_groups import with_options
 from harness.commands.options import (
     BrokenOption,
@@ -28,6 +28,7 @@ from harness.foundation.view import viewed_on
 
 if TYPE_CHECKING:  # they take long to import
     from harness.history.store import Run
+    from harness.runs.replay import Replay
     from harness.runs.scenario import Scenario
 
 
@@ -95,6 +96,9 @@ def run(
     store: StoreOption = None,
     spark: SparkOptions,
     junit: JunitOption = None,
+    plan_only: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and about how long it takes; start nothing.")
+    ] = False,
     show: DetailOptions,
     as_json: JsonFlag = False,
 ) -> None:
@@ -103,21 +107,33 @@ def run(
     The exit code is the verdict: 0 valid, 1 invalid, 5 unknown. Ctrl-C ends the load, heals the cluster and checks what
     was recorded; a second Ctrl-C quits at once. Flags override environment variables, which override the scenario file.
 
+    [dim]tidegauge run -n leader-kill --dry-run[/]
     [dim]tidegauge run -w large-batch -n leader-kill --cluster docker --time 60 --seed 7 --set acks=all[/]
     [dim]tidegauge run --replay latest --cluster local[/]
     """
     from harness.history.store import find, store_dir
+    from harness.report.terminal.tables import line
     from harness.runs.replay import replay_of
     from harness.runs.runner import run_scenario
 
     changes = [*os.environ.get("TIDEGAUGE_SET", "").split(), *(what.settings or [])]
     _refuse_contradictions(what, changes)
-    clean_up()
+    if not plan_only:
+        clean_up()
     recorded = find(store_dir(store), what.replay) if what.replay else None
     replay = replay_of(recorded) if recorded else None
     scenario = _scenario(what, on, recorded, changes)
     place = spark.place()
+    if plan_only:
+        _plan(scenario, replay, as_json=as_json)
+        return
     progress = progress_console(show.level)
+    if not (what.scenario or what.replay or what.workload or what.nemesis or what.broken):
+        line(
+            progress,
+            f"no scenario given: {scenario.workload} against Apache Kafka, without faults; "
+            "add one with -n leader-kill, or see tidegauge run --help",
+        )
     _headline(scenario, progress)
     with viewed_on(progress) as view:
         scenario = scenario.with_cluster(on.with_image(scenario.cluster, view))
@@ -161,6 +177,20 @@ def _scenario(what: RunOptions, on: ClusterOptions, recorded: Run | None, change
         "seed": what.seed,
     }
     return load(file, flags, changes)
+
+
+def _plan(scenario: Scenario, replay: Replay | None, *, as_json: bool) -> None:
+    """Print what would run."""
+    from harness.report.terminal.tables import as_json_text, line
+    from harness.runs.dry_run import dry_run
+
+    plan = dry_run(scenario, replay)
+    if as_json:
+        as_json_text(out, plan.as_json())
+        return
+    for title, text in plan.lines():
+        line(out, f"  {title:<10}{text}")
+    line(out, ("  nothing was started; leave --dry-run out to run it", "dim"))
 
 
 def _headline(scenario: Scenario, console: Console) -> None:

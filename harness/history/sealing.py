@@ -28,11 +28,11 @@ import pyarrow.parquet as pq
 
 from harness.foundation.errors import TidegaugeError
 from harness.history.parquet import COUNTED, KindFiles, merged, parquet_schema
+from harness.history.places import HISTORY, SEGMENTS
 from harness.history.schema import COLUMNS, ID_BITS, KINDS, SCHEMA_VERSION, Kind, Type, row_type
 from harness.history.segments import Damage, Segment
-from harness.history.sources import SEGMENTS, Rows, Source, segments_of, topic_numbers
+from harness.history.sources import Rows, Source, segments_of, topic_numbers
 
-HISTORY = "history"
 MANIFEST = "manifest.json"
 OPEN = "still open when its process ended"
 _COUNTER = (1 << ID_BITS) - 1  # the part of an operation's number that its process counts

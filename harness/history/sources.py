@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.history.places import SEGMENTS
 from harness.history.schema import COLUMNS, KINDS, TEXT, F, Kind, Type, row_type
 from harness.history.segments import SUFFIX, Segment
 
-SEGMENTS = "segments"
 BLOCK_ROWS = 65_536
 
 Rows = npt.NDArray[Any]

@@ -31,8 +31,7 @@ from typing import Any
 
 from harness.foundation.errors import CannotHere, TidegaugeError, UsageError
 from harness.foundation.paths import STORE_VARIABLE
-from harness.history.sealing import HISTORY
-from harness.history.sources import SEGMENTS
+from harness.history.places import HISTORY, SEGMENTS
 
 RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"

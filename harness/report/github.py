@@ -55,11 +55,7 @@ def _more(runs: Sequence[ReportedRun]) -> list[str]:
 def _lines(run: ReportedRun) -> Iterator[str]:
     yield f"### {SIGNS.get(run.verdict, '❔')} {run.verdict.upper()}: {escaped(run.scenario)}"
     yield ""
-    if run.cause:
-        yield f"**Cause** ({escaped(str(run.cause.get('confidence', '')))}): {escaped(str(run.cause['sentence']))}"
-        yield ""
-        yield from (f"- remedy: {escaped(str(each))}" for each in run.cause.get("remedies") or [])
-        yield ""
+    yield from _causes(run.causes)
     reasons = run.reasons if run.verdict != "valid" else []
     yield from (f"- {escaped(reason)}" for reason in reasons[:REASONS_SHOWN])
     if len(reasons) > REASONS_SHOWN:
@@ -76,6 +72,25 @@ def _lines(run: ReportedRun) -> Iterator[str]:
     yield from _figures(run.results.get("figures") or {})
     yield f"Run {escaped(run.name)}, seed {escaped(str(run.results.get('seed')))}"
     yield ""
+
+
+def _causes(causes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Every cause in a line, the most harmful first, with the remedies of that one."""
+    if not causes:
+        return
+    if len(causes) == 1:
+        yield f"**Cause** {_cause(causes[0])}"
+    else:
+        yield f"**{len(causes)} causes, the most harmful first**"
+        yield ""
+        yield from (f"{number}. {_cause(cause)}" for number, cause in enumerate(causes, 1))
+    yield ""
+    remedies = [f"- remedy: {escaped(str(each))}" for each in causes[0].get("remedies") or []]
+    yield from (*remedies, "") if remedies else ()
+
+
+def _cause(cause: Mapping[str, Any]) -> str:
+    return f"({escaped(str(cause.get('confidence', '')))}): {escaped(str(cause['sentence']))}"
 
 
 def _row(run: ReportedRun, seen: Mapping[str, Any]) -> str:

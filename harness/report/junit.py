@@ -1,7 +1,7 @@
 """JUnit XML, for CI systems. Of checked runs: one test case for each.
 
     valid     passes
-    invalid   `failure`: the cause if one was found, then what was seen
+    invalid   `failure`: every cause that was found, the most harmful first, then what was seen
     unknown   `error`, with what was missing: a run that proves nothing must not look like one that passed, as a skipped
               one would; and nothing that was promised is known to be broken, as a failure would say
 
@@ -49,11 +49,10 @@ class ReportedRun:
         return str(self.results.get("verdict", "unknown"))
 
     @property
-    def cause(self) -> Mapping[str, Any] | None:
-        """What the diagnosis has on top."""
+    def causes(self) -> list[Mapping[str, Any]]:
+        """What the diagnosis says, the most harmful first."""
         diagnosis = self.results.get("diagnosis")
-        causes = diagnosis.get("causes") if isinstance(diagnosis, dict) else None
-        return causes[0] if causes else None
+        return list(diagnosis.get("causes") or []) if isinstance(diagnosis, dict) else []
 
     @property
     def took_s(self) -> float | None:
@@ -145,18 +144,26 @@ def _case(run: ReportedRun) -> JunitCase:
         case,
         problem="failure" if run.verdict == "invalid" else "error",
         kind=run.verdict,
-        message=str(run.cause["sentence"]) if run.cause else "; ".join(run.reasons) or run.verdict,
+        message=_message(run),
         text="\n".join(_lines(run)),
     )
+
+
+def _message(run: ReportedRun) -> str:
+    if not run.causes:
+        return "; ".join(run.reasons) or run.verdict
+    others = len(run.causes) - 1
+    more = f" (and {others} other cause{'s' if others > 1 else ''})" if others else ""
+    return f"{run.causes[0]['sentence']}{more}"
 
 
 def _lines(run: ReportedRun) -> Iterator[str]:
     yield run.verdict.upper()
     yield from (f"  {reason}" for reason in run.reasons)
-    if run.cause:
-        yield f"cause: {run.cause['sentence']} ({run.cause.get('confidence', 'confidence unknown')})"
-        yield from (f"  because {each}" for each in run.cause.get("because") or [])
-        yield from (f"remedy: {each}" for each in run.cause.get("remedies") or [])
+    for cause in run.causes:
+        yield f"cause: {cause['sentence']} ({cause.get('confidence', 'confidence unknown')})"
+        yield from (f"  because {each}" for each in cause.get("because") or [])
+        yield from (f"  remedy: {each}" for each in cause.get("remedies") or [])
     for seen in run.results.get("seen") or []:
         yield f"{seen['anomaly']} ×{seen['found']:,}: {mark_of(seen['mark'])}"
         for finding in run.findings(seen["anomaly"])[:FINDINGS_TOLD]:

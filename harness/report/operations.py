@@ -10,6 +10,7 @@ from typing import Any
 from harness.foundation.error_codes import name_of
 from harness.foundation.protocol import Api
 from harness.history.schema import F, OffsetView, Type
+from harness.report.names import Names, counted
 
 NS = 1_000_000_000
 MS = 1_000_000
@@ -17,23 +18,23 @@ OURS = "tidegauge-"  # as our clients call themselves
 READERS = {"final": "final reader", "raw": "raw reader"}
 DEEDS = {
     F.CREATE: "created the topic",
-    F.ASSIGN: "took the partition",
+    F.ASSIGN: "was assigned the partition",
     F.SUBSCRIBE: "joined its group",
-    F.REVOKE: "let go of the partition",
+    F.REVOKE: "gave up the partition",
     F.LEAVE: "left its group",
     F.COMMIT: "committed offset {offset}",
-    F.COMMITTED: "asked for its group's offset, which is {offset}",
-    F.INIT: "took its transactional id",
-    F.TXN: "made a transaction",
+    F.COMMITTED: "fetched its group's committed offset, {offset}",
+    F.INIT: "initialised its transactional id",
+    F.TXN: "ran a transaction",
     F.DELETE: "deleted the topic",
     F.GROW: "gave the topic more partitions",
     F.FINAL: "read the partition to {offset}",
-    F.RAW: "read the partition to {offset}, with what was aborted",
+    F.RAW: "read the partition to {offset}, aborted records included",
     F.CRASH: "crashed",
-    F.REPLICA: "read what its node has, to {offset}",
+    F.REPLICA: "read its node's replica to {offset}",
 }
-ENDS = {Type.OK: "ok", Type.FAIL: "failed", Type.INFO: "nobody knows whether it happened"}
-TXN_ENDS = {Type.OK: "committed", Type.FAIL: "aborted", Type.INFO: "nobody knows its end"}
+ENDS = {Type.OK: "ok", Type.FAIL: "failed", Type.INFO: "outcome unknown"}
+TXN_ENDS = {Type.OK: "committed", Type.FAIL: "aborted", Type.INFO: "outcome unknown"}
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,10 @@ class OperationLine:
     ended_ns: int
 
 
-def operation_line(row: Mapping[str, Any], processes: Mapping[str, Mapping[str, Any]]) -> OperationLine:
+def operation_line(row: Mapping[str, Any], names: Names) -> OperationLine:
     """One row of `series.json`."""
-    actor, order = _actor(row, processes)
-    label, sentence, sort = _SENTENCES[row["kind"]](row)
+    actor, order = _actor(row, names)
+    label, sentence, sort = _SENTENCES[row["kind"]](row, names)
     return OperationLine(row["event"], actor, order, label, sentence, sort, row["rank"], row["from"], row["to"])
 
 
@@ -93,11 +94,11 @@ def request(api: int | None) -> str:
         return f"request {api}"
 
 
-def _actor(row: Mapping[str, Any], processes: Mapping[str, Mapping[str, Any]]) -> tuple[str, int]:
-    about = processes.get(str(row["process"]), {})
+def _actor(row: Mapping[str, Any], names: Names) -> tuple[str, int]:
+    about = names.about(row["process"])
     role = str(about.get("role", "process"))
     if row["kind"] == "probe":
-        return f"node {row.get('node', '?')}, probed", 60
+        return f"probe of node {row.get('node', '?')}", 60
     if row["kind"] == "exchange":
         client = str(row.get("client") or "a client").removeprefix(OURS)
         return f"{client} → node {row.get('node', '?')}", 50
@@ -107,7 +108,7 @@ def _actor(row: Mapping[str, Any], processes: Mapping[str, Mapping[str, Any]]) -
     return f"{READERS.get(role, role)} {row['process']}", order
 
 
-def _completion(row: Mapping[str, Any]) -> tuple[str, str, str]:
+def _completion(row: Mapping[str, Any], names: Names) -> tuple[str, str, str]:
     end, function = Type(row["type"]), F(row["f"])
     error = f" ({name_of(row['error'])})" if row.get("error") else ""
     said = f": {row['detail']}" if row.get("detail") else ""
@@ -115,27 +116,29 @@ def _completion(row: Mapping[str, Any]) -> tuple[str, str, str]:
     if function is F.SEND:
         where = f"@{row['offset']}" if "offset" in row else "no offset"
         ended = f"acknowledged at offset {row['offset']}" if end is Type.OK and "offset" in row else ENDS[end]
-        place = f"{row.get('topic', '?')}-{row.get('partition', '?')}"
-        return where, f"sent value {row.get('value', '?')} to {place}: {ended}{error}{said}", sort
+        sent = names.value(row["value"]) if "value" in row else "a message"
+        place = names.partition(row.get("topic"), row.get("partition"))
+        return where, f"sent {sent} to {place}: {ended}{error}{said}", sort
     deed = DEEDS.get(function, function.name.lower()).format(offset=row.get("offset", "unknown"))
     ended = TXN_ENDS[end] if function is F.TXN else ENDS[end]
     return function.name.lower(), f"{deed}: {ended}{error}{said}", sort
 
 
-def _record(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    value = f"value {row['value']}" if "value" in row else "something that no producer of this run sent"
-    return f"@{row.get('offset', '?')}", f"was handed {value} at offset {row.get('offset', '?')}", "read"
+def _record(row: Mapping[str, Any], names: Names) -> tuple[str, str, str]:
+    value = names.value(row["value"]) if "value" in row else "a record that no producer of this run sent"
+    return f"@{row.get('offset', '?')}", f"received {value} at offset {row.get('offset', '?')}", "read"
 
 
-def _replica(row: Mapping[str, Any]) -> tuple[str, str, str]:
+def _replica(row: Mapping[str, Any], names: Names) -> tuple[str, str, str]:
     offset = row.get("offset", "?")
-    return f"@{offset}", f"holds value {row.get('value', '?')} at offset {offset}, asked when all was over", "read"
+    value = names.value(row["value"]) if "value" in row else "another record"
+    return f"@{offset}", f"holds {value} at offset {offset}, read after the run", "read"
 
 
-def _answer(row: Mapping[str, Any]) -> tuple[str, str, str]:
+def _answer(row: Mapping[str, Any], _: Names) -> tuple[str, str, str]:
     """What a node answered, to a probe or to a client."""
     asked = request(row.get("api"))
-    bent = f"; bent by the rule {row['name']}" if row.get("name") else ""
+    bent = f"; modified by the rule {row['name']}" if row.get("name") else ""
     said = f"; {row['detail']}" if row.get("detail") else ""
     if row.get("type", Type.OK) != Type.OK:
         return f"{asked}: no answer", f"{asked}: the client got no answer{bent}{said}", "info"
@@ -145,12 +148,12 @@ def _answer(row: Mapping[str, Any]) -> tuple[str, str, str]:
     label, told = asked, "ok"
     if row.get("api") == Api.PRODUCE and "offset" in row:
         label = f"@{row['offset']}" + (f" ×{row['count']}" if row.get("count", 1) > 1 else "")
-        told = f"{row.get('count', 'some')} records acknowledged from offset {row['offset']} on"
+        told = f"{counted(row.get('count', 1), 'record')} acknowledged, from offset {row['offset']}"
     elif row.get("api") == Api.FETCH and "high_watermark" in row:
         label = f"hw {row['high_watermark']}"
         told = f"high watermark {row['high_watermark']}"
         if row.get("count"):
-            told += f", {row['count']} records from offset {row.get('offset', '?')} on"
+            told += f", {counted(row['count'], 'record')} from offset {row.get('offset', '?')}"
     elif row.get("api") == Api.LIST_OFFSETS and "offset" in row:
         view: dict[int, str] = {
             OffsetView.EARLIEST: "start",

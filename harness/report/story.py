@@ -1,21 +1,23 @@
-"""What a report says in words: the verdict in a sentence, the first counterexample, what is known of each finding."""
+"""What a report says of findings: their causes, the first counterexample, what is known of each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.summaries.finding_queries import FINDINGS
-from harness.foundation.reasons import ILLEGAL
 from harness.report.meanings import MEANINGS
+from harness.report.names import Names
 from harness.report.operations import NS, OperationLine, RunClock, operation_line
-from harness.report.timeline import FindingTimeline, of_finding
+from harness.report.picture import Pictures
+from harness.report.tracks import Panel
 
 NOT_RECORDED = "not recorded"
-NOT_LOOKED_AT = "not looked at"
+NOT_LOOKED_AT = "not read"
+STATES = {"not looked at": NOT_LOOKED_AT}  # of replicas, as series.json names them
 STATUSES = ("illegal", "possibly the client", "unproven", "allowed")
-TIMELINES = 24  # drawn in a report, beside one for each anomaly
+PICTURES = 24  # drawn in a report, beside one for each anomaly
 # of two operations the first was over before the second began, and that is what is wrong with them
 IN_ORDER = frozenset(
     {
@@ -50,7 +52,7 @@ class ReportedFinding:
     fault: str
     replicas: tuple[str, ...]
     operations: tuple[tuple[OperationLine, str], ...]  # with the time at which each began
-    timeline: FindingTimeline | None
+    picture: Panel | None
 
 
 @dataclass(frozen=True)
@@ -67,30 +69,25 @@ class ReportedAnomaly:
     others: tuple[tuple[str, str, str], ...]  # findings that were kept and are told in a line: place, time, detail
 
 
-def sentence(results: Mapping[str, Any]) -> str:
-    """The verdict."""
-    events, looked_for = results.get("events", 0), results.get("looked_for", 0)
-    illegal = [seen for seen in results.get("seen", []) if seen["mark"]["status"] == "illegal"]
-    if results["verdict"] == "valid":
-        return f"Nothing illegal was seen: {looked_for} anomalies were looked for in {events:,} events."
-    if results["verdict"] == "invalid":
-        kinds = "an anomaly was" if len(illegal) == 1 else f"{len(illegal)} anomalies were"
-        return f"Promises were broken: {kinds} seen that this configuration does not allow."
-    return "Nobody can tell: what a verdict needs is missing."
+@dataclass(frozen=True)
+class FindingGroup:
+    """Anomalies with one cause, or without one."""
 
-
-def reasons(results: Mapping[str, Any]) -> list[str]:
-    """What makes it anything but valid, without what the sentence has said."""
-    return [reason["sentence"] for reason in results.get("reasons", []) if reason["code"] != ILLEGAL]
+    title: str
+    note: str
+    anomalies: tuple[ReportedAnomaly, ...]
+    folded: bool = False
+    number: int = 0  # of its cause, if there are several
 
 
 @dataclass(frozen=True)
 class StoryWriter:
-    """Tells of one run; `series` is None where nobody could read them."""
+    """Describes one run; `series` is None where they could not be read."""
 
     results: Mapping[str, Any]
     series: Mapping[str, Any] | None
     clock: RunClock
+    names: Names = field(default_factory=Names)
 
     def seen(self) -> list[ReportedAnomaly]:
         """Every anomaly that was seen: the gravest first, and of these what proves the causes."""
@@ -106,13 +103,14 @@ class StoryWriter:
             status, why = mark["mark"]["status"], mark["mark"]["why"]
             findings = [
                 self._finding(
-                    anomaly["name"], number, finding, mark["marks"], draw=not number or drawn + number < TIMELINES
+                    anomaly["name"], number, finding, mark["marks"], draw=not number or drawn + number < PICTURES
                 )
                 for number, finding in enumerate(anomaly["findings"][:FINDINGS])
             ]
             drawn += len(findings)
             others = tuple(
-                (place_of(each), self._when(each), each["detail"]) for each in anomaly["findings"][FINDINGS:]
+                (place_of(each, self.names), self._when(each), each["detail"])
+                for each in anomaly["findings"][FINDINGS:]
             )
             told.append(
                 ReportedAnomaly(
@@ -121,6 +119,24 @@ class StoryWriter:
                 )
             )  # fmt: skip
         return told
+
+    def groups(self, seen: Sequence[ReportedAnomaly]) -> list[FindingGroup]:
+        """Every anomaly once, under the gravest cause that explains it; what is allowed is folded."""
+        groups, left = [], [each for each in seen if each.status != "allowed"]
+        for number, cause in enumerate(self._causes, 1):
+            mine = tuple(each for each in left if each.name in cause["explains"])
+            left = [each for each in left if each not in mine]
+            if mine:
+                several = len(self._causes) > 1
+                groups.append(FindingGroup(cause["sentence"], "", mine, number=number if several else 0))
+        if illegal := tuple(each for each in left if each.status == "illegal"):
+            groups.append(FindingGroup("Not explained by any rule", "", illegal))
+        if open_ones := tuple(each for each in left if each.status != "illegal"):
+            groups.append(FindingGroup("Not proven", "These are no violations of the broker for certain.", open_ones))
+        if allowed := tuple(each for each in seen if each.status == "allowed"):
+            note = "The settings of this run permit all of this."
+            groups.append(FindingGroup("Allowed by this configuration", note, allowed, folded=True))
+        return groups
 
     def first(self, seen: Sequence[ReportedAnomaly]) -> ReportedFinding | None:
         """The first counterexample: that of the cause on top or, without one, the earliest that is illegal."""
@@ -158,13 +174,14 @@ class StoryWriter:
         key = f"{anomaly}-{number}"
         series = self.series or {}
         rows = series.get("around", {}).get(f"{anomaly}/{number}", [])
-        title, processes = f"{anomaly}: {finding['detail']}", series.get("processes", {})
+        pictures = Pictures(series, self.names)
+        title = f"Operations around {anomaly} {number + 1}"
         operations = sorted(
-            (operation_line(row, processes) for row in rows), key=lambda each: (each.began_ns, each.ended_ns)
+            (operation_line(row, self.names) for row in rows), key=lambda each: (each.began_ns, each.ended_ns)
         )
         return ReportedFinding(
             key=key,
-            place=place_of(finding),
+            place=place_of(finding, self.names),
             when=self._when(finding),
             detail=finding["detail"],
             status=status,
@@ -174,7 +191,7 @@ class StoryWriter:
             fault=self._fault(finding),
             replicas=tuple(self._replicas(f"{anomaly}/{number}", finding)),
             operations=tuple((each, self.clock.both(each.began_ns)) for each in operations),
-            timeline=of_finding(key, title, rows, series, in_order=anomaly in IN_ORDER) if draw else None,
+            picture=pictures.of_finding(key, title, rows, in_order=anomaly in IN_ORDER) if draw else None,
         )
 
     def _leader(self, finding: Mapping[str, Any]) -> str:
@@ -211,25 +228,25 @@ class StoryWriter:
     def _replicas(self, key: str, finding: Mapping[str, Any]) -> Iterator[str]:
         """Whether the record is still on any replica's disk."""
         if finding["offset"] is None or not finding["values"]:
-            yield "it is not about a record"
+            yield "does not apply: no record is involved"
             return
         said: dict[str, list[str]] = {}
         for node, state, there in (self.series or {}).get("replicas", {}).get(key) or []:
-            where = " and ".join(f"value {value} at offset {offset}" for value, offset in there)
-            said.setdefault(where or state, []).append(str(node))
+            where = " and ".join(f"{self.names.value(value)} at offset {offset}" for value, offset in there)
+            said.setdefault(where or STATES.get(state, state), []).append(str(node))
         if not said:
             yield NOT_LOOKED_AT
         for state, nodes in said.items():
             yield f"node {', '.join(nodes)}: {state}"
 
 
-def place_of(finding: Mapping[str, Any]) -> str:
+def place_of(finding: Mapping[str, Any], names: Names) -> str:
     """Topic, partition and offset, as far as they are known."""
     if finding["topic"] is None:
         nodes = ", ".join(str(node) for node in finding["nodes"])
         return f"node {nodes}" if nodes else "the cluster"
     at = "" if finding["offset"] is None else f" at offset {finding['offset']:,}"
-    return f"{finding['topic']}-{finding['partition']}{at}"
+    return f"{names.partition(finding['topic'], finding['partition'])}{at}"
 
 
 def _leader(node: int) -> str:

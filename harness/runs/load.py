@@ -18,6 +18,7 @@ from typing import Literal
 from harness.clusters.base import Cluster
 from harness.clusters.cleanup.guard import keep_all_supervised
 from harness.clusters.cluster_view import ClusterView, observe
+from harness.foundation.errors import ClusterError
 from harness.foundation.interrupts import StopRequest
 from harness.foundation.limits import patience_s
 from harness.foundation.security import Security, SecuritySpec
@@ -29,6 +30,7 @@ from harness.runs.client_victims import ClientVictims
 from harness.runs.consumer_churn import ConsumerChurn
 from harness.runs.idleness import Idleness, waited_for
 from harness.runs.scenario import Scenario, derived_seed
+from harness.runs.strangers import StrangerWatch
 from harness.tap.taps import Taps
 from nemesis.conductor import Conductor
 from workloads import find_workload
@@ -111,6 +113,7 @@ class Load:
         self.limit_s = self.scenario.time + GRACE_S + consumers_s
         self._idle = Idleness(self._patience_s())
         self._gave_up, self._stage_began_s = False, time.monotonic()  # of the stage that works now
+        self._strangers = StrangerWatch(self.cluster)
 
     def _patience_s(self) -> float:
         """How long nothing may move before waiting is in vain."""
@@ -148,12 +151,17 @@ class Load:
         self._began = now()
         over = threading.Event()
         threading.Thread(target=self._watch_leaders, args=(over,), name="leaders", daemon=True).start()
+        if self.endpoints.taps is None:
+            self._strangers.begin(over)
         try:
             self._run_stages(began_s, conductor, stop, view)
             self._ended = now()
             if not all(outcome.over for outcome in conductor.outcomes):
                 conductor.end()  # whoever is paused or held cannot finish
             self._finish(conductor, stop, view)
+        except ClusterError:
+            self._have_all_leave()
+            raise
         finally:
             over.set()
 
@@ -165,6 +173,7 @@ class Load:
         cue, begun = 0, not conductor.outcomes
         while not stop.asked:
             self._tick(conductor, view)
+            self._strangers.check()
             cue = self._cue(conductor, cue)
             elapsed_s = time.monotonic() - began_s
             if not begun and (self._clients_work() or elapsed_s > CLIENTS_START_S):

@@ -12,9 +12,10 @@ from typing import Any
 
 from harness.clusters.admin_calls import LIST_OFFSETS
 from harness.clusters.base import Cluster
-from harness.clusters.metadata_oddities import odd_metadata
+from harness.clusters.metadata_oddities import ask_all, odd_metadata
 from harness.clusters.product_support import find_out
 from harness.foundation.reasons import NOT_INJECTED, NOT_WHOLE, Reason
+from harness.runs.strangers import refuse_strangers
 from nemesis import fault_named
 from nemesis.schedule import Slot
 from workloads.base import TopicSpec
@@ -41,14 +42,18 @@ class Preparation:
         return list(dict.fromkeys([*self.given_up, *self.odd_metadata, *(str(each) for each in self.reasons)]))
 
 
-def look_at(cluster: Cluster, plan: Sequence[Slot], *, probes: bool) -> Preparation:
+def look_at(cluster: Cluster, plan: Sequence[Slot], *, probes: bool, tapped: bool) -> Preparation:
     """Ask every node who it thinks the cluster is, and whether it does what the faults and the probes need."""
-    if cluster.security.protocol != "PLAINTEXT":  # nodes can be asked one by one over plain connections only
-        return Preparation(plan=list(plan))
-    odd = odd_metadata(cluster.nodes)
+    answers = ask_all(cluster.nodes, cluster.security)
+    if not tapped:
+        refuse_strangers(answers, cluster.addresses)
+    odd = odd_metadata(answers, cluster.nodes)
     found = Preparation(odd_metadata=[str(each) for each in odd])
     wrong = [each for each in odd if not (cluster.stateless and each.own_choice)]
     found.reasons += [Reason(NOT_WHOLE, f"Metadata contradicts itself: {each}") for each in wrong]
+    if cluster.security.protocol != "PLAINTEXT":  # what nodes can do is asked over plain connections only
+        found.plan = list(plan)
+        return found
     needed = {call for slot in plan for call in fault_named(slot.fault).calls} | ({LIST_OFFSETS} if probes else set())
     support = find_out(cluster.nodes, needed)
     found.missing = support.as_json()

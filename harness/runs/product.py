@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.clusters.base import Cluster
-from harness.clusters.metadata_oddities import odd_metadata
+from harness.clusters.metadata_oddities import ask_all, odd_metadata
 from harness.clusters.product_support import CallOutcome, by_node, find_out
 from harness.foundation.errors import CannotHere, TidegaugeError
 from workloads.base import Settings
@@ -46,7 +46,7 @@ def examine_product(cluster: Cluster) -> ProductReport:
         raise CannotHere(
             f"nodes cannot be asked one by one over {cluster.security.protocol}", "use a listener without TLS and SASL"
         )
-    odd = [str(each) for each in odd_metadata(cluster.nodes)]
+    odd = [str(each) for each in odd_metadata(ask_all(cluster.nodes, cluster.security), cluster.nodes)]
     calls = find_out(cluster.nodes).outcomes
     made, said = _try_topic(cluster)
     return ProductReport(f"{cluster.product} {cluster.version}", calls, said, made, odd)

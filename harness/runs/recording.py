@@ -205,7 +205,8 @@ class RunRecording:
         """Find out what there is to run on, and make the topics; what was given up is kept and told."""
         topics = find_workload(self.scenario.workload).topics(self.scenario.settings)
         self.view.step("asking the nodes what they can do")
-        found = look_at(self.cluster, self.plan, probes=self.scenario.settings.probes)
+        tapped = self._taps is not None
+        found = look_at(self.cluster, self.plan, probes=self.scenario.settings.probes, tapped=tapped)
         self.plan = found.plan
         for topic in topics:
             self._recorder.topic(topic.number, topic.full_name(self.prefix))

@@ -123,8 +123,7 @@ def _of_a_try(one: Try, start: str) -> Iterator[str]:
     yield f"{start}{one.verdict or 'no verdict'} after {one.took_s:.0f} s, seed {one.seed}"
     yield from (f"  {text}" for text in (one.trouble, *(f"tried again after: {each}" for each in one.retried)) if text)
     yield from (f"  {reason}" for reason in one.reasons)
-    if one.sentence:
-        yield f"  cause: {one.sentence}"
+    yield from (f"  cause: {sentence}" for sentence in one.sentences)
     if one.seen:
         yield f"  seen: {', '.join(one.seen)}"
     if one.report or one.run:
@@ -149,10 +148,10 @@ def _summary(state: State) -> Iterator[str]:
             each.name,
             each.expected,
             " · ".join(filter(None, (found(each), each.rate))),
-            one.sentence if one else "",
-            f"{each.took_s:.0f} s",
         )
-        yield f"| {SIGNS[each.status]} | " + " | ".join(escaped(cell) for cell in cells) + " |"
+        causes = " · ".join(escaped(sentence) for sentence in one.sentences) if one else ""
+        told = " | ".join([*map(escaped, cells), causes, f"{each.took_s:.0f} s"])
+        yield f"| {SIGNS[each.status]} | {told} |"
     if len(state.outcomes) > ROWS_SHOWN:
         yield f"| | and {len(state.outcomes) - ROWS_SHOWN} more | | | | |"
     wrong = [each for each in state.outcomes if each.status != "passed"]

@@ -34,7 +34,7 @@ class Try:
     seen: tuple[str, ...] = ()  # anomalies with their counts; those that are allowed say so
     reasons: tuple[str, ...] = ()  # for anything but valid
     cause: str = ""  # the name of the one on top
-    sentence: str = ""  # what it says
+    sentences: tuple[str, ...] = ()  # what each cause says, the most harmful first
     run: str = ""
     report: str = ""
     trouble: str = ""  # of the last attempt

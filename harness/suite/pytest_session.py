@@ -89,9 +89,9 @@ class RunResult:
         return report_of(self.checked)
 
     def __str__(self) -> str:
-        verdict, cause = self.checked.verdict, self.checked.diagnosis.cause
+        verdict, causes = self.checked.verdict, self.checked.diagnosis.causes
         told = [f"{verdict.outcome.upper()}  {'; '.join(map(str, verdict.reasons[:5]))}".rstrip()]
-        told += [f"cause: {cause.sentence} ({cause.confidence})"] if cause else []
+        told += [f"cause: {cause.sentence} ({cause.confidence})" for cause in causes]
         return "\n".join([*told, f"report: {self.report or self.path}"])
 
 

@@ -85,7 +85,7 @@ def try_of(checked: Checked, planned: PlannedCase, number: int) -> Try:
     """What came of a run."""
     found = RunFindings.of(checked)
     unmet = tuple(planned.case.expect.unmet(found))
-    cause = checked.diagnosis.cause or next(iter(checked.diagnosis.allowed), None)
+    causes = checked.diagnosis.causes or checked.diagnosis.allowed
     report = report_of(checked)
     trouble = trouble_in(checked) if unmet and found.verdict == "unknown" else ""
     return Try(
@@ -98,8 +98,8 @@ def try_of(checked: Checked, planned: PlannedCase, number: int) -> Try:
             for seen in sorted(checked.verdict.seen, key=lambda seen: seen.mark.status == "allowed")[:SHOWN]
         ),
         reasons=tuple(map(str, checked.verdict.reasons)),
-        cause=cause.name if cause else "",
-        sentence=cause.sentence if cause else "",
+        cause=causes[0].name if causes else "",
+        sentences=tuple(cause.sentence for cause in causes),
         run=str(checked.run.path),
         report=str(report or ""),
         trouble=trouble,

@@ -15,8 +15,9 @@ from kafka import KafkaAdminClient
 
 from harness.clusters.base import Cluster, Node
 from harness.foundation.protocol import Api
+from harness.history.places import HISTORY
 from harness.history.schema import FIRST_TAP, Kind, Recorder, Type
-from harness.history.sealing import HISTORY, seal
+from harness.history.sealing import seal
 from harness.history.sources import segment_path
 from harness.tap.codec import TopicNames
 from harness.tap.exchange import Bend, TapContext

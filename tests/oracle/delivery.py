@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from random import Random
 
 from checkers.core.results import Finding
@@ -64,6 +65,10 @@ def _has_offset(send: Event) -> bool:
     return send.get("offset") is not None and send["offset"] >= 0
 
 
+def _shows(send: Event, record: Event) -> bool:
+    return record["status"] == Status.GOOD and _place(record) == _place(send)
+
+
 def _believed(record: Event) -> bool:
     return record.get("value") is not None and record.get("status") in {Status.GOOD, Status.MISROUTED}
 
@@ -99,6 +104,23 @@ class _Known:
         """Of what was sent in a transaction, only reads of committed records do."""
         in_transaction = send is not None and send.get("txn") is not None
         return not (in_transaction and reads_uncommitted(self.rows, record["process"]))
+
+    def proven(self) -> Iterator[Event]:
+        """Sends of which nobody was told that they happened, and which did, at an offset that no record shows."""
+        unknown = [send for send in self.sends.values() if send["type"] == Type.INFO]
+        good = {
+            send["value"]: [record for record in self.reads[send["value"]] if _shows(send, record)] for send in unknown
+        }
+        committed = {
+            send["txn"]
+            for send in unknown
+            if send.get("txn") is not None and any(self.counts(record, send) for record in good[send["value"]])
+        }
+        for send in unknown:
+            shown = {(self.eras.of_read(record), record["offset"]) for record in good[send["value"]]}
+            happened = shown or send.get("txn") in committed
+            if happened and _has_offset(send) and (self.eras.of(send), send["offset"]) not in shown:
+                yield send
 
     def gone(self, send: Event) -> list[str]:
         """The tag of what was sent or seen before the last deletion."""
@@ -137,7 +159,8 @@ def _of_value(known: _Known, value: int) -> Iterator[Told]:
     for place, offset in {(_place(record), record["offset"]) for record in astray}:
         first = min(each["time"] for each in astray if (_place(each), each["offset"]) == (place, offset))
         yield _told("misrouted", place, offset, [value], first)
-    acknowledged = [send] if send and send["type"] == Type.OK and _has_offset(send) else []
+    happened = send and (send["type"] == Type.OK or (send["type"] == Type.INFO and good))
+    acknowledged = [send] if send and happened and _has_offset(send) else []
     place = _place(send) if send else _place(good[0]) if good else (None, None)
     offsets = {each["offset"] for each in [*good, *acknowledged]}
     lowest = min(offsets, default=None)
@@ -256,9 +279,10 @@ def _of_offsets(known: _Known) -> Iterator[Told]:
         if send["type"] == Type.OK and _has_offset(send):
             for log in (held, acknowledged):
                 learn(log, known.eras.of(send), send)
-    for reads in known.reads.values():
-        for record in reads:
-            learn(held, known.eras.of_read(record), record)
+    for record in chain.from_iterable(known.reads.values()):
+        learn(held, known.eras.of_read(record), record)
+    for send in known.proven():
+        learn(held, known.eras.of(send), send)
     for anomaly, log in (("inconsistent-offset", held), ("shared-offset", acknowledged)):
         for (topic, partition, era, offset), values in log.items():
             if len(values) > 1:

@@ -16,6 +16,9 @@ PARTITIONS = 2
 MAY_SEE_ABORTED = "uw"
 
 
+ENDS = (*[Type.OK] * 14, Type.FAIL, Type.INFO)  # of polls
+
+
 @dataclass(frozen=True)
 class Slot:
     """What an offset holds."""
@@ -97,7 +100,7 @@ class World:
             self.ends[partition] += 1
         if self.maybe(7):
             offset = self.random.choice([None, -1, 0, 0, (offset or 0) + 1, max(0, (offset or 0) - 1)])
-        if type_ == Type.OK or self.maybe(30):
+        if type_ == Type.OK or self.maybe(70 if "txn" in more else 30):
             columns["offset"] = offset
         if "time" not in columns:
             columns |= self.lasting()
@@ -158,7 +161,7 @@ class World:
         op = more.pop("op", None) or op_of(self.topic, self.number(), reader)
         if op not in self._polls:
             self._polls.add(op)
-            self.add(Kind.COMPLETE, reader, f=F.POLL, op=op, type=Type.OK, count=len(slots), **more)
+            self.add(Kind.COMPLETE, reader, f=F.POLL, op=op, type=self.random.choice(ENDS), count=len(slots), **more)
         for slot in slots:
             sender = None if slot.value is None else slot.value >> ID_BITS
             self.add(

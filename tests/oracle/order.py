@@ -184,7 +184,7 @@ class _Known:
         self.sends: dict[Place, list[Event]] = defaultdict(list)
         self.moves: dict[int, list[Event]] = defaultdict(list)
         self.rewinds: dict[tuple[int, Log], list[Rewind]] = {}
-        self.taken_back = {txn["op"] for txn in operations(rows, F.TXN) if txn["type"] != Type.OK}
+        self.taken_back = {each["op"] for each in operations(rows, F.TXN, F.POLL) if each["type"] != Type.OK}
         for send in operations(rows, F.SEND):
             if send.get("partition") is not None:
                 self.sends[_place(send)].append(send)
@@ -337,7 +337,7 @@ def _pairs(known: _Known, mine: list[Event]) -> Iterator[tuple[Event, Event]]:
         if x:
             yield x, y
         before = y
-        kept = kept if y.get("txn") in known.taken_back else y
+        kept = kept if known.taken_back & {y.get("txn"), y.get("op")} else y
 
 
 def _of_steps(known: _Known, steps: list[Step]) -> Iterator[Told]:

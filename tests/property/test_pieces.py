@@ -21,13 +21,13 @@ from tests.support.histories import Rows
 from tests.support.kernels import WHOLE, Size, context, steps_of
 
 HISTORIES = 1000
-SIZES = [Size(1, 1, 1 << 40), Size(2, 11, 700), Size(64, 2, 50), Size(1 << 16, 5, 4_000)]
+SIZES = [Size(1, 1, 1 << 40, 500), Size(2, 11, 700, 25), Size(64, 2, 50, 60), Size(1 << 16, 5, 4_000)]
 
 
 @cache
 def history() -> Rows:
     """Of all oracles in turn."""
-    random, rows, turns = Random(23), Rows(), oracles()
+    random, rows, turns = Random(24), Rows(), oracles()
     for topic in range(HISTORIES):
         rows.topics[topic] = f"t{topic}"
         turns[topic * len(turns) // HISTORIES].write(rows, topic, random)

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.history import parquet, sources
+from harness.history.places import HISTORY
 from harness.history.schema import ID_BITS, F, Kind, Recorder, Type
-from harness.history.sealing import HISTORY, MANIFEST, OPEN, open_history
+from harness.history.sealing import MANIFEST, OPEN, open_history
 from harness.history.sources import segment_path
 
 Row = dict[str, Any]

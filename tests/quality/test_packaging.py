@@ -9,11 +9,14 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.support import REPOSITORY
 from tests.support.golden_histories import GOLDEN
@@ -80,6 +83,16 @@ def test_a_wheel_holds_targets_locks_suites_and_the_compose_file(wheel: Path) ->
     }
     (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
     assert "tidegauge = tidegauge.pytest_plugin" in zipfile.ZipFile(wheel).read(entry_points).decode()
+
+
+def test_what_spark_needs_for_kernels_is_installed_with_the_wheel() -> None:
+    """Spark names it as an extra; here it may be installed for another reason."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    declared = {Requirement(each).name for each in project["dependencies"]}
+    needed = [Requirement(each) for each in requires("pyspark") or ()]
+    of_sql = {each.name for each in needed if each.marker and each.marker.evaluate({"extra": "sql"})}
+    assert of_sql
+    assert of_sql <= declared
 
 
 def test_a_wheel_adds_one_package(wheel: Path) -> None:

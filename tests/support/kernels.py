@@ -20,6 +20,7 @@ from checkers.core.cutting import cut, put_together
 from checkers.core.deletions import deletions
 from checkers.core.engine import CheckState, check_piece, wanted_columns
 from checkers.core.family import Family, FamilyResult
+from checkers.core.long_tables import blob_of
 from checkers.core.piece import Piece
 from checkers.core.results import CheckResults, Finding, as_finding
 from checkers.core.run import RunContext
@@ -40,15 +41,16 @@ EVERYTHING = 100_000
 
 @dataclass(frozen=True)
 class Size:
-    """How a history is cut: offsets of a stretch, buckets, and rows that are cut at once; all of it as one piece."""
+    """How a history is cut; by default all of it is one piece."""
 
-    stretch: int = 0
+    stretch: int = 0  # offsets
     buckets: int = 1
-    chunk: int = 1 << 40
+    chunk: int = 1 << 40  # rows that are cut at once
+    rows: int = 1 << 17  # of long tables that are looked at together
 
 
 WHOLE = Size()
-SIZES = (WHOLE, Size(4, 7, 300), Size(16, 3, 5000))
+SIZES = (WHOLE, Size(4, 7, 300, 60), Size(16, 3, 5000, 400))
 
 
 def context(rows: Rows, *, compact: Collection[int] = (), limit: int = EVERYTHING, **more: Any) -> RunContext:
@@ -66,7 +68,7 @@ def context(rows: Rows, *, compact: Collection[int] = (), limit: int = EVERYTHIN
         processes=rows.processes,
         topics=rows.topics,
         rows={kind: len(events) for kind, events in rows.events.items()},
-        rewound=tuple(sorted(row["op"] for row in ended if row["f"] == F.TXN and row["type"] != Type.OK)),
+        rewound=tuple(sorted(row["op"] for row in ended if row["f"] in {F.TXN, F.POLL} and row["type"] != Type.OK)),
         compacted=frozenset(compact),
         deletions=deletions({"topic": None, **row} for row in changed),
         line=timeline(control, first, last, rows.topics),
@@ -94,7 +96,7 @@ def steps_of(rows: Rows, families: Sequence[Family], run: RunContext, size: Size
             if kind in READ:
                 tables |= tables_of(kind, frame, wanted, run)
         return check_piece(Piece(tables, run), run, families)
-    run = replace(run, many=True, stretch=size.stretch)
+    run = replace(run, many=True, stretch=size.stretch, rows_at_once=size.rows)
     state = CheckState(run, families)
     for piece in _pieces(kinds, wanted, run, size, by_value=False):
         state.survey(piece)
@@ -112,16 +114,16 @@ def steps_of(rows: Rows, families: Sequence[Family], run: RunContext, size: Size
 def _pieces(
     kinds: dict[Kind, pl.DataFrame], wanted: Any, run: RunContext, size: Size, *, by_value: bool
 ) -> Iterator[Piece]:
-    parts: dict[int, dict[str, list[pl.DataFrame]]] = {}
+    blobs: dict[int, list[tuple[str, bytes]]] = {}
     for kind, frame in kinds.items():
         if kind in READ:
             for start in range(0, len(frame), size.chunk):
                 for bucket, table, part in cut(
                     kind, frame[start : start + size.chunk], wanted, run, size.buckets, by_value=by_value
                 ):
-                    parts.setdefault(bucket, {}).setdefault(table, []).append(part)
-    for bucket in sorted(parts):
-        yield Piece(put_together(parts[bucket]), run)
+                    blobs.setdefault(bucket, []).append((table, blob_of(part)))
+    for bucket in sorted(blobs):
+        yield Piece(put_together(blobs[bucket]), run)
 
 
 def check_rows(

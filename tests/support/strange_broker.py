@@ -1,18 +1,25 @@
 """Three small brokers behind real sockets that know little of Kafka's protocol, and misbehave as they are told.
 
+As a process they serve the nodes of a target: `python -m tests.support.strange_broker HOST:PORT,… {"also_listed": …}`.
+
 They share topics and records. What one of them answers is its own: who creates topics, what Metadata lists, and what is
 never answered at all. A connection that nobody should make is noticed by `Elsewhere`.
 """
 
 from __future__ import annotations
 
+import json
+import signal
 import socket
 import socketserver
 import struct
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, Self
 
 from kafka.protocol.admin import (
@@ -38,12 +45,14 @@ from harness.clusters.base import Node
 from harness.foundation.error_codes import NUMBERS
 from harness.foundation.protocol import Api
 from harness.tap.batches import RecordBatch, join, split, with_base
+from tests.support import REPOSITORY
 from tests.support.tap_frames import message
 
 LOOPBACK = "127.0.0.1"
 NODES = (1, 2, 3)
 LEADER_EPOCH = 1
 NOT_LEADER, OUT_OF_RANGE = 6, 1
+MILLION = 1_000_000
 Answer = dict[str, Any]
 
 
@@ -62,6 +71,8 @@ class Strangeness:
     garbled: frozenset[int] = frozenset()  # APIs that are answered with noise
     silent: frozenset[int] = frozenset()  # APIs that are never answered
     unknown: frozenset[int] = frozenset()  # APIs that are not offered, and at which brokers hang up
+    million: str = ""  # of what Metadata lists a million: "brokers" or "partitions"
+    million_since: str = "start"  # or "load": once there are records
 
 
 @dataclass
@@ -91,6 +102,8 @@ class StrangeBrokers:
         api, version, correlation = struct.unpack_from(">hhi", frame)
         with self.lock:
             self.asked.append((node, api))
+            if api == Api.METADATA and self._overwhelms():
+                return struct.pack(">i", correlation) + a_million(self.strangeness.million, version, self.ports[node])
             if api in self.strangeness.silent:
                 return b""
             if api in self.strangeness.garbled:
@@ -107,6 +120,9 @@ class StrangeBrokers:
         made.API_VERSION = version
         made.with_header(correlation_id=correlation)
         return bytes(made.encode(header=True, framed=False))
+
+    def _overwhelms(self) -> bool:
+        return bool(self.strangeness.million and (self.strangeness.million_since == "start" or self.logs))
 
     def _offered(self) -> list[Answer]:
         return [
@@ -277,15 +293,34 @@ APIS: Mapping[int, KnownApi] = {
 }
 
 
+@cache
+def a_million(of_what: str, version: int, port: int) -> bytes:
+    """The body of a Metadata answer with a million brokers, or a million partitions of one topic; made by hand."""
+    rack = struct.pack(">h", -1) if version >= 1 else b""
+    listed = MILLION if of_what == "brokers" else 1
+    host = struct.pack(">h", len(LOOPBACK)) + LOOPBACK.encode()
+    brokers = b"".join(struct.pack(">i", 1 + each) + host + struct.pack(">i", port) + rack for each in range(listed))
+    head = (b"" if version < 3 else bytes(4)) + struct.pack(">i", listed) + brokers
+    head += (struct.pack(">h", -1) if version >= 2 else b"") + (struct.pack(">i", 1) if version >= 1 else b"")
+    operations = bytes(4) if version >= 8 else b""  # that are allowed: none is said
+    if of_what == "brokers":
+        return head + bytes(4) + operations
+    none, epoch = bytes(4), bytes(4) if version >= 7 else b""
+    lists = none * (3 if version >= 5 else 2)
+    parts = b"".join(struct.pack(">hii", 0, each, 1) + epoch + lists for each in range(MILLION))
+    topic = struct.pack(">hh", 0, 1) + b"t" + (b"\0" if version >= 1 else b"") + struct.pack(">i", MILLION)
+    return head + struct.pack(">i", 1) + topic + parts + operations + operations
+
+
 class _Server(socketserver.ThreadingTCPServer):
     """One broker."""
 
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, node: int, brokers: StrangeBrokers) -> None:
+    def __init__(self, node: int, brokers: StrangeBrokers, port: int = 0) -> None:
         self.node, self.brokers = node, brokers
-        super().__init__((LOOPBACK, 0), _Connection)
+        super().__init__((LOOPBACK, port), _Connection)
 
 
 class _Connection(socketserver.BaseRequestHandler):
@@ -316,13 +351,17 @@ class _Connection(socketserver.BaseRequestHandler):
         return chunks
 
 
-@contextmanager
-def strange_brokers(**strange: Any) -> Iterator[StrangeBrokers]:
+def strange_brokers(**strange: Any) -> AbstractContextManager[StrangeBrokers]:
     """Three of them, which misbehave so."""
-    brokers = StrangeBrokers(Strangeness(**strange))
+    return _serving(Strangeness(**strange), (0, 0, 0))
+
+
+@contextmanager
+def _serving(strangeness: Strangeness, ports: Sequence[int]) -> Iterator[StrangeBrokers]:
+    brokers = StrangeBrokers(strangeness)
     with ExitStack() as undo:
-        for node in NODES:
-            server = undo.enter_context(_Server(node, brokers))
+        for node, port in zip(NODES, ports, strict=True):
+            server = undo.enter_context(_Server(node, brokers, port))
             brokers.ports[node] = server.server_address[1]
             threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
             undo.callback(server.shutdown)
@@ -351,3 +390,33 @@ class Elsewhere:
         except BlockingIOError:
             return False
         return True
+
+
+def target(file: Path, **strange: Any) -> Path:
+    """A target whose nodes they are: a cluster of its own, which is known to end at them."""
+    command = [sys.executable, "-m", "tests.support.strange_broker", "{nodes.kafka:csv}", json.dumps(strange)]
+    lines = (
+        'name = "strange"',
+        'version = "1"',
+        'ports = ["kafka"]',
+        'ready = "kafka"',
+        "[process]",
+        f"command = {json.dumps(command)}",
+        f"env = {{ PYTHONPATH = {json.dumps(str(REPOSITORY))} }}",
+        "serves_all_nodes = true",
+    )
+    file.write_text("".join(f"{line}\n" for line in lines))
+    return file
+
+
+def _main(addresses: str, strange: str) -> None:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    ports = [int(address.rpartition(":")[2]) for address in addresses.split(",")]
+    with _serving(Strangeness(**json.loads(strange)), ports):
+        stop.wait()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

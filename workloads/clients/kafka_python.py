@@ -13,7 +13,9 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 from kafka.producer.future import RecordMetadata
 
+from harness.clusters.kept_connections import connections_to
 from harness.foundation.error_codes import NUMBERS, REFUSED_LOCALLY, code_of
+from harness.foundation.known_addresses import known_with
 from harness.foundation.protocol import NO_OFFSET
 from harness.foundation.security import Security
 from workloads.clients.base import (
@@ -38,6 +40,7 @@ NAP_S = 0.002
 def _connection(settings: ClientSettings, servers: Sequence[str], security: Security, client_id: str) -> dict[str, Any]:
     connection: dict[str, Any] = {
         "bootstrap_servers": list(servers),
+        "kafka_client": connections_to(known_with(servers)),
         "client_id": client_id,
         "reconnect_backoff_max_ms": RECONNECT_AT_MOST_MS,
         "allow_auto_create_topics": False,
@@ -57,15 +60,18 @@ def open_consumer(**options: Any) -> Any:
     """A `KafkaConsumer`; where it gets no connection, neither its thread nor its sockets are left behind."""
     made = []
 
+    connections = options["kafka_client"]
+
     def connect(**given: Any) -> KafkaNetClient:
-        made.append(KafkaNetClient(**given))
+        made.append(connections(**given))
         return made[-1]
 
     try:
-        return KafkaConsumer(**options, bootstrap_timeout_ms=int(BOOTSTRAP_S * 1000), kafka_client=connect)
+        options |= {"bootstrap_timeout_ms": int(BOOTSTRAP_S * 1000), "kafka_client": connect}
+        return KafkaConsumer(**options)
     except BaseException:
-        for connections in made:
-            connections.close()
+        for each in made:
+            each.close()
         raise
 
 
@@ -112,8 +118,8 @@ class KafkaPythonProducer(Producer):
             **more,
         }
         self._producer = KafkaProducer(
-            **_connection(settings, servers, security, client_id),
-            **{name: value for name, value in options.items() if value is not None},
+            **_connection(settings, servers, security, client_id)
+            | {name: value for name, value in options.items() if value is not None}
         )
         self._done: dict[bytes, Any] = {}  # by payload, in the order in which they ended
         self._note = self._done.setdefault  # without a frame of Python's: nothing else runs as often

@@ -12,12 +12,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from kafka import KafkaProducer
 from kafka import TopicPartition as LibraryPartition
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 
+from harness.clusters.kept_connections import connections_to
 from harness.foundation.error_codes import REFUSED_LOCALLY
+from harness.foundation.known_addresses import known_with
 from harness.foundation.security import Security
 from workloads.clients.base import ClientError, TopicPartition
 from workloads.clients.kafka_python import KafkaPythonProducer, _error
@@ -46,6 +47,7 @@ class KafkaPythonTransactionalProducer(KafkaPythonProducer, TransactionalProduce
             "retry_backoff_ms": BACKOFF_MS,
         }
         self._open = partial(super().__init__, settings, servers, security, client_id, **own)
+        self._connections = connections_to(known_with(servers))
         self._network: Any = None
         self._manager: Any = None
         self._sender: Any = None
@@ -99,7 +101,7 @@ class KafkaPythonTransactionalProducer(KafkaPythonProducer, TransactionalProduce
 
     def _connected(self, **options: Any) -> Any:
         """The library's own connections, kept here as well."""
-        self._network = KafkaProducer.DEFAULT_CONFIG["kafka_client"](**options)
+        self._network = self._connections(**options)
         return self._network
 
     def _asked(self, queue: Callable[[], Any], timeout_s: float) -> ClientError | None:

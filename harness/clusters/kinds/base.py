@@ -40,6 +40,7 @@ class ClusterKind(ABC):
     takes: ClassVar[frozenset[str]]  # the settings that such a cluster can be told
     extra_settings: ClassVar[tuple[KindSettings, ...]] = ()
     can_be_shared: ClassVar[bool] = True  # to several runs, one after the other
+    start_s: ClassVar[float] = 20.0  # what a start takes on two cores, roughly
     logs_in_utc: ClassVar[bool] = False  # where lines do not say their zone; else they are in that of this machine
 
     @property

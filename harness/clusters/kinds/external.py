@@ -30,6 +30,7 @@ class External(ClusterKind):
         KindSettings(SECURED, "TLS and SASL flags do", "use --cluster external"),
     )
     can_be_shared = False
+    start_s = 1.0
 
     def refuse(self, spec: ClusterSpec) -> None:
         """What only whoever starts it decides."""

@@ -25,6 +25,7 @@ class Local(ClusterKind):
 
     cluster = LocalCluster
     about = "processes on loopback"
+    start_s = 10.0
     takes = OF_A_PRODUCT | {"netns"}
     extra_settings = (KindSettings(("netns",), "--netns does", "use it with --cluster local"),)
 

@@ -29,8 +29,8 @@ from harness.history.exchange.jepsen import JepsenReader
 from harness.history.exchange.jepsen_processes import read_all
 from harness.history.exchange.jsonl_fast import LinesReader
 from harness.history.exchange.lines import Chunk, Hashed, chunks, opened, unpacked
+from harness.history.places import HISTORY
 from harness.history.schema import NEMESIS_PROCESS, SCHEMA_VERSION
-from harness.history.sealing import HISTORY
 from harness.history.store import LATEST, RUN_FILE, Run, create
 
 FORMATS = ("jsonl", "parquet", "jepsen")

@@ -5,8 +5,8 @@ key, ours in the run: a value is key << 40 | value. A process is its number plus
 which is what they do besides sending.
 
     :send :poll :txn       a send or a poll for each micro-operation; a transaction around them if it is :txn or has
-                           several. They end as the operation does; a poll that says what it returned is ok. Sends
-                           of a process to a key are numbered (`sequence`) in their order.
+                           several. They end as the operation does; a poll in a transaction that says what it returned
+                           is ok. Sends of a process to a key are numbered (`sequence`) in their order.
     :assign :subscribe     what they change (`harness.history.exchange.jepsen_assignments`)
     :crash                 one operation
     the last polls         the final read of each key (`harness.history.exchange.jepsen_finals`)

@@ -305,10 +305,12 @@ class _Made:
         columns["count"][first[self._is_txn]] = parts.counts[self._is_txn]
         rows = runs_of(first + self._is_txn, parts.counts)
         columns["f"][rows] = np.where(parts.polls, F.POLL, F.SEND)
-        columns["type"][rows[parts.told]] = Type.OK
+        in_txn = self._is_txn[self._pair_of_part]
+        columns["type"][rows[parts.told & in_txn]] = Type.OK
         columns["partition"][rows], columns["offset"][rows] = parts.key, parts.offset
         columns["value"][rows] = np.where(parts.polls, NULL, parts.key << ID_BITS | parts.value)
-        columns["count"][rows] = np.where(parts.told, parts.returned, NULL)
+        silent = np.where(parts.polls & (columns["type"][rows] != Type.OK), 0, NULL)
+        columns["count"][rows] = np.where(parts.told, parts.returned, silent)
         columns["txn"][rows] = pairs["txn"][self._pair_of_part]
         self._add_read(table, 0, self._read.operations, OPERATION)
         return table

@@ -360,7 +360,7 @@ class ChunkParser:
             detail = NULL
         for each, asked in zip(asked_for if micro is None else micro, asked_for, strict=True):
             if asked is None:
-                count, ended = NULL, type_
+                count, ended = NULL if type_ is Type.OK else 0, type_
                 if micro is not None:
                     count, ended = self._polled(number, each, type_, (ours, op, began, time), txn)
                 rows += (line, ours, op, began, time, _POLL, ended, NULL, NULL, NULL, count, txn, detail)
@@ -380,11 +380,11 @@ class ChunkParser:
         if not micro or micro[0] != ":poll" or len(micro) > 2:
             raise malformed(number, micro)
         if len(micro) == 1 or micro[1] is None:
-            return NULL, type_
+            return NULL if type_ is Type.OK else 0, type_
         found = micro[1]
         if type(found) is not dict or "m" not in found:
             raise malformed(number, micro)
-        return self._recorded(number, found["m"], operation, txn), Type.OK
+        return self._recorded(number, found["m"], operation, txn), type_ if txn == NULL else Type.OK
 
     def _recorded(self, number: int, flat: list[Any], operation: tuple[int, int, int, int], txn: int) -> int:
         """Write down the records of a poll; how many there are."""

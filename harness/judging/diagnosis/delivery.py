@@ -1,19 +1,21 @@
 """Delivery: what became of what was acknowledged. What acknowledgements say themselves: `acknowledgements`.
 
-corrupted                     corrupt. Accounts for what is lost if that is no more than there are such records; else
-                              for what is lost at their offsets. Readers were handed such a record: it accounts for
-                              nothing that they passed
-misrouted                     misrouted. The same, also by value, and for two values at an offset
+corrupted                     corrupt. Accounts for what is lost in their partitions if that is no more than there are
+                              such records; else for what is lost at their offsets. Readers were handed such a record:
+                              it accounts for nothing that they passed
+misrouted                     misrouted. The same, wherever it is and also by value, and for two values at an offset
 acknowledged-then-lost        lost-write, or lost-tail. Certain if no fault was injected; with one, whether it was seen
                               to bite or not, likely, and named. Likely, too, if other causes account for some of what
                               is lost and not all of it was kept: they may account for more. Damaged records account
-                              for one each: what is more than those is certain. Accounts for what readers passed, and
-                              marks below what was lost
+                              for one each: what is more than those is certain. Likely, too, if all of it lies above
+                              what was read where nodes showed ends that are too low: it may be hidden. Accounts for
+                              what readers passed, and marks below what was lost
 skipped-by-readers            poll-skip while nothing is lost: others were handed it. Or more often than readers can
                               have passed what is lost and was not damaged: likely, and accounts for that, for it may
                               have been passed over by all of them
 reader-goes-back              nonmonotonic-poll of consumers that were given nothing anew
-resend-not-recognised         retry-duplicate, retry-offset-changed: one producer id, epoch and sequence at two offsets
+resend-not-recognised         retry-duplicate, retry-offset-changed: one producer id, epoch and sequence at two offsets.
+                              Appended twice only if some were read twice; else they were acknowledged twice
 appended-out-of-order         retry-reorder, or nonmonotonic-send that nothing allows. Or one that is allowed because a
                               client may have sent again, in a run without faults in which the taps saw that none did:
                               likely, and the verdict stays what it is
@@ -34,6 +36,7 @@ SHOWN = 2
 UNEVEN = 2  # readers that are not handed everything are more than records handed out by records there are
 DAMAGED = ("corrupt", "misrouted")
 LOST = ("lost-write", "lost-tail")
+TOO_LOW = ("watermark-regression", "end-offset-regression", "watermark-behind-ack")
 ORDER = ("realtime-order", "not-linearizable", "nonmonotonic-send", "int-nonmonotonic-send")
 STEPPED_OVER = ("poll-skip", "int-poll-skip")
 SKIPS = (*STEPPED_OVER, "gap")
@@ -62,9 +65,10 @@ def _damaged(  # noqa: PLR0913, PLR0917 - what two rules differ by
     proof = evidence.wrong(anomaly)
     if not proof:
         return None
-    found, lost = evidence.found(anomaly), evidence.found(*LOST)
+    found = evidence.found(anomaly)
+    lost, gone = _gone(evidence, proof)
     accounted = lost <= found
-    gone = evidence.seen(*LOST, "phantom") if accounted else _the_same(proof, evidence.seen(*LOST))
+    gone = gone if accounted else _the_same(proof, evidence.seen(*LOST))
     return Cause(
         name,
         sentence.format(counted(found, "record")),
@@ -79,6 +83,13 @@ def _damaged(  # noqa: PLR0913, PLR0917 - what two rules differ by
         ),
         remedies=remedies,
     )
+
+
+def _gone(evidence: Evidence, proof: list[Finding]) -> tuple[int, list[Finding]]:
+    """What is lost, at most, where these records may have been sent to: what rots does so where it is."""
+    if all(each.anomaly == "corrupt" for each in proof):
+        return evidence.found_beside(proof, *LOST)[1], evidence.beside(proof, *LOST, "phantom")
+    return evidence.found(*LOST), evidence.seen(*LOST, "phantom")
 
 
 def _the_same(proof: Sequence[Finding], lost: Sequence[Finding]) -> list[Finding]:
@@ -98,6 +109,7 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
     others = evidence.accounted_of(*LOST)
     count, part = evidence.found(*LOST) - others, others and not evidence.whole(*LOST)
     injected, faults = evidence.faults, [fault for fault in evidence.faults if fault.bit]
+    hidden = _may_be_hidden(evidence, proof)
     unsure = part and not undamaged
     how_many = f"at least {undamaged:,}" if part and undamaged else f"{'at most ' if unsure else ''}{count:,}"
     what = f"acknowledged messages are lost: {how_many} of {evidence.results.figures.acknowledged:,}"
@@ -110,7 +122,7 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
     return Cause(
         "acknowledged-then-lost",
         f"{what}, {'with ' + (faults or injected)[0].name if injected else 'without any fault'} (acks={evidence.acks})",
-        "likely" if injected or unsure else "certain",
+        "likely" if injected or unsure or hidden else "certain",
         tuple(proof),
         (
             *evidence.seen(*SKIPS, "watermark-behind-ack", "watermark-frozen", "watermark-ahead"),
@@ -125,9 +137,18 @@ def acknowledged_then_lost(evidence: Evidence) -> Cause | None:
         against=(
             *(f"{fault.name} was not seen to bite" for fault in injected[:1] if not faults),
             *when(unsure, "another cause accounts for some of what is lost, and may account for all of it"),
+            *when(hidden, "it lies above all that was read, and nodes showed ends that are too low: it may be there"),
         ),
         remedies=(remedy,),
     )
+
+
+def _may_be_hidden(evidence: Evidence, proof: list[Finding]) -> bool:
+    """Whether all of it lies above what was read, in partitions whose end was shown too low at another time."""
+    if not proof or evidence.found("lost-write"):
+        return False
+    low = {(each.topic, each.partition) for name in TOO_LOW for each in evidence.kept(name)}
+    return all((each.topic, each.partition) in low for each in proof)
 
 
 def _undamaged(evidence: Evidence) -> int:
@@ -193,10 +214,12 @@ def resend_not_recognised(evidence: Evidence) -> Cause | None:
         return None
     batches = evidence.found("retry-duplicate") or evidence.found("retry-offset-changed")
     copies = evidence.found("duplicate")
+    appended = any("read twice" in each.tags for each in evidence.kept("retry-duplicate"))
+    done = "appended twice" if appended else "acknowledged at two offsets"
     return Cause(
         "resend-not-recognised",
         f"the broker does not recognise a resend: {counted(batches, 'batch', 'batches')} of one producer id, epoch and"
-        " sequence appended twice",
+        f" sequence {done}",
         "certain",
         tuple(proof),
         tuple(evidence.seen("duplicate", "retry-reorder", *ORDER, *STEPS, "inconsistent-offset")),
@@ -205,6 +228,7 @@ def resend_not_recognised(evidence: Evidence) -> Cause | None:
             f"{counted(evidence.results.figures.resends, 'batch', 'batches')} passed the taps again",
             *when(copies, f"{copies:,} messages are at two offsets"),
         ),
+        against=when(not appended, "nobody was handed a batch twice: the answer to a resend alone may be wrong"),
         remedies=(
             "keep each producer's last sequences with the log, and answer what is there already with its offset",
         ),

@@ -5,7 +5,8 @@ that is seen.
 
 clients-cannot-find-leaders   metadata-incomplete: nodes leave brokers out that answer, or name leaders that they do not
                               list. Certain if clients went in circles meanwhile (not-leader-loop) or a leader is named
-                              that cannot be looked up, else likely. Accounts for loops, disagreement about leaders,
+                              that cannot be looked up, else likely. A client that got to all whom the lists leave out
+                              does not go in circles because of them. Accounts for loops, disagreement about leaders,
                               nodes that take themselves for leaders in the same lists, waits where clients are refused
                               or a leader cannot be looked up, and what clients that are refused send twice or out of
                               order as far as that is allowed
@@ -69,13 +70,13 @@ def clients_cannot_find_leaders(evidence: Evidence) -> Cause | None:
     proof = evidence.wrong("metadata-incomplete")
     if not proof:
         return None
-    loops = evidence.wrong("not-leader-loop")
     brokers = len(evidence.nodes) or len({node for each in proof for node in each.nodes})
     left_out: dict[int, set[int]] = {}
     for each in proof:
         if "broker" in each.tags and len(each.nodes) > 1:
             left_out.setdefault(each.nodes[0], set()).add(each.nodes[1])
     unlisted = [each for each in proof if "leader" in each.tags]
+    loops, reached = _loops(evidence, proof, left_out)
     resent = [each for each in evidence.seen(*RESENT) if each not in evidence.wrong(*RESENT)]
     harmed = bool(loops or unlisted)
     had_all = evidence.settings.get("bootstrap") == "all" and loops
@@ -90,7 +91,11 @@ def clients_cannot_find_leaders(evidence: Evidence) -> Cause | None:
         else f"{what} in Metadata; no client was seen to go in circles because of it",
         "certain" if harmed else "likely",
         tuple(proof),
-        (*_misled(evidence, proof), *evidence.beside([*loops, *unlisted], *WAITS), *resent),
+        (
+            *(each for each in _misled(evidence, proof) if each not in reached),
+            *evidence.beside([*loops, *unlisted], *WAITS),
+            *resent,
+        ),
         because=(*circles(evidence, loops), *(each.detail for each in unlisted[:SHOWN]), *given_up(evidence)),
         remedies=(
             "list every broker in Metadata, whichever node is asked",
@@ -98,6 +103,17 @@ def clients_cannot_find_leaders(evidence: Evidence) -> Cause | None:
             f"or bootstrap with all brokers{' (these clients were, and it was not enough)' if had_all else ''}",
         ),
     )
+
+
+def _loops(
+    evidence: Evidence, proof: list[Finding], left_out: dict[int, set[int]]
+) -> tuple[list[Finding], list[Finding]]:
+    """The loops that such lists explain; and those of clients that had reached every broker that is left out."""
+    loops, missing = evidence.wrong("not-leader-loop"), set[int]().union(*left_out.values())
+    if not evidence.whole("metadata-incomplete") or any("leader" in each.tags for each in proof):
+        return loops, []
+    reached = [each for each in loops if missing and missing.issubset(each.nodes)]
+    return [each for each in loops if each not in reached], reached
 
 
 def _misled(evidence: Evidence, proof: list[Finding]) -> list[Finding]:
@@ -269,7 +285,7 @@ def no_leader(evidence: Evidence) -> Cause | None:
         return None
     return Cause(
         "no-leader",
-        f"{evidence.places(proof)} had no leader for {lasted_s(proof):.1f} s",
+        f"{evidence.places(proof)} had no leader for {'up to ' if len(proof) > 1 else ''}{lasted_s(proof):.1f} s",
         "certain",
         tuple(proof),
         tuple(evidence.beside(proof, *WAITS)),

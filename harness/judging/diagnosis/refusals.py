@@ -1,7 +1,8 @@
 """Refusals: clients that are refused again and again, and nodes that do not agree who leads.
 
-leaders-disputed   metadata-disagreement, epoch-regression, and loops in the same partitions that they explain: a client
-                   is sent to a node whose own list has another leader. Each node is told with the leaders that it names
+leaders-disputed   metadata-disagreement, or epoch-regression alone (then epochs go back, and no more is said), and
+                   loops in the same partitions that they explain: a client is sent to a node whose own list has
+                   another leader. Each node is told with the leaders that it names
 leader-refuses     the loops that are left: those that are named as leaders refuse. Certain if nodes agree in their
                    lists; else likely, and a loop counts although who leads is disputed where each node that refuses
                    names itself, or where all whom anybody names refuse: whoever is right, the leader does
@@ -31,9 +32,12 @@ def leaders_disputed(evidence: Evidence) -> Cause | None:
     proof.sort(key=lambda each: not evidence.uses(each.topic))
     own = refused_by_leaders(evidence)
     loops = [each for each in evidence.beside(proof, "not-leader-loop") if each not in own]
+    disputed = [each for each in proof if each.anomaly == DISPUTES[0]]
     return Cause(
         "leaders-disputed",
-        f"nodes do not agree who leads {evidence.places(proof)}: what they tell depends on who is asked, and when",
+        f"nodes do not agree who leads {evidence.places(disputed)}: what they tell depends on who is asked, and when"
+        if disputed
+        else f"leader epochs go back for {evidence.places(proof)}: a client was told an older one after a newer one",
         "certain",
         tuple(proof),
         (*loops, *_waits(evidence, loops)),
@@ -54,9 +58,15 @@ def leader_refuses(evidence: Evidence) -> Cause | None:
     agree = evidence.looked_at("metadata-disagreement") > 0 and not evidence.found("metadata-disagreement")
     resent = [each for each in evidence.seen(*RESENT) if each not in evidence.wrong(*RESENT)]
     own = [each for each in _refused_by_themselves(evidence) if each in proof]
+    places = evidence.places(proof)
+    what = (
+        f"clients bounce between brokers for {places}"
+        if _served(evidence, proof)
+        else (f"no node serves {places}: clients bounce between brokers")
+    )
     return Cause(
         "leader-refuses",
-        f"no node serves {evidence.places(proof)}: clients bounce between brokers; NOT_LEADER from {nodes_of(proof)}"
+        f"{what}; NOT_LEADER from {nodes_of(proof)}"
         + (", though their own Metadata names them" if len(own) == len(proof) else ""),
         "certain" if agree else "likely",
         tuple(proof),
@@ -72,6 +82,13 @@ def leader_refuses(evidence: Evidence) -> Cause | None:
         ),
         remedies=("let a node that Metadata names as leader lead, or name the one that does",),
     )
+
+
+def _served(evidence: Evidence, proof: list[Finding]) -> bool:
+    """Whether something was acknowledged or read in one of their partitions."""
+    places = {(each.topic, each.partition) for each in proof}
+    rows = [row for row in evidence.results.figures.table if (row.topic, row.partition) in places]
+    return any(row.acknowledged or row.read for row in rows)
 
 
 def circles(evidence: Evidence, loops: list[Finding]) -> list[str]:

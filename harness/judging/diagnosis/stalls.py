@@ -26,12 +26,15 @@ def fetch_hangs(evidence: Evidence) -> Cause | None:
     proof = [*hung, *unseen]
     if not proof:
         return None
-    places = evidence.places(proof)
+    places = evidence.places(hung or proof)
+    beside = evidence.beside(hung, "unseen") if hung else unseen
+    elsewhere = [each for each in unseen if each not in beside]
     since = sorted({each.offset for each in evidence.beside(proof, "stall") if each.offset is not None})
     missing = evidence.found("unseen")
     return Cause(
         "fetch-hangs",
-        f"data available, fetch does not answer: {places}{f' from offset {since[0]:,} on' if len(since) == 1 else ''}",
+        f"data available, fetch does not answer: {places}{f' from offset {since[0]:,} on' if len(since) == 1 else ''}"
+        + (f"; the final read did not get to all of {evidence.places(elsewhere)} either" if elsewhere else ""),
         "certain" if hung else "possible" if evidence.results.figures.transactions else "likely",
         tuple(proof),
         tuple(evidence.beside(proof, "stall", "unseen", "slow-recovery")),

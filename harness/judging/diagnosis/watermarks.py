@@ -1,14 +1,14 @@
 """Watermarks: what nodes show of a partition against what was acknowledged, what was read, and what they had shown.
 
-shown-before-replicated   watermark-ahead: a mark was shown, and what lay below it was not there later. Certain if marks
-                          of the same node fell within one epoch, or readers received what then failed or was
-                          replaced: then the next offset is shown as the high watermark. Not while one offset was
-                          acknowledged twice and no mark fell in Fetch: then acknowledgements are wrong, and not the
-                          marks, and ends that fall in ListOffsets alone are a cause of their own.
+shown-before-replicated   watermark-ahead: a mark was shown, and what lay below it was not there later. Certain if, in
+                          the same partitions, marks of the same node fell within one epoch, or readers received what
+                          then failed or was replaced: then the next offset is shown as the high watermark. Not while
+                          one offset was acknowledged twice and no mark fell in Fetch: then acknowledgements are wrong,
+                          and not the marks, and ends that fall in ListOffsets alone are a cause of their own.
                           Accounts for falling marks, values that were replaced, reads of what failed
 watermark-not-idempotent  retry-watermark-regression: marks fell right after a batch was sent again. Certain if that
-                          happened after half of the resends or more, else likely. Accounts for marks that fall or
-                          lag
+                          happened after half of the resends or more, and no mark fell at another time; else likely.
+                          Accounts for marks that fall or lag
 watermark-frozen          watermark-frozen, or stalls of class 1, in partitions whose marks did not fall. With acks=all
                           and min.insync.replicas of 2 or more an acknowledgement says that a follower has the record:
                           the mark is not moved in the produce path, and it is not replication. Certain then, else
@@ -32,6 +32,7 @@ from harness.judging.diagnosis.evidence import NS, Evidence, nodes_of, times, to
 from harness.judging.diagnosis.leadership import OF_WATERMARKS
 
 SHOWN = 2
+NEAR_NS = 5 * NS  # a mark that fell after a resend was higher until then, and is asked for now and then
 FELL = ("watermark-regression", "end-offset-regression")
 FALLS = (*FELL, "lso-regression", "lso-above-hw")
 ENDS = ("not-linearizable",)
@@ -45,7 +46,9 @@ def shown_before_replicated(evidence: Evidence) -> Cause | None:
     fell = [each for each in falls if "same node" in each.tags and "one epoch" in each.tags]
     if not proof or (doubted and not fell):
         return None
-    replaced = evidence.wrong("inconsistent-offset", "aborted-read")
+    fell = [each for each in fell if each in evidence.beside(proof, *FELL)]
+    replaced = evidence.beside(proof, "inconsistent-offset", "aborted-read")
+    replaced = [each for each in evidence.wrong("inconsistent-offset", "aborted-read") if each in replaced]
     lost = evidence.found("lost-write", "lost-tail")
     return Cause(
         "shown-before-replicated",
@@ -88,11 +91,12 @@ def watermark_not_idempotent(evidence: Evidence) -> Cause | None:
     found, resent = evidence.found("retry-watermark-regression"), evidence.looked_at("retry-watermark-regression")
     fell = evidence.wrong(*FELL)
     often = resent > 0 and 2 * found >= resent
+    apart = _apart_from_resends(evidence)
     return Cause(
         "watermark-not-idempotent",
         "the watermark update is not idempotent under retries: a batch that is sent again puts an older one over a"
         " newer one",
-        "certain" if often else "likely",
+        "certain" if often and not apart else "likely",
         tuple(proof),
         tuple(each for each in evidence.seen(*OF_WATERMARKS) if each.anomaly != "watermark-ahead"),
         because=(
@@ -100,12 +104,31 @@ def watermark_not_idempotent(evidence: Evidence) -> Cause | None:
             *evidence.quotes(proof),
             *evidence.quotes(fell),
         ),
-        against=when(not often, "most resends were not followed by a lower mark"),
+        against=(
+            *when(not often, "most resends were not followed by a lower mark"),
+            *when(apart, f"marks fell as well where nothing had been sent again: {'; '.join(evidence.quotes(apart))}"),
+        ),
         remedies=(
             "let the watermark rise only: store the greater of the old and the new one",
             "answer a batch that is recognised as a resend without touching the watermark",
         ),
     )
+
+
+def _apart_from_resends(evidence: Evidence) -> list[Finding]:
+    """Marks of one node that fell in one epoch, and not around a resend; none where not all of those were kept."""
+    after = evidence.kept("retry-watermark-regression")
+    if not evidence.whole("retry-watermark-regression") or any(each.time_ns is None for each in after):
+        return []
+    fell = [each for each in evidence.wrong(FELL[0]) if {"same node", "one epoch"} <= set(each.tags)]
+    return [each for each in fell if not any(_is_near(each, resend) for resend in after)]
+
+
+def _is_near(fell: Finding, resend: Finding) -> bool:
+    same = (fell.topic, fell.partition) == (resend.topic, resend.partition)
+    first, last = fell.time_ns or 0, fell.until_ns or fell.time_ns or 0
+    began, ended = resend.time_ns or 0, resend.until_ns or resend.time_ns or 0
+    return same and first <= ended + NEAR_NS and last >= began - NEAR_NS
 
 
 def watermark_frozen(evidence: Evidence) -> Cause | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from harness.report.terminal.tables import as_json_line, as_json_text, line
-from harness.tap.taps import TapPlace
+
+if TYPE_CHECKING:  # it takes long to import
+    from harness.tap.taps import TapPlace
 
 DURATIONS = ("by", "jitter", "period")  # among the options of faults
 

@@ -23,7 +23,7 @@ from bench.detection_report import (
 )
 from checkers.core.families import FAMILIES
 from harness.foundation.errors import UsageError
-from harness.history.sealing import HISTORY
+from harness.history.places import HISTORY
 from harness.history.store import Run, create
 from harness.judging.diagnosis.rules import NAMES
 from harness.runs.scenario import load, to_toml

@@ -19,6 +19,7 @@ from checkers.core.tables import tables_of
 from checkers.summaries import candidate_rows
 from checkers.summaries.context import READS, columns_for, find_context, merge_context
 from checkers.summaries.finding_queries import ContextRequest, ShownFinding, context_request
+from checkers.summaries.witnesses import window_around
 from harness.history.schema import F, Kind, OffsetView, Type
 from tests.oracle import delivery, groups, idempotence, leadership, linearizability, replicas, watermarks
 from tests.support.histories import Rows, process_of, write
@@ -274,27 +275,33 @@ def test_witnesses_are_the_appends_around_an_offset(size: int, seed: int) -> Non
             api = {"api": 2, "view": random.choice([2, 2, 3]), "error": random.choice([0, 0, 6]), "node": 1}
             kind, who, more = random.choice([(Kind.PROBE, "n1", {}), (Kind.EXCHANGE, "t1", {"type": 1})])
             rows.add(kind, who, offset=offset, **api, **more, **common)
-    middles = {(0, 0): 30, (0, 1): 3}
-    found = picked(rows, ContextRequest(witnesses=middles), size)["witness"]
+    windows = {(0, 0): (window_around(30), window_around(50, 3)), (0, 1): (window_around(3),)}
+    found = picked(rows, ContextRequest(witnesses=windows), size)["witness"]
     assert list(found) == ["t0-0", "t0-1"]
     first = context(rows).first_time_ns
-    for (_, partition), middle in middles.items():
+    for (_, partition), of_place in windows.items():
         operations = found[f"t0-{partition}"]["operations"]
         known = log_operations(rows, partition)
-        inside = [each for each in known if abs(each[0] - middle) <= 12]
-        inside = sorted(inside, key=lambda each: (each[0], each[3]))[:50]
+        kept = [each for low, high in of_place for each in first_ones(known, low, high)]
         assert sorted((row["offset"], not row["end"], row["from"] + first, row["event"]) for row in operations) == (
-            sorted((offset, not end, invoked, event) for offset, invoked, end, event in inside)
+            sorted((offset, not end, invoked, event) for offset, invoked, end, event in kept)
         )
         for row in operations:
+            low = max(low for low, _ in of_place if low <= row["offset"])
             below = [
                 invoked
                 for offset, invoked, end, event in known
                 if (offset, not end, invoked, event)
                 <= (row["offset"], not row["end"], row["from"] + first, row["event"])
-                and (offset < middle - 12 or (offset, invoked, end, event) in inside)
+                and (offset < low or (offset, invoked, end, event) in kept)
             ]
             assert row["point"] + first == max([first, *below])
+
+
+def first_ones(known: list[tuple[int, int, bool, int]], low: int, high: int) -> list[tuple[int, int, bool, int]]:
+    """Of a window, as many as are kept."""
+    inside = [each for each in known if low <= each[0] <= high]
+    return sorted(inside, key=lambda each: (each[0], each[3]))[: 2 * (high - low) + 2]
 
 
 def log_operations(rows: Rows, partition: int) -> list[tuple[int, int, bool, int]]:
@@ -377,7 +384,7 @@ def test_witnesses_need_only_their_own_columns(size: int) -> None:
     for topic in range(5):
         rows.topics[topic] = f"t{topic}"
         linearizability.write(rows, topic, Random(topic))
-    asked = ContextRequest((), {(topic, 0): 3 for topic in range(5)})
+    asked = ContextRequest((), {(topic, 0): (window_around(3),) for topic in range(5)})
     run, wanted = context(rows), columns_for(asked)
     assert set(wanted) == {"sends", "probes", "exchanges"}
     parts = [

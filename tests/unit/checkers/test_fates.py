@@ -204,9 +204,9 @@ def test_of_log_starts_those_below_one_that_was_shown_before_tell_nothing() -> N
     """The lowest one above an offset is then the one that was shown first."""
     columns = {"topic": 0, "partition": 0, "error": 0}
     shown = [(5, 30), (9, 20), (7, 20), (12, 25), (12, 40), (0, 1), (3, 10)]
-    rows = [{**columns, "log_start": start, "time": time} for start, time in shown]
+    rows = [{**columns, "log_start": start, "time": time, "invoked": time} for start, time in shown]
     probes = pl.DataFrame(rows, schema={name: empty("probes").schema[name] for name in rows[0]})
-    starts = log_starts.starts(probes, RunContext())
+    starts = log_starts.starts(Piece({"probes": probes}, RunContext()), RunContext())
     assert sorted(starts.select("log_start", "shown").rows()) == [(3, 10), (9, 20), (12, 25)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -18,6 +19,7 @@ from checkers.summaries import series as series_module
 from checkers.summaries.drawn_series import PARTITIONS, _latency, drawn, fingerprint, witnesses
 from checkers.summaries.finding_queries import context_request
 from checkers.summaries.series import BUCKETS, CLASSES, FAMILIES, OTHERS, Grid, points, thinned
+from checkers.summaries.witnesses import SAMPLED, WITNESSED
 from harness.foundation.error_codes import name_of
 from harness.history.schema import F, FaultStage, Kind, Type
 from tests.oracle import delivery, idempotence, leadership, watermarks
@@ -438,6 +440,23 @@ def test_of_thousands_of_partitions_only_those_have_marks_about_which_most_is_to
     assert list(found["marks"]) == ["t0-8"]
     assert set(found["flow"]) == {f"t0-{n}" for n in range(9)}
     assert len(drawings(rows, {})["marks"]) == 9
+
+
+def test_appends_are_shown_in_samples_of_the_load_as_well() -> None:
+    """A wide window, and narrow ones that do not overlap it or each other."""
+    rows = Rows()
+    rows.topics[0] = "t0"
+    for number in range(600):
+        moment = {"time": (number + 1) * SECOND_NS, "invoked": number * SECOND_NS, "topic": 0, "partition": 0}
+        rows.add(Kind.COMPLETE, "p1", f=F.SEND, type=Type.OK, value=number, op=number, offset=number, **moment)
+    operations = drawings(rows, {})["witness"]["t0-0"]["operations"]
+    offsets = [row["offset"] for row in operations]
+    assert offsets == sorted(set(offsets))
+    ends = [here for here, after in pairwise([*offsets, 10**6]) if after - here > 1]
+    assert len(ends) == 7
+    assert len(offsets) == (2 * WITNESSED + 1) + 6 * (2 * SAMPLED + 1)
+    moments = [row["point"] for row in operations]
+    assert moments == sorted(moments)
 
 
 def test_what_was_deleted_has_no_witness() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -49,10 +50,12 @@ COMMANDS = [
     ["image"],
     ["image", "build"],
     ["run"],
+    ["new"],
     ["check"],
     ["import"],
     ["export"],
     ["report"],
+    ["store"],
     ["compare"],
     ["investigate"],
     ["explore"],
@@ -139,6 +142,8 @@ def test_help_names_the_exit_codes(run: Run) -> None:
     """All seven, at the top."""
     text = " ".join(run("--help")[1].split())
     assert "Exit codes: " in text
+    assert "tidegauge run -n leader-kill --dry-run" in text
+    assert [name in text for name in ("Start here", "Test more", "Look at runs", "Clusters")] == [True] * 4
     assert all(f"{int(code)} " in text.partition("Exit codes: ")[2] for code in Exit)
 
 
@@ -296,6 +301,52 @@ def test_quiet_and_verbose_contradict_each_other(run: Run, asked: Asked, recorde
     code, out, err = run(*command.split(), "-q", "-v", "--store", str(recorded.path.parents[1]))
     assert (code, out, asked) == (Exit.USAGE, "", [])
     assert "--quiet and --verbose contradict each other" in err
+
+
+def test_a_dry_run_starts_nothing(run: Run, asked: Asked, tmp_path: Path) -> None:
+    """It shows the cluster, the load, the faults and the time; what could not be run is refused."""
+    store = str(tmp_path / "store")
+    given = ["run", "-w", "stream", "-n", "leader-kill", "-t", "40", "--seed", "7", "--dry-run", "--store", store]
+    code, out, err = run(*given)
+    assert (code, err, asked) == (Exit.VALID, "", [])
+    assert [line.split(maxsplit=1) for line in out.splitlines()][:5] == [
+        ["cluster", "kafka 4.3.1, 3 nodes, local"],
+        ["load", "stream for 40 s, confluent-kafka, acks=all"],
+        ["faults", "5 s to 15 s: leader-kill, leader"],
+        ["seed", "7"],
+        ["takes", "about 67 s"],
+    ]
+    plan = json.loads(run(*given, "--json")[1])
+    assert (plan["expected_s"], [slot["fault"] for slot in plan["schedule"]]) == (67.0, ["leader-kill"])
+    code, out, err = run("run", "-n", "leader-kill", "--time", "3", "--dry-run")
+    assert (code, out) == (Exit.USAGE, "")
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_run_of_nothing_in_particular_says_what_it_is(run: Run, asked: Asked) -> None:
+    """And how to get another one; whoever names something gets no advice."""
+    assert "no scenario given: large-batch against Apache Kafka, without faults" in run("run")[2]
+    assert "no scenario given" not in run("run", "-w", "stream")[2]
+    assert [scenario.title for scenario, _ in asked] == ["large-batch", "stream"]
+
+
+@pytest.mark.parametrize(("shell", "said"), [("bash", "complete"), ("zsh", "#compdef tidegauge"), ("fish", "complete")])
+def test_completion_can_be_installed(tmp_path: Path, shell: str, said: str) -> None:
+    """For the three shells; what is installed completes commands."""
+    home = {"HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    assert run_process("--install-completion", shell, **home).returncode == Exit.VALID
+    installed = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(said in text for text in installed)
+
+
+def test_commands_are_completed(tmp_path: Path) -> None:
+    """As bash asks for it."""
+    words = {"_TIDEGAUGE_COMPLETE": "complete_bash", "COMP_WORDS": "tidegauge ru", "COMP_CWORD": "1"}
+    script = "import sys; sys.argv = ['tidegauge']; from harness.commands.main import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **words}, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout.split()) == (Exit.VALID, ["run"])
 
 
 @pytest.fixture

@@ -99,6 +99,34 @@ def test_a_reader_that_is_not_rewound_skips(tmp_path: Path, end: str) -> None:
     assert anomalies(verdict_of(tmp_path, *operations)) == {"poll-skip": "1 illegal"}
 
 
+@pytest.mark.parametrize("end", ["fail", "info"])
+def test_a_poll_that_failed_moves_no_reader(tmp_path: Path, end: str) -> None:
+    """What it says it returned is read again; going on behind it skips."""
+    failed = poll(1, 1, 2, type_=end)
+    again = verdict_of(tmp_path / "again", *apart(0, 1, 2, 3), poll(1, 0), failed, failed, poll(1, 1, 2, 3))
+    assert anomalies(again) == {}
+    skipped = verdict_of(tmp_path / "skipped", *apart(0, 1, 2, 3), poll(1, 0), failed, poll(1, 3))
+    assert anomalies(skipped) == {"poll-skip": "1 illegal"}
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("end", ["fail", "info"])
+def test_a_poll_that_failed_moves_no_reader_in_the_exchange_format(tmp_path: Path, end: str, *, counted: bool) -> None:
+    """The same, whether or not the poll says how many records it returned."""
+    events: list[dict[str, object]] = []
+    for value in range(4):
+        events += [invoke(value, 10 * value), complete(value, 10 * value + 5, offset=value)]
+    for op, (type_, values) in enumerate([("ok", [0]), (end, [1, 2]), ("ok", [1, 2, 3])], 100):
+        of_reader = {"op": op, "process": 3}
+        events.append(invoke(time=10 * op, f="poll", **of_reader))
+        record = {"kind": "record", "time": 10 * op + 5, "topic": "t", "partition": 0, **of_reader}
+        events += [record | {"offset": value, "value": value} for value in values]
+        said = {"count": len(values)} if counted else {}
+        events.append(complete(time=10 * op + 5, f="poll", type=type_, **of_reader, **said))
+    verdict = judged(jsonl(tmp_path / "h.jsonl", *events), tmp_path)
+    assert anomalies(verdict) == {}
+
+
 def test_a_transaction_that_aborts_may_skip_too(tmp_path: Path) -> None:
     """Each is compared with the last that committed, also when it aborts itself."""
     operations = [

@@ -48,8 +48,21 @@ CASES: dict[str, tuple[Operations, set[str]]] = {
     "an `info` send at an offset that another has": ([send(0, "1 5@7", type_="info"), send(1, "1 6@7")], set()),
     "the same, and a sibling of it was read": (
         [send(0, "1 5@7", "2 5", type_="info"), send(1, "1 6@7"), poll(2, "2 5@3")],
-        set(),
+        {"inconsistent-offset"},
     ),
+    "two `info` sends at one offset, and siblings of both were read": (
+        [
+            send(0, "1 5@7", "2 5", type_="info"),
+            send(1, "1 6@7", "2 6", type_="info"),
+            poll(2, "2 5@3 6@4"),
+        ],
+        {"inconsistent-offset"},
+    ),
+    "an `info` send at an offset that another has, and it was read elsewhere": (
+        [send(0, "1 5@7", type_="info"), send(1, "1 6@7"), poll(2, "1 6@7 5@8")],
+        {"inconsistent-offset", "duplicate"},
+    ),
+    "a failed send at an offset that another has": ([send(0, "1 5@7", type_="fail"), send(1, "1 6@7")], set()),
     "a failed send was read": ([send(0, "1 5", type_="fail"), poll(1, "1 5@7")], {"aborted-read"}),
     "acknowledged, and passed by a read": ([send(0, "1 5@7"), send(0, "1 6@8"), poll(1, "1 6@8")], {"lost-write"}),
     "acknowledged at an offset where another was read": (

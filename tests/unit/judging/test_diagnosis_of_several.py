@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from checkers.core.results import Finding
 from checkers.summaries.figures import Figures, PartitionRow
+from harness.judging.diagnosis import Cause
 from tests.unit.judging.test_diagnosis import LOOP, diagnosis, finding, results
 
 DISPUTE = finding(
@@ -106,3 +108,89 @@ def test_what_was_acknowledged_without_an_offset_may_lie_above_a_frozen_mark() -
     below = finding("lost-write", offset=77)
     assert "acknowledged-then-lost" in names(none, frozen, unread, *shared, below)
     assert "acknowledged-then-lost" in names(none, replace(frozen, partition=1), unread)
+
+
+def told(*found: Finding, **known: Any) -> dict[str, Cause]:
+    """The causes, by name."""
+    return {each.name: each for each in diagnosis(results(*found, **known)).causes}
+
+
+def test_a_resend_that_nobody_was_handed_twice_may_only_be_answered_wrongly() -> None:
+    """That it was appended twice is not said then."""
+    for tag, done in (("read twice", "appended twice"), ("acknowledged twice", "acknowledged at two offsets")):
+        cause = told(finding("retry-duplicate", tag), finding("retry-offset-changed"))["resend-not-recognised"]
+        assert cause.sentence.endswith(done)
+        assert bool(cause.against) == (tag == "acknowledged twice")
+
+
+def test_epochs_that_go_back_are_no_disagreement_of_nodes() -> None:
+    """One node alone can do that."""
+    back = finding("epoch-regression", nodes=(2,))
+    assert told(back)["leaders-disputed"].sentence.startswith("leader epochs go back for p0")
+    assert told(back, DISPUTE)["leaders-disputed"].sentence.startswith("nodes do not agree who leads p0")
+
+
+def test_a_partition_that_is_served_to_others_is_not_served_by_no_node() -> None:
+    """Clients that go in circles are told as what they are."""
+    idle = replace(READ_TWICE, sent=9, acknowledged=0, read=0, distinct=0)
+    for row, said in ((READ_TWICE, "clients bounce between brokers for p0; "), (idle, "no node serves p0: ")):
+        cause = told(LOOP, figures=Figures(900, 900, table=[row]))["leader-refuses"]
+        assert cause.sentence.startswith(said)
+
+
+def test_a_fetch_that_hangs_says_nothing_of_other_partitions() -> None:
+    """What the final read did not get to there may have another reason."""
+    hung, unseen = finding("stall", "class 2"), finding("unseen", partition=1)
+    cause = told(hung, unseen)["fetch-hangs"]
+    assert cause.sentence == (
+        "data available, fetch does not answer: p0 from offset 5 on; the final read did not get to all of p1 either"
+    )
+
+
+def test_reads_of_what_failed_elsewhere_prove_no_mark_that_is_too_high() -> None:
+    """They are a cause of their own."""
+    ahead = finding("watermark-ahead", "missing", facts={"x_at": 1, "y_at": 9})
+    for partition, confidence in ((0, "certain"), (1, "likely")):
+        causes = told(ahead, finding("aborted-read", partition=partition))
+        assert causes["shown-before-replicated"].confidence == confidence
+        assert ("aborted-shown" in causes) == bool(partition)
+
+
+def test_marks_that_fall_without_resends_are_not_certain_to_fall_because_of_them() -> None:
+    """A node that answers from an old state does so after resends as well."""
+    resent = finding("retry-watermark-regression", time_ns=1_000, until_ns=2_000)
+    for time_ns, confidence in ((1_500, "certain"), (60_000_000_000, "likely")):
+        fell = finding("watermark-regression", "one epoch", "same node", time_ns=time_ns, until_ns=time_ns + 10)
+        found = results(resent, fell)
+        found.anomalies["retry-watermark-regression"].looked_at = 1
+        (cause,) = diagnosis(found).causes
+        assert (cause.name, cause.confidence) == ("watermark-not-idempotent", confidence)
+
+
+def test_a_client_that_got_to_the_broker_that_is_left_out_does_not_go_in_circles_because_of_it() -> None:
+    """That broker refuses; the short list is told by itself, and not as certain to matter."""
+    short = finding("metadata-incomplete", "broker", "always", topic=None, nodes=(1, 2))
+    causes = told(short, replace(LOOP, nodes=(2,)))
+    assert causes["clients-cannot-find-leaders"].confidence == "likely"
+    assert causes["leader-refuses"].confidence == "certain"
+    assert set(told(short, LOOP)) == {"clients-cannot-find-leaders"}
+
+
+def test_what_lies_above_all_that_was_read_may_be_hidden() -> None:
+    """Where nodes showed ends that are too low; nowhere else."""
+    tail = finding("lost-tail")
+    for partition, confidence in ((0, "likely"), (1, "certain")):
+        cause = told(tail, finding("end-offset-regression", partition=partition))["acknowledged-then-lost"]
+        assert cause.confidence == confidence
+    assert told(tail)["acknowledged-then-lost"].confidence == "certain"
+
+
+def test_rotten_records_account_for_nothing_in_other_partitions() -> None:
+    """What is lost there is told by itself."""
+    assert set(told(finding("corrupt"), finding("lost-write", partition=1))) == {"corrupted", "acknowledged-then-lost"}
+
+
+def test_of_several_partitions_without_a_leader_the_longest_time_is_said_as_such() -> None:
+    """It is not that of all."""
+    shorter = finding("leaderless", partition=1, until_ns=2_000_000_000)
+    assert told(finding("leaderless"), shorter)["no-leader"].sentence == "p0 and p1 had no leader for up to 9.0 s"

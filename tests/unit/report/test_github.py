@@ -41,6 +41,15 @@ def test_a_summary_has_the_verdict_the_cause_and_the_findings() -> None:
     assert "50 of 100 messages arrived (50.0 %)" in text
 
 
+def test_every_cause_has_a_line() -> None:
+    """In the order of the diagnosis, which is that of harm."""
+    causes = [{"sentence": f"cause {number} <b>", "confidence": "certain"} for number in range(7)]
+    text = summary([told(diagnosis={"causes": causes})])
+    assert "**7 causes, the most harmful first**" in text
+    numbered = [line for line in text.splitlines() if line.partition(". ")[0].isdecimal()]
+    assert numbered == [f"{number + 1}. (certain): cause {number} &#60;b&#62;" for number in range(7)]
+
+
 def test_it_is_appended_where_github_asks_for_it(tmp_path: Path) -> None:
     """What others wrote stays; nobody who does not ask gets one."""
     file = tmp_path / "summary.md"

@@ -67,6 +67,15 @@ def test_the_cause_comes_first() -> None:
     assert "remedy: list all" in (failure.text or "")
 
 
+def test_every_cause_is_named_in_order() -> None:
+    """The message has the most harmful one, and how many others there are; the text has them all."""
+    causes = [{"sentence": f"cause {number}", "confidence": "certain"} for number in range(3)]
+    (failure,) = parsed(told("invalid", diagnosis={"causes": causes})).iter("failure")
+    assert failure.get("message") == "cause 0 (and 2 other causes)"
+    lines = (failure.text or "").splitlines()
+    assert [line for line in lines if line.startswith("cause: ")] == [f"cause: cause {n} (certain)" for n in range(3)]
+
+
 def test_an_unknown_run_is_an_error_and_says_what_was_missing() -> None:
     """Neither passed nor failed nor skipped."""
     top = parsed(told("unknown"))

@@ -6,31 +6,33 @@ from typing import Any
 
 import pytest
 
+from harness.report.names import Names
 from harness.report.operations import RunClock, lasted, operation_line, request
 
-PROCESSES: dict[str, dict[str, Any]] = {
+NAMES = Names(("t",), {
     "6": {"role": "producer"},
     "3": {"role": "consumer"},
     "7": {"role": "final"},
     "9": {"role": "replica", "node": 2},
-}
+})  # fmt: skip
 EVERY = {"rank": 0, "event": 1, "process": 6, "from": 0, "to": 5}
-SEND = {"kind": "complete", "f": 1, "topic": "t", "partition": 2, "value": 8}
+SEND = {"kind": "complete", "f": 1, "topic": "t", "partition": 2, "value": (6 << 40) + 8}
 CASES: list[tuple[dict[str, Any], str, str]] = [
-    ({**SEND, "type": 1, "offset": 26}, "producer 6", "sent value 8 to t-2: acknowledged at offset 26"),
+    ({**SEND, "type": 1, "offset": 26}, "producer 6", "sent producer 6 #8 to p2: acknowledged at offset 26"),
     ({**SEND, "type": 3, "error": 7}, "producer 6",
-     "sent value 8 to t-2: nobody knows whether it happened (REQUEST_TIMED_OUT)"),
-    ({"kind": "complete", "f": 12, "type": 2}, "producer 6", "made a transaction: aborted"),
+     "sent producer 6 #8 to p2: outcome unknown (REQUEST_TIMED_OUT)"),
+    ({"kind": "complete", "f": 12, "type": 2}, "producer 6", "ran a transaction: aborted"),
     ({"kind": "complete", "f": 3, "type": 1, "offset": 9, "process": 7}, "final reader 7",
      "read the partition to 9: ok"),
-    ({"kind": "record", "offset": 27, "value": 8, "process": 3}, "consumer 3", "was handed value 8 at offset 27"),
-    ({"kind": "replica", "offset": 27, "value": 8, "process": 9}, "disk of node 2",
-     "holds value 8 at offset 27, asked when all was over"),
-    ({"kind": "probe", "node": 1, "api": 2, "view": 2, "offset": 33}, "node 1, probed", "ListOffsets: end 33"),
-    ({"kind": "probe", "node": 1, "api": 1, "error": 6}, "node 1, probed", "Fetch: NOT_LEADER_OR_FOLLOWER"),
+    ({"kind": "record", "offset": 27, "value": (6 << 40) + 8, "process": 3}, "consumer 3",
+     "received producer 6 #8 at offset 27"),
+    ({"kind": "replica", "offset": 27, "value": (6 << 40) + 8, "process": 9}, "disk of node 2",
+     "holds producer 6 #8 at offset 27, read after the run"),
+    ({"kind": "probe", "node": 1, "api": 2, "view": 2, "offset": 33}, "probe of node 1", "ListOffsets: end 33"),
+    ({"kind": "probe", "node": 1, "api": 1, "error": 6}, "probe of node 1", "Fetch: NOT_LEADER_OR_FOLLOWER"),
     ({"kind": "exchange", "node": 2, "api": 0, "type": 1, "offset": 4, "count": 8,
       "client": "tidegauge-producer-6", "name": "reorders"},
-     "producer-6 → node 2", "Produce: 8 records acknowledged from offset 4 on; bent by the rule reorders"),
+     "producer-6 → node 2", "Produce: 8 records acknowledged, from offset 4; modified by the rule reorders"),
     ({"kind": "exchange", "node": 2, "api": 1, "type": 3, "client": "app"}, "app → node 2",
      "Fetch: the client got no answer"),
     ({"kind": "exchange", "node": 2, "api": 3, "type": 1, "leader": 1, "leader_epoch": 4, "isr": "1,2",
@@ -42,7 +44,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
 @pytest.mark.parametrize(("row", "actor", "sentence"), CASES, ids=[case[2] for case in CASES])
 def test_an_operation_in_words(row: dict[str, Any], actor: str, sentence: str) -> None:
     """Who did what, and how it ended."""
-    told = operation_line({**EVERY, **row}, PROCESSES)
+    told = operation_line({**EVERY, **row}, NAMES)
     assert (told.actor, told.sentence) == (actor, sentence)
 
 

@@ -47,8 +47,8 @@ def page() -> str:
 def test_it_says_what_broke_why_and_how_to_see_it_again(page: str) -> None:
     """The verdict, the cause, the first counterexample in words, and the command."""
     text = Elements(page).text
-    assert "Promises were broken: an anomaly was seen that this configuration does not allow." in text
-    assert "offsets are assigned twice" in text
+    assert "The cluster broke its promises: 1 kind of violation in 1,234 events." in text
+    assert "Offsets are assigned twice" in text
     assert "reserve the base offset" in text
     assert "time-outs (measured, none)" in re.sub(r"\s+", " ", text)
     assert "acknowledged at offset 27" in text
@@ -60,8 +60,8 @@ def test_a_finding_says_who_led_what_was_broken_and_what_is_on_disk(page: str) -
     text = Elements(page).text
     assert "node 1, epoch 0" in text
     assert "(from 2.0 s to 5.0 s)" in text
-    assert "node 1: value 6597069766705 at offset 27" in text
-    assert "node 2: not looked at" in text
+    assert "node 1: producer 6 #49 at offset 27" in text
+    assert "node 2: not read" in text
 
 
 def test_no_text_becomes_markup(page: str) -> None:
@@ -98,7 +98,8 @@ def test_operations_of_a_timeline_lead_to_the_evidence(page: str) -> None:
     """Each link has a row that it leads to."""
     found = Elements(page).found
     there = {given["id"] for _, given in found if "id" in given}
-    wanted = {str(given["href"])[1:] for _, given in found if str(given.get("href", "")).startswith("#")}
+    links = [given.get(name) for _, given in found for name in ("href", "data-link")]
+    wanted = {link[1:] for link in links if link and link.startswith("#")}
     assert wanted <= there
     assert [name for name in wanted if name and name.startswith("realtime-order-0-")]
 
@@ -106,14 +107,14 @@ def test_operations_of_a_timeline_lead_to_the_evidence(page: str) -> None:
 def test_without_series_it_says_that_nothing_is_drawn() -> None:
     """And is a report all the same."""
     text = Elements(render(facts(), results(), None, PATH)).text
-    assert text.count("nothing is drawn, and that says nothing about the run") == 3
-    assert "Promises were broken" in text
+    assert text.count("nothing is drawn, and that says nothing about the run") == 4
+    assert "broke its promises" in text
 
 
 def test_without_a_diagnosis_it_says_so() -> None:
     """No cause is made up."""
     text = Elements(render(facts(), results(diagnosed=False), series(), PATH)).text
-    assert "No diagnosis was made of this run." in text
+    assert "This run has no diagnosis." in text
 
 
 def test_every_cause_is_on_the_first_screen() -> None:
@@ -124,31 +125,54 @@ def test_every_cause_is_on_the_first_screen() -> None:
     unread = {"name": "lost messages", "outcome": "not excluded", "sentence": "measured, but 5 of 9 could not be read"}
     told["diagnosis"]["measured"].append(unread)
     page = render(facts(), told, series(), PATH)
-    assert "7 causes, the most harmful first." in page
-    folded = page.index("<details open><summary>1: why, and what to do")
-    assert all(page.index(f"cause number {number} ") < folded for number in range(1, 8))
+    assert "7 causes, gravest first" in page
+    folded = page.index("<details open><summary>Cause 1: evidence and fix")
+    assert all(page.index(f"Cause number {number} ") < folded for number in range(1, 8))
     assert "lost messages (measured, but 5 of 9 could not be read)" in re.sub(r"\s+", " ", Elements(page).text)
+
+
+def test_findings_are_grouped_by_cause_and_what_is_allowed_is_folded() -> None:
+    """Each anomaly once, under the gravest cause that explains it."""
+    told = results()
+    kept = told["anomalies"]["realtime-order"]["findings"]
+    marks = {status: {"status": status, "code": "", "why": "so it is"} for status in ("illegal", "unproven", "allowed")}
+    for name, status in {"duplicate": "illegal", "lost-tail": "unproven", "stall": "allowed"}.items():
+        told["anomalies"][name]["findings"] = kept
+        told["seen"].append({"anomaly": name, "found": 3, "mark": marks[status], "marks": [marks[status]]})
+    (one,) = told["diagnosis"]["causes"]
+    told["diagnosis"]["causes"] = [one, {**one, "sentence": "another", "explains": ["realtime-order", "duplicate"]}]
+    writer = StoryWriter(told, series(), RunClock(0))
+    groups = [([each.name for each in group.anomalies], group.folded) for group in writer.groups(writer.seen())]
+    assert groups == [(["realtime-order"], False), (["duplicate"], False), (["lost-tail"], False), (["stall"], True)]
+    page = render(facts(), told, series(), PATH)
+    assert page.index('id="anomaly-lost-tail"') < page.index('id="allowed"') < page.index('id="anomaly-stall"')
+
+
+def test_every_number_of_the_first_screen_leads_to_its_evidence(page: str) -> None:
+    """Tiles to sections, anomalies to their findings."""
+    links = [given.get("href") for tag, given in Elements(page).found if tag == "a"]
+    assert {"#partitions", "#linearizability", "#faults", "#coverage", "#anomaly-realtime-order"} <= set(links)
 
 
 def test_what_is_unknown_says_what_is_missing() -> None:
     """Each reason, escaped."""
     text = Elements(render(facts(), results("unknown"), series(), PATH)).text
-    assert "Nobody can tell" in text
+    assert "No verdict" in text
     assert f"the run failed: {HOSTILE}" in text
 
 
 def test_a_run_of_which_little_is_known_has_a_report() -> None:
     """One that was killed before run.json said anything; nothing repeats it."""
     text = Elements(render({}, results("unknown"), None, PATH)).text
-    assert "Nobody can tell" in text
+    assert "No verdict" in text
     assert "Repeat it" not in text
 
 
 def test_a_valid_run_says_how_much_was_looked_at() -> None:
     """And has no findings."""
     text = Elements(render(facts(), results("valid"), series(), PATH)).text
-    assert "Nothing illegal was seen: 38 anomalies were looked for in 1,234 events." in text
-    assert "None: nothing was found that needs one." in text
+    assert "The cluster kept its promises: no violation in 1,234 events, 38 anomalies checked." in text
+    assert "What to do" not in text
 
 
 def test_the_largest_report_is_small_enough() -> None:

@@ -30,7 +30,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def prepared(brokers: StrangeBrokers) -> Preparation:
     """As a run does it."""
     with ExternalCluster((brokers.nodes[0].address,), Security()) as cluster:
-        found = look_at(cluster, [MOVE, KILL], probes=True)
+        found = look_at(cluster, [MOVE, KILL], probes=True, tapped=True)
         make_topics(cluster, [TOPIC], "run", found, own=False)
     return found
 
@@ -61,7 +61,7 @@ def test_metadata_that_lies_is_evidence() -> None:
             nodes = brokers.nodes
             with ExternalCluster((nodes[0].address,), Security()) as cluster:
                 cluster.nodes = nodes  # as if it were ours
-                found = look_at(cluster, [], probes=False)
+                found = look_at(cluster, [], probes=False, tapped=True)
                 make_topics(cluster, [TOPIC], "run", found, own=False)
         assert not elsewhere.was_visited
     assert any(f"{LOOPBACK}:{elsewhere.port}" in each for each in found.odd_metadata)
@@ -77,9 +77,9 @@ def test_whom_stateless_nodes_list_and_as_whom_is_their_own_choice() -> None:
         brokers.ports[1], brokers.ports[2] = brokers.ports[2], brokers.ports[1]
         with ExternalCluster((nodes[0].address,), Security()) as cluster:
             cluster.nodes = nodes  # as if it were ours
-            held_to_it = look_at(cluster, [], probes=False)
+            held_to_it = look_at(cluster, [], probes=False, tapped=True)
             cluster.stateless = True
-            free = look_at(cluster, [], probes=False)
+            free = look_at(cluster, [], probes=False, tapped=True)
     assert held_to_it.odd_metadata == free.odd_metadata
     assert len(held_to_it.reasons) == len(free.odd_metadata) > 0
     assert free.reasons == []

@@ -131,7 +131,7 @@ def test_a_cluster_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
         options["kafka_client"](**options)
         raise KafkaTimeoutError
 
-    monkeypatch.setattr(kafka_python, "KafkaNetClient", connect)
+    monkeypatch.setattr(kafka_python, "connections_to", lambda _: connect)
     monkeypatch.setattr(kafka_python, "KafkaConsumer", fail)
     member = member_of(tmp_path)
     assert isinstance(member.join(["t"], Notes()), ClientError)
