@@ -17,8 +17,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from harness.foundation.errors import TidegaugeError
-from harness.history.sealing import HISTORY
-from harness.history.sources import SEGMENTS
+from harness.history.places import HISTORY, SEGMENTS
 from harness.history.store import RESULTS_FILE, RUN_FILE, Run, store_failure, write_whole
 from harness.report.html import environment, frame, visible
 from harness.report.making import REPORT_FILE

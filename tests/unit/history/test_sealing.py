@@ -14,8 +14,10 @@ import pytest
 from harness.foundation.errors import TidegaugeError
 from harness.history import parquet, segments, sources
 from harness.history.parquet import parquet_schema
-from harness.history.schema import COLUMNS, KINDS, F, Kind, Recorder, Type, now
-from harness.history.sealing import OPEN, Sealed, open_history, seal
+from harness.history.recorder import Recorder
+from harness.history.schema import COLUMNS, KINDS, F, Kind, Type, now
+from harness.history.sealed import Sealed
+from harness.history.sealing import OPEN, open_history, seal
 from harness.history.sources import read_unsealed, segment_path
 
 CHECKSUM_BYTES = 4  # of a header, over the rest of it
@@ -228,7 +230,7 @@ def test_the_topics_that_were_deleted_are_known_before_sealing(tmp_path: Path) -
     for process, (name, ended) in enumerate(
         [("gone", Type.OK), ("perhaps", Type.INFO), ("refused", Type.FAIL), ("open", None), ("created", Type.OK)]
     ):
-        with Recorder(segment_path(tmp_path, process), process, {"role": "keeper"}) as recorder:
+        with Recorder(segment_path(tmp_path, process), process, {"role": "admin"}) as recorder:
             recorder.topic(7, name)  # each process numbers by itself
             op = recorder.begin(F.CREATE if name == "created" else F.DELETE, topic=7)
             if ended is not None:
