@@ -53,8 +53,10 @@ def look_at(cluster: Cluster, plan: Sequence[Slot], *, probes: bool, tapped: boo
     answers = ask_all(cluster.nodes, cluster.security)
     if not tapped:
         refuse_strangers(answers, cluster.addresses)
-    found = Preparation(odd_metadata=odd_metadata(answers, cluster.nodes), shared_ids=shared_ids(answers))
-    found.reasons += [Reason(NOT_WHOLE, f"Metadata contradicts itself: {each}") for each in found.odd_metadata]
+    odd = odd_metadata(answers, cluster.nodes)
+    found = Preparation(odd_metadata=[str(each) for each in odd], shared_ids=shared_ids(answers))
+    wrong = [each for each in odd if not (cluster.stateless and each.own_choice)]
+    found.reasons += [Reason(NOT_WHOLE, f"Metadata contradicts itself: {each}") for each in wrong]
     if cluster.security.protocol != "PLAINTEXT":  # what nodes can do is asked over plain connections only
         found.plan = list(plan)
         return found

@@ -15,7 +15,7 @@ from tests.support.strange_broker import LOOPBACK, Elsewhere, strange_brokers
 
 def odd(nodes: Sequence[Node], timeout_s: float = TIMEOUT_S) -> list[str]:
     """Of a cluster of these nodes."""
-    return odd_metadata(ask_all(nodes, Security(), timeout_s), nodes)
+    return [str(each) for each in odd_metadata(ask_all(nodes, Security(), timeout_s), nodes)]
 
 
 def test_metadata_that_is_true_is_not_odd() -> None:
@@ -60,6 +60,8 @@ def test_numbers_that_were_exchanged() -> None:
         nodes = brokers.nodes
         brokers.ports[1], brokers.ports[2] = brokers.ports[2], brokers.ports[1]
         found = odd(nodes)
+        own_choice = [each.own_choice for each in odd_metadata(ask_all(nodes, Security()), nodes)]
+    assert all(own_choice)
     assert f"node 3 lists {nodes[0].address} as node 2, and it is node 1" in found
 
 
