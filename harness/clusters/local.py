@@ -34,7 +34,7 @@ from harness.clusters.template import NodePlan, placeholders, render
 from harness.clusters.waiting import wait_until
 from harness.foundation import class_archive, optional_work
 from harness.foundation.class_archive import Archive
-from harness.foundation.errors import CannotHere, ClusterError, UsageError
+from harness.foundation.errors import CannotHere, UsageError
 from harness.foundation.java import Java, ensure_java
 from harness.foundation.namespaces import Place
 from harness.foundation.ports import PortLeases
@@ -369,9 +369,9 @@ class LocalCluster(NetworkedCluster):
         ]
         program = node_dir / command[0] if os.sep in command[0] else command[0]
         if shutil.which(program) is None:
-            raise ClusterError(
+            raise UsageError(
                 f"node {node_id} cannot be started ({command[0]}: No such file, or it cannot be executed)",
-                "check the command in the target",
+                f"install it, or correct the command of the target '{self.target.name}'",
             )
         if self._network:
             command = self._network.inside(node_id, command)

@@ -52,6 +52,8 @@ class NodeConnection:
         self._ids = itertools.count(1)
         try:
             self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s)
+        except TimeoutError as error:
+            raise WireError(f"{address} is silent: no connection within {timeout_s:g} s") from error
         except OSError as error:
             raise WireError(f"{address} refuses connections ({error})") from error
         except ValueError as error:
@@ -77,6 +79,8 @@ class NodeConnection:
             if response_class is MetadataResponse and (why := metadata_answer.refusal(frame, version)):
                 raise TooMuch(f"{self.address} gives {why}")
             return response_class.decode(frame, version=version, header=True)
+        except TimeoutError as error:
+            raise WireError(f"{self.address} is silent: it accepts connections and does not answer") from error
         except OSError as error:
             raise WireError(f"{self.address} does not answer ({error})") from error
         except (ValueError, TypeError, AttributeError, LookupError, struct.error) as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.commands.list import What
 from harness.foundation.errors import TidegaugeError
-from harness.history.store import runs
+from harness.history.store import RESULTS_FILE, Run, runs
 
 Rows = list[dict[str, Any]]
 
@@ -37,12 +37,17 @@ def _runs(store: Path) -> Rows:
         rows.append(
             {
                 "run": str(run.path.relative_to(store)),
-                "verdict": (results or {}).get("verdict", "not checked"),
+                "verdict": results["verdict"] if results else _without_results(run),
                 "state": facts.get("state", ""),
                 "seed": facts.get("seed"),
             }
         )
     return rows
+
+
+def _without_results(run: Run) -> str:
+    """Why there is no verdict."""
+    return "damaged results.json" if (run.path / RESULTS_FILE).exists() else "not checked"
 
 
 def _workloads() -> Rows:

@@ -95,7 +95,7 @@ class LiveView:
             for text in self._happened:
                 self._console.print(Text(f"  {'':<8} {text}"), highlight=False)
             self._happened = []
-        self._name = ""
+        self._name = self._step = self._detail = ""
 
     def _redraw(self) -> None:
         """Begin with the first thing that there is to show: until then somebody may be asked something."""

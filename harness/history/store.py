@@ -149,6 +149,28 @@ def create(store: Path, title: str, *, link_above: bool = True) -> Run:
     return Run(path)
 
 
+def discard_if_empty(run: Run) -> bool:
+    """Remove a run that failed before its load, unless it holds logs; `latest` leads to the run before it again."""
+    if any(path.stat().st_size and path.name != FAILURE_LOG for path in (run.path / "logs").rglob("*.log")):
+        return False
+    shutil.rmtree(run.path, ignore_errors=True)
+    parent, store = run.path.parent, run.path.parents[1]
+    _relink(parent, [each for each in runs(store) if each.path.parent == parent])
+    _relink(store, runs(store))
+    with suppress(OSError):  # other runs are in it
+        parent.rmdir()
+    return True
+
+
+def _relink(directory: Path, left: list[Run]) -> None:
+    link = directory / LATEST
+    with suppress(OSError):
+        if left:
+            _link(link, left[-1].path.relative_to(directory))
+        else:
+            link.unlink()
+
+
 def find(store: Path, name: str) -> Run:
     """A run by its directory, by `scenario`, `scenario/time`, or `latest`."""
     for path in (Path(name).expanduser(), store / name, store / name / LATEST):

@@ -25,7 +25,7 @@ from harness.foundation.view import View
 from harness.history.opening import failures_of, open_files, read_facts, table_of, without_the_missing
 from harness.history.remote_runs import RemoteRun
 from harness.history.sealed import Sealed
-from harness.history.store import Run
+from harness.history.store import RESULTS_FILE, Run
 from harness.judging.broker_logs import logs_of
 from harness.judging.diagnosis import Diagnosis, diagnose
 from harness.judging.policies import PlannedFault, RunFacts
@@ -134,6 +134,8 @@ def check_again(
 def checked_before(run: Run) -> Checked:
     """What the last check of a stored run found, judged and diagnosed anew; needs neither its history nor Spark."""
     kept = run.results
+    if kept is None and (run.path / RESULTS_FILE).exists():
+        raise UsageError(f"{run.path / RESULTS_FILE} is damaged", f"check the run again: tidegauge check {run.path}")
     if kept is None:
         raise UsageError(f"the run {run.path} was never checked", f"check it first: tidegauge check {run.path}")
     if kept.get("version") != RESULTS_VERSION:
@@ -153,9 +155,10 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
     view: View,
     asked: CheckOptions,
 ) -> Checked:
+    view.step("waiting for Spark to start")
+    spark = session.get()
     view.step(f"{sealed.events:,} events of {'/'.join(str(run.path).split('/')[-2:])}")
     known = run_facts_of(facts)
-    spark = session.get()
     with followed(session, view) as progress_file:
         setting = replace(setting_of(run, facts, asked), progress_file=progress_file)
         results = check(spark, without_the_missing(sealed, facts), setting)

@@ -100,6 +100,11 @@ class RunRecording:
         undo.callback(self._conductor.stop)
         self.stop.may_wait = True
 
+    @property
+    def has_loaded(self) -> bool:
+        """Whether the load has begun."""
+        return any(phase["name"] == "load" for phase in self.phases)
+
     def load(self) -> None:
         """Clients work, and faults come and go."""
         if self._load.no_probes and self.scenario.settings.probes:

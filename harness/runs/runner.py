@@ -24,7 +24,7 @@ from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
 from harness.history.places import HISTORY
 from harness.history.schema import SCHEMA_VERSION
-from harness.history.store import SCENARIO_FILE, Run, create, without_secrets
+from harness.history.store import SCENARIO_FILE, Run, create, discard_if_empty, without_secrets
 from harness.judging.checking import Checked, check_run
 from harness.report.making import keep_series, report_checked
 from harness.runs import provenance
@@ -171,18 +171,23 @@ def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
         if replay:
             run.update(replay_of=str(replay.run))
         try:
+            recording = RunRecording(scenario, plan, cluster, shared.cluster is not None, run, stop, view)
             with run.held():
-                yield RunRecording(scenario, plan, cluster, shared.cluster is not None, run, stop, view)
+                yield recording
         except KeyboardInterrupt:
             if run.facts.get("state") == "running":  # what was recorded to its end can be checked as a whole
                 run.update(state="interrupted", interrupted=True)
-            raise Interrupted("stopped by the user", _after_quitting(run)) from None
+            gone = not recording.has_loaded and discard_if_empty(run)
+            left = "everything was undone; nothing was recorded" if gone else _after_quitting(run)
+            raise Interrupted("stopped by the user", left) from None
         except BaseException as error:
             # what was recorded can be checked again, whatever happened after it
             with suppress(TidegaugeError, OSError):  # a store that is full takes no news of that
                 if run.facts.get("state") == "running":
                     run.write_failure(error)
                     run.update(state="failed", error=str(error))
+            if isinstance(error, TidegaugeError) and not recording.has_loaded:
+                discard_if_empty(run)
             if isinstance(error, OSError) and run.is_meant_by(error):
                 raise run.failure(error, "recording the run") from error
             raise

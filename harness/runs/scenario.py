@@ -34,6 +34,7 @@ from workloads import WORKLOADS, find_workload
 from workloads.base import Settings
 
 DEFAULT_WORKLOAD = "large-batch"
+NAME_CHARACTERS = 100
 SHIPPED = PACKAGE / "runs" / "scenarios"
 
 
@@ -55,6 +56,8 @@ class Scenario(Model):
     def _with_a_name(self) -> Self:
         if self.name and not all(letter.isalnum() or letter in "-_+." for letter in self.name.lstrip(".")):
             raise ValueError("a scenario's name is letters, digits and - _ + . only: it names a directory")
+        if len(self.name) > NAME_CHARACTERS:
+            raise ValueError(f"a scenario's name has at most {NAME_CHARACTERS} characters: it names a directory")
         if self.name == "latest":
             raise ValueError("a scenario cannot be named 'latest': that is the link to the newest run")
         if self.name.startswith("."):

@@ -148,7 +148,7 @@ def test_a_command_that_does_not_exist(state_home: Path, tmp_path: Path) -> None
     """The command is named."""
     file = tmp_path / "absent.toml"
     file.write_text('name = "absent"\n[process]\ncommand = ["no-such-broker"]\n')
-    refused(cli("cluster", "up", "--target", str(file)), state_home, 3, "no-such-broker", "No such file")
+    refused(cli("cluster", "up", "--target", str(file)), state_home, 4, "no-such-broker", "No such file")
 
 
 @pytest.mark.parametrize(

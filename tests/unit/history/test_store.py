@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.commands.listing import listing
 from harness.foundation.errors import CannotHere, UsageError
 from harness.foundation.paths import STORE_VARIABLE
 from harness.history import store
+from harness.judging.checking import checked_before
 
 
 def test_a_run_gets_a_directory_and_links(tmp_path: Path) -> None:
@@ -167,3 +169,32 @@ def test_a_full_disk_elsewhere_is_not_the_store(tmp_path: Path) -> None:
     assert not run.is_meant_by(OSError(errno.ENOSPC, "", "/elsewhere/file"))
     assert run.is_meant_by(OSError(errno.ENOSPC, "", str(run.path / "segments" / "0001.segment")))
     assert not run.is_meant_by(OSError(errno.ENOSPC, ""))
+
+
+def test_a_run_that_failed_before_its_load_is_not_kept(tmp_path: Path) -> None:
+    """`latest` leads to the run before it again, and to nothing if there is none; logs are worth keeping."""
+    assert store.discard_if_empty(store.create(tmp_path, "stream"))
+    assert [path for path in tmp_path.rglob("*") if path.is_dir() or path.is_symlink()] == []
+    before = store.create(tmp_path, "large-batch")
+    before.update(state="finished")
+    failed = store.create(tmp_path, "stream")
+    failed.update(state="failed")
+    failed.write_failure(ValueError("no"))
+    assert store.discard_if_empty(failed)
+    assert not failed.path.parent.exists()
+    assert (tmp_path / "latest").resolve() == before.path
+    kept = store.create(tmp_path, "stream")
+    kept.write_log(1, ["a line"])
+    assert not store.discard_if_empty(kept)
+    assert (tmp_path / "latest").resolve() == kept.path
+
+
+def test_damaged_results_are_not_called_unchecked(tmp_path: Path) -> None:
+    """Somebody who checked the run would wonder."""
+    run = store.create(tmp_path, "stream")
+    run.update(state="finished")
+    assert [row["verdict"] for row in listing("runs", tmp_path)] == ["not checked"]
+    (run.path / "results.json").write_text('{"verdict": "val')
+    assert [row["verdict"] for row in listing("runs", tmp_path)] == ["damaged results.json"]
+    with pytest.raises(UsageError, match=r"results\.json is damaged: check the run again: tidegauge check "):
+        checked_before(run)

@@ -111,3 +111,9 @@ def test_more_replicas_than_nodes_are_refused(tmp_path: Path) -> None:
     external = {"cluster": {"kind": "external", "bootstrap": ["a:1"]}}
     assert isinstance(load(None, external, ["replication_factor=4"]), Scenario)
     assert isinstance(load(None, {}, ["replication_factor=4", "topic=mine"]), Scenario)
+
+
+def test_a_name_too_long_for_a_directory_is_refused() -> None:
+    """Before a file system does."""
+    with pytest.raises(UsageError, match="a scenario's name has at most 100 characters: it names a directory"):
+        load(None, {"name": "x" * 101})
