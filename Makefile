@@ -94,6 +94,7 @@ schema:
 	@.venv/bin/python -m harness.report.schema
 	@.venv/bin/python -m harness.report.catalogue
 	@.venv/bin/python -m tests.support.design_tree
+	@.venv/bin/python -m tests.support.output_screens
 
 lock:
 	@$(BOOTSTRAP)

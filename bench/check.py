@@ -40,7 +40,8 @@ from checkers.core.check import CheckSettings, check
 from checkers.core.results import CheckResults
 from harness.foundation.errors import Exit, TidegaugeError, UsageError
 from harness.foundation.paths import PACKAGE
-from harness.history.sealing import Sealed, open_history
+from harness.history.sealed import Sealed
+from harness.history.sealing import open_history
 from harness.history.store import RUN_FILE
 from harness.spark.session import Session
 

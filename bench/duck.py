@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.foundation.protocol import FETCH_OF_FOLLOWERS, Api
 from harness.history.schema import F, Kind, OffsetView, Type
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -42,7 +42,8 @@ from bench.history_plan import (
 )
 from harness.history.places import HISTORY
 from harness.history.schema import FIRST_TAP, NEMESIS_PROCESS, Kind
-from harness.history.sealing import MANIFEST, write_history
+from harness.history.sealed import MANIFEST
+from harness.history.sealing import write_history
 from harness.history.sources import Rows
 
 

@@ -32,7 +32,8 @@ from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.progress import SilentProgress
 from harness.foundation.security import Security
-from harness.history.schema import F, Kind, Recorder, Type, now
+from harness.history.recorder import Recorder
+from harness.history.schema import F, Kind, Type, now
 from workloads import payload
 from workloads.base import CONSUMER, PRODUCER, NodeAddress, TopicSpec, WorkerConfig
 from workloads.clients.base import DeliveredMessages, KeyedMessages, Producer

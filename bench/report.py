@@ -21,7 +21,7 @@ from rich.console import Console
 from bench.check import numbers
 from bench.histories import generate
 from harness.foundation.view import viewed_on
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 from harness.history.store import RUN_FILE, Run
 from harness.judging.checking import Checked, check_again
 from harness.report.making import report_checked

@@ -22,7 +22,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from harness.clusters.base import Capability, Cluster
+from harness.clusters.base import Cluster
+from harness.clusters.node import Capability
 from harness.foundation.config import suggestion
 from harness.foundation.discovery import modules_with
 from harness.foundation.errors import CannotHere, UsageError

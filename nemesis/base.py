@@ -23,8 +23,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from harness.clusters.base import Capability, Cluster
+from harness.clusters.base import Cluster
 from harness.clusters.cluster_view import ClusterView, PartitionView, TopicPartition, observe
+from harness.clusters.node import Capability
 from harness.foundation.errors import CannotHere, ClusterError, UsageError
 
 if TYPE_CHECKING:

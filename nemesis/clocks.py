@@ -15,7 +15,8 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecordsBuilder
 
 from harness.clusters.admin_calls import CREATE_TOPICS, DELETE_TOPICS
-from harness.clusters.base import Capability, NodeState, wait_until
+from harness.clusters.node import Capability, NodeState
+from harness.clusters.waiting import wait_until
 from harness.clusters.wire import NodeConnection, WireError
 from harness.foundation.protocol import ErrorCode
 from nemesis.admin.asking import until_done

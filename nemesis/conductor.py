@@ -28,7 +28,8 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 
 from harness.foundation.errors import ClusterError, TidegaugeError
 from harness.foundation.threads import Threads
-from harness.history.schema import FaultStage, Kind, Recorder, now
+from harness.history.recorder import Recorder
+from harness.history.schema import FaultStage, Kind, now
 from nemesis.base import Fault, FaultEvidence, Victim
 from nemesis.outcome import FaultOutcome
 from nemesis.schedule import Slot

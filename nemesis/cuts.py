@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import ClassVar
 
-from harness.clusters.base import Capability
 from harness.clusters.cluster_view import NO_LEADER, ClusterView, Views
+from harness.clusters.node import Capability
 from nemesis.admin.coordinators import quorum
 from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, Victim
 from nemesis.iptables import Chains, PacketRule, addresses

@@ -12,8 +12,8 @@ import shutil
 from pathlib import Path
 from typing import ClassVar
 
-from harness.clusters.base import Capability, NodeState
 from harness.clusters.disk import NodeDisk
+from harness.clusters.node import Capability, NodeState
 from harness.foundation.errors import ClusterError
 from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, RepeatingFault
 from nemesis.log_files import KEPT, Tail, batches, last_segment, recovery_points

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-from harness.clusters.base import NodeState
+from harness.clusters.node import NodeState
 from harness.foundation.errors import ClusterError
 from nemesis.base import FaultContext
 

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from harness.clusters.admin_calls import ALTER_CONFIGS, DESCRIBE_CONFIGS, ELECT_LEADERS, REASSIGN
-from harness.clusters.base import Capability, NodeState
 from harness.clusters.cluster_view import NO_LEADER, TopicPartition
+from harness.clusters.node import Capability, NodeState
 from harness.foundation.protocol import ErrorCode
 from nemesis.admin.asking import try_once, until_done
 from nemesis.admin.replicas import DONE, UNCLEAN, election, eligible_leaders, is_reassigning

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from harness.clusters.base import Capability, NodeState
+from harness.clusters.node import Capability, NodeState
 from harness.foundation.errors import ClusterError
 from harness.tap.rule_names import bytes_per_second
 from harness.tap.rules import Rule

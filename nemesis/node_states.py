@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from harness.clusters.base import Capability, Cluster, NodeState
+from harness.clusters.base import Cluster
+from harness.clusters.node import Capability, NodeState
 
 CAN_KILL = frozenset({Capability.KILL, Capability.RESTART})
 

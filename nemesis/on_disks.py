@@ -7,8 +7,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import ClassVar
 
-from harness.clusters.base import Capability, NodeState, wait_until
 from harness.clusters.cluster_view import NO_LEADER, ClusterView, TopicPartition
+from harness.clusters.node import Capability, NodeState
+from harness.clusters.waiting import wait_until
 from harness.foundation.errors import ClusterError
 from nemesis.base import Aim, FaultContext, FaultEvidence
 from nemesis.log_files import INTERNAL_TOPICS, PARTITION_DIR

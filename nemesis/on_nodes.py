@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Collection
 from typing import ClassVar
 
-from harness.clusters.base import NodeState
 from harness.clusters.cluster_view import NO_LEADER, ClusterView, PartitionView, TopicPartition
+from harness.clusters.node import NodeState
 from nemesis.admin.coordinators import quorum
 from nemesis.base import Aim, Fault, FaultContext, FaultEvidence
 from nemesis.node_states import bring_to_state, not_running

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from harness.clusters.base import Capability, NodeState
 from harness.clusters.cluster_view import ClusterView
+from harness.clusters.node import Capability, NodeState
 from nemesis.base import Aim, Fault, FaultContext, FaultEvidence, RepeatingFault
 from nemesis.node_states import CAN_KILL, bring_to_state, not_running, on_each_node, start
 from nemesis.on_nodes import OnNodes

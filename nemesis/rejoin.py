@@ -19,8 +19,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from harness.clusters.base import Capability, NodeState
 from harness.clusters.cluster_view import NO_LEADER
+from harness.clusters.node import Capability, NodeState
 from harness.clusters.wire import WireError, ask_metadata
 from nemesis.admin.coordinators import quorum_leader
 from nemesis.base import Aim, FaultContext, FaultEvidence

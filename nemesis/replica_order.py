@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
-from harness.clusters.base import wait_until
 from harness.clusters.cluster_view import ClusterView, TopicPartition
+from harness.clusters.waiting import wait_until
 from harness.foundation.errors import ClusterError
 from harness.foundation.protocol import ErrorCode
 from nemesis.admin.asking import RETRY_EVERY_S, until_done

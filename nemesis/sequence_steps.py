@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import ExitStack
 
-from harness.clusters.base import NodeState
 from harness.clusters.cluster_view import PartitionView
+from harness.clusters.node import NodeState
 from nemesis.base import FaultContext
 from nemesis.iptables import Chains, PacketRule, addresses
 from nemesis.leadership import DisablesLeader

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
-from harness.clusters.base import Capability, NodeState
 from harness.clusters.cluster_view import NO_LEADER
+from harness.clusters.node import Capability, NodeState
 from harness.foundation.errors import ClusterError
 from nemesis.base import Aim, Fault, FaultContext, FaultEvidence
 from nemesis.log_files import batches, last_segment, recovery_points

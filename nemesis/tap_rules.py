@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from harness.clusters.base import Capability
+from harness.clusters.node import Capability
 from harness.foundation.errors import ClusterError
 from harness.tap.rules import Rule
 from harness.tap.taps import Taps

@@ -16,8 +16,9 @@ from harness.clusters.admin_calls import (
     DESCRIBE_CONFIGS,
     REASSIGN,
 )
-from harness.clusters.base import Capability, wait_until
 from harness.clusters.cluster_view import NO_LEADER, PartitionView
+from harness.clusters.node import Capability
+from harness.clusters.waiting import wait_until
 from harness.foundation.errors import ClusterError
 from harness.foundation.protocol import ErrorCode
 from nemesis.admin.asking import ADMIN_TIMEOUT_S, RETRY_EVERY_S, until_done

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.schema import F, Kind, Op, Type, Values
+from harness.history.recorder import Op, Values
+from harness.history.schema import F, Kind, Type
 from workloads import payload
 from workloads.base import Settings
 from workloads.clients import make_consumer

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.history.schema import F, Op, Type
+from harness.history.recorder import Op
+from harness.history.schema import F, Type
 from workloads.base import RAW, FinalTarget, Settings
 from workloads.clients import make_consumer
 from workloads.clients.base import BEGINNING, Consumer, PolledRecords, TopicPartition

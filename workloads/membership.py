@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.history.outcomes import outcome
-from harness.history.schema import F, Op, Type, now
+from harness.history.recorder import Op
+from harness.history.schema import F, Type, now
 from workloads.base import MemberSettings
 from workloads.clients import make_member
 from workloads.clients.base import ClientError, PolledRecords, TopicPartition

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from harness.history.outcomes import outcome
-from harness.history.schema import COLUMNS, F, Kind, Recorder, Type, Values, now
+from harness.history.recorder import Recorder, Values
+from harness.history.schema import COLUMNS, F, Kind, Type, now
 from workloads.clients.base import ClientError, TopicPartition
 
 

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.outcomes import outcome
-from harness.history.schema import COLUMNS, F, Kind, Recorder, Type, now
+from harness.history.recorder import Recorder
+from harness.history.schema import COLUMNS, F, Kind, Type, now
 from workloads import payload
 from workloads.base import Settings
 from workloads.clients import make_producer

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.foundation.security import Security
-from harness.history.schema import Recorder
+from harness.history.recorder import Recorder
 from workloads.base import COUNTS, WorkerConfig
 
 STDIN, STDOUT = 0, 1

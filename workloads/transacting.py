@@ -26,7 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.outcomes import outcome
-from harness.history.schema import COLUMNS, F, Kind, Recorder, Type
+from harness.history.recorder import Recorder
+from harness.history.schema import COLUMNS, F, Kind, Type
 from workloads import payload
 from workloads.base import TransactingSettings
 from workloads.clients import make_transactional_producer

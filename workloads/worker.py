@@ -18,7 +18,7 @@ from typing import Any
 from harness.foundation.config import parse
 from harness.foundation.errors import TidegaugeError
 from harness.foundation.known_addresses import keep_to
-from harness.history.schema import Recorder
+from harness.history.recorder import Recorder
 from workloads import find_workload
 from workloads.base import FINAL, PROBE, RAW, REPLICA, Settings, WorkerConfig, Workload
 from workloads.session import STDOUT, Control, WorkerSession, WorkerStatus, collect_garbage_less_often

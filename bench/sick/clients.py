@@ -15,11 +15,7 @@ from bench.history_plan import (
 )
 from bench.sick.load import SickLoad
 from bench.sick.rows import TEXT, TIMED_OUT, Streams, null
-from harness.history.schema import (
-    ID_BITS,
-    Kind,
-    Type,
-)
+from harness.history.schema import ID_BITS, Kind, Type
 from harness.history.sources import Rows
 
 

@@ -19,11 +19,7 @@ from bench.history_plan import (
 from bench.sick.load import SickLoad
 from bench.sick.rows import FAULT_NAMES, TEXT, Streams, null, where
 from harness.foundation.protocol import Api
-from harness.history.schema import (
-    NEMESIS_PROCESS,
-    FaultStage,
-    Kind,
-)
+from harness.history.schema import NEMESIS_PROCESS, FaultStage, Kind
 from harness.history.sources import Rows
 
 

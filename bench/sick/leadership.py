@@ -16,9 +16,7 @@ from bench.history_plan import (
 from bench.sick.load import SickLoad
 from bench.sick.rows import TEXT, null, only, where
 from harness.foundation.protocol import Api, ErrorCode
-from harness.history.schema import (
-    OffsetView,
-)
+from harness.history.schema import OffsetView
 from harness.history.sources import Rows
 
 

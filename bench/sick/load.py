@@ -24,11 +24,7 @@ from bench.history_plan import (
 )
 from bench.sick.rows import SECOND_TAP, TEXT, Story, Streams
 from harness.foundation.protocol import Api
-from harness.history.schema import (
-    ID_BITS,
-    Kind,
-    Type,
-)
+from harness.history.schema import ID_BITS, Kind, Type
 from harness.history.sources import Rows
 
 

@@ -20,11 +20,7 @@ from bench.history_plan import (
 from bench.sick.load import SickLoad
 from bench.sick.rows import SECOND_TAP, STRANGE_TOPIC, TEXT, only
 from harness.foundation.protocol import Api
-from harness.history.schema import (
-    ID_BITS,
-    Kind,
-    OffsetView,
-)
+from harness.history.schema import ID_BITS, Kind, OffsetView
 from harness.history.sources import Rows
 
 

@@ -20,14 +20,7 @@ from bench.history_plan import (
 )
 from bench.sick.rows import FIRST_MEMBER, MEMBERS, TEXT, Story, Streams, null, phases
 from harness.foundation.protocol import Api
-from harness.history.schema import (
-    FIRST_TAP,
-    ID_BITS,
-    F,
-    Kind,
-    Status,
-    Type,
-)
+from harness.history.schema import FIRST_TAP, ID_BITS, F, Kind, Status, Type
 from harness.history.sources import Rows
 
 POLL = 3  # the how-manieth operation of a stay

@@ -15,11 +15,7 @@ from bench.history_plan import (
     make_rows,
 )
 from harness.foundation.error_codes import NUMBERS
-from harness.history.schema import (
-    COLUMNS,
-    FIRST_TAP,
-    Kind,
-)
+from harness.history.schema import COLUMNS, FIRST_TAP, Kind
 from harness.history.sources import Rows
 
 Streams = dict[Kind, list[Iterator[Rows]]]

@@ -21,13 +21,7 @@ from bench.history_plan import (
     make_rows,
 )
 from bench.sick.rows import FIRST_MEMBER, TEXT, TXN_PRODUCERS, Story, Streams, phases
-from harness.history.schema import (
-    ID_BITS,
-    F,
-    Kind,
-    Status,
-    Type,
-)
+from harness.history.schema import ID_BITS, F, Kind, Status, Type
 from harness.history.sources import Rows
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from checkers.broker_logs import BrokerLogFiles
-    from harness.history.sealing import Sealed
+    from harness.history.sealed import Sealed
 
 NO_ACKNOWLEDGEMENTS = "acks=0: nothing is acknowledged"
 FAILED = "its check failed"
@@ -47,6 +47,7 @@ class CheckSettings:
     logs: BrokerLogFiles | None = None  # of the brokers
     only: Collection[str] = ()  # names of families and anomalies; all unless some are given
     budget_s: float = BUDGET_S  # of each checker
+    progress_file: str = ""  # on this machine, where tasks say how far they are
 
 
 StepRunner = Callable[["Sealed", CheckJob], dict[str, Any]]
@@ -76,7 +77,7 @@ def check(
     if sealed.events:
         run = _context(spark, sealed, setting, results, limit)
         names = tuple(family.name for family in FAMILIES if _wanted(family, results, setting) and family.needs(run))
-        job = CheckJob(run, names, setting.budget_s)
+        job = CheckJob(run, names, setting.budget_s, progress_file=setting.progress_file)
         try:
             _fill(results, run_steps(sealed, job) if run_steps else _run_on_spark(spark, sealed, job))
         except Exception as error:

@@ -9,8 +9,9 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from checkers.core.budget import OverBudgetError
@@ -19,6 +20,7 @@ from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 
 ERROR_CHARACTERS = 300
+STEPS = 4  # survey, gather, judge, conclude
 
 
 @dataclass
@@ -34,6 +36,9 @@ class CheckState:
     failures: dict[str, str] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)
     spent_s: dict[str, float] = field(default_factory=dict)
+    progress_file: str = ""  # where to say how far it is; nowhere unless given
+    step: int = 0  # of STEPS
+    asked: int = 0  # families, in this step
 
     def survey(self, piece: Piece) -> None:
         """Every family, of one piece."""
@@ -94,8 +99,22 @@ class CheckState:
     def _whole(self) -> list[Family]:
         return [family for family in self.families if family.name not in self.failures]
 
+    def _note(self, family: Family) -> None:
+        """How many steps of how many are made, and what is asked now; that nobody can read it changes nothing."""
+        if self.progress_file:
+            self.asked += 1
+            count = len(self.families)
+            done = self.step * count + min(self.asked, count) - 1
+            with suppress(OSError):
+                Path(self.progress_file).write_text(f"{done} {STEPS * count} {family.name}", encoding="utf-8")
+
+    def begin(self, step: int) -> None:
+        """The next step begins."""
+        self.step, self.asked = step, 0
+
     @contextmanager
     def _failing(self, family: Family) -> Iterator[None]:
+        self._note(family)
         began = time.monotonic()
         try:
             with _at_most(self.budget_s - self.spent_s.get(family.name, 0.0), self.budget_s):
@@ -134,15 +153,20 @@ def failure(name: str, said: str) -> str:
     return f"the check of {name} failed ({first_line[:ERROR_CHARACTERS]})"
 
 
-def check_piece(piece: Piece, run: RunContext, families: Sequence[Family], budget_s: float = 600.0) -> CheckState:
+def check_piece(
+    piece: Piece, run: RunContext, families: Sequence[Family], budget_s: float = 600.0, progress_file: str = ""
+) -> CheckState:
     """All steps of a history that is one piece."""
-    state = CheckState(run, families, budget_s)
+    state = CheckState(run, families, budget_s, progress_file=progress_file)
     state.survey(piece)
+    state.begin(1)
     state.gather()
+    state.begin(2)
     by_value = state.by_value()
     state.judge(piece, by_value)
     state.resume(by_value)
     state.judge(piece, state.to_judge())
+    state.begin(3)  # conclude
     return state
 
 

@@ -12,7 +12,7 @@ from harness.history.schema import F, Kind, Type
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from harness.history.sealing import Sealed
+    from harness.history.sealed import Sealed
 
 ROWS_AT_MOST = 100_000
 

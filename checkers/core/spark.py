@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from checkers.core.engine import CheckState
     from checkers.core.family import Family
-    from harness.history.sealing import Sealed
+    from harness.history.sealed import Sealed
 
 ONE_TASK_EVENTS = 1_500_000
 EVENTS_OF_A_BUCKET = 500_000
@@ -49,6 +49,7 @@ class CheckJob:
     buckets: int = 1
     gathered: dict[str, Any] = field(default_factory=dict)
     by_value: bool = False
+    progress_file: str = ""  # on this machine
 
 
 def events(sealed: Sealed) -> int:
@@ -79,7 +80,7 @@ def in_one_task(spark: SparkSession, sealed: Sealed, job: CheckJob, answer: Call
         from checkers.core.piece import Piece
 
         piece = Piece({}, job.run)
-        return answer(check_piece(piece, job.run, _families(job), job.budget_s), piece)
+        return answer(check_piece(piece, job.run, _families(job), job.budget_s, job.progress_file), piece)
 
     def make(batches: Batches) -> Iterator[pa.RecordBatch]:
         yield _packed(_check_in_task(batches, job, answer))
@@ -105,7 +106,7 @@ def _check_in_task(batches: Batches, job: CheckJob, answer: Callable[[CheckState
             for table, frame in tables_of(kind, rows, wanted, job.run).items():
                 parts.setdefault(table, []).append(frame)
     piece = Piece({table: pl.concat(frames) for table, frames in parts.items()}, job.run)
-    return answer(check_piece(piece, job.run, families, job.budget_s), piece)
+    return answer(check_piece(piece, job.run, families, job.budget_s, job.progress_file), piece)
 
 
 def in_many_tasks(spark: SparkSession, sealed: Sealed, job: CheckJob) -> CheckState:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import secrets
 import shutil
 import threading
 import time
-import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from harness.clusters import failed_start, wire
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.disk import NodeDisk
+from harness.clusters.node import OURS, Capability, Description, Node, NodeState, Unavailable, new_uuid
 from harness.clusters.target import ReadyCheck
+from harness.clusters.waiting import wait_until
 from harness.foundation import optional_work
 from harness.foundation.errors import CannotHere, ClusterError, NodeDied, TidegaugeError, UsageError
 from harness.foundation.paths import cache_dir, clusters_dir, nearest, state_dir
@@ -35,77 +33,6 @@ LOG_TAIL_LINES = 15
 PROBE_TIMEOUT_S = 2.0
 ODD_AT_MOST_S = 30.0  # for nodes that all answer, though not as they should: more time does not make them
 SETTLE_LOOK_S = 0.5
-
-
-class Capability(StrEnum):
-    """What can be done to a cluster's nodes."""
-
-    KILL = "kill"
-    PAUSE = "pause"
-    RESTART = "restart"
-    PARTITION = "partition"  # each node has a network stack of its own, so traffic between nodes can be cut
-    LOSS = "loss"  # and packets can be dropped by chance
-    SHAPE = "shape"  # and the kernel can limit how fast it goes
-    FILES = "files"  # the nodes' data lies where the harness can change it
-    DISK = "disk"  # and on a file system of its own for each node, which can be filled, stalled and broken
-    CLOCK = "clock"  # the nodes' clocks can be set, each on its own
-    ADMIN = "admin"  # topics, replicas and leaders may be changed
-    LOGS = "logs"
-    TAP = "tap"  # there are taps between clients and nodes
-    CLIENTS = "clients"  # the load's own processes can be killed and paused
-
-
-OURS = frozenset({Capability.TAP, Capability.CLIENTS})  # whatever the cluster: taps and clients are the harness's own
-
-
-@dataclass(frozen=True)
-class Unavailable:
-    """Why something cannot be done here, and what would make it possible."""
-
-    what: str
-    remedy: str
-
-
-class NodeState(StrEnum):
-    """How a node is, from the outside."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    DEAD = "dead"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class Node:
-    """One broker: its number and where it is reached, by listener."""
-
-    id: int
-    address: str
-    listeners: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Description:
-    """A cluster that is up, as other programs see it (`--json`)."""
-
-    name: str
-    kind: str
-    product: str
-    version: str
-    security: str
-    cluster_id: str
-    bootstrap: str
-    nodes: list[Node]
-    capabilities: list[str]
-    directory: str
-    harness_pid: int
-    held_by_tidegauge: bool
-    stateless: bool
-    ready_after_s: float
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
 
 
 class Cluster(ABC):
@@ -350,7 +277,7 @@ class Cluster(ABC):
             self._fail_if_a_node_died()
             missing.clear()
             missing.update(self._not_ready())
-            self.progress.detail(f"{len(self.nodes) - len(missing)}/{len(self.nodes)} ready")
+            self.progress.part(len(self.nodes) - len(missing), len(self.nodes), "ready")
             if not missing or not all(isinstance(why, _Odd) for why in missing.values()):
                 odd_since_s = None
                 return not missing
@@ -448,20 +375,3 @@ class _Odd(str):
     """Why a node is not ready that answers Metadata."""
 
     __slots__ = ()
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float, message: str, every_s: float = 0.2) -> None:
-    """Until the condition holds, or TimeoutError with the message."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(message)
-        time.sleep(every_s)
-
-
-def new_uuid() -> str:
-    """A random id as Kafka writes them: 22 characters of URL-safe base64, not starting with a dash."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text

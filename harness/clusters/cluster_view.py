@@ -17,7 +17,7 @@ from kafka.errors import KafkaError
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from harness.clusters.admin import Admin
-from harness.clusters.base import Node
+from harness.clusters.node import Node
 from harness.clusters.wire import NodeConnection, WireError
 from harness.foundation.security import Security
 

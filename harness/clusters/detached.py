@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.clusters import wire
-from harness.clusters.base import DESCRIPTION_FILE, LOG_TAIL_LINES, Cluster, wait_until
+from harness.clusters.base import DESCRIPTION_FILE, LOG_TAIL_LINES, Cluster
 from harness.clusters.cleanup.guard import is_watched, owner_of
 from harness.clusters.detached_process import KEEP
 from harness.clusters.kinds import kind_named
 from harness.clusters.spec import ClusterSpec, make_cluster
+from harness.clusters.waiting import wait_until
 from harness.foundation.errors import CannotHere, ClusterError, Exit, Interrupted, TidegaugeError, UsageError
 from harness.foundation.paths import cluster_dirs, clusters_dir
 from harness.foundation.processes import Identity
@@ -52,6 +53,8 @@ def bring_up(spec: ClusterSpec, progress: Progress) -> dict[str, Any]:
                 progress.step(message["step"])
             elif "detail" in message:
                 progress.detail(message["detail"])
+            elif "part" in message:
+                progress.part(*message["part"])
             elif "name" in message:
                 name = message["name"]
             elif "error" in message:

@@ -34,6 +34,10 @@ class Reports:
         """How far it has come."""
         say(detail=text)
 
+    def part(self, done: float, total: float, unit: str = "") -> None:
+        """How much of it is done."""
+        say(part=[done, total, unit])
+
 
 def say(**message: Any) -> None:
     """One line to the command that started us."""

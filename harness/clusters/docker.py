@@ -12,31 +12,40 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Collection
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import docker
-import requests
-from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
 from harness.clusters import network_support
-from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Node, NodeState, Unavailable, wait_until
-from harness.clusters.cleanup.guard import Guard
+from harness.clusters.base import LOG_TAIL_LINES
 from harness.clusters.cleanup.undo import of_project
 from harness.clusters.disk import NodeDisk, why_no_disks
+from harness.clusters.docker_engine import (
+    GET_COMMAND,
+    NO_COMMAND,
+    PING_TIMEOUT_S,
+    compose_version,
+    connect,
+    endpoint,
+    may_be_here,
+    reason_of,
+    shares_files,
+)
 from harness.clusters.image_builder import our_images
 from harness.clusters.networked import NetworkedCluster
+from harness.clusters.node import OURS, Capability, Node, NodeState, Unavailable
 from harness.clusters.target import ContainerPart, Target, write_inside
 from harness.clusters.template import NodePlan, placeholders, render
-from harness.foundation.errors import CannotHere, ClusterError, TidegaugeError, UsageError
+from harness.clusters.waiting import wait_until
+from harness.foundation.errors import ClusterError, TidegaugeError, UsageError
 from harness.foundation.namespaces import (
     COMPOSE_PROJECT_LABEL,
     Namespace,
@@ -47,7 +56,7 @@ from harness.foundation.namespaces import (
     with_engine,
     with_system_path,
 )
-from harness.foundation.paths import clusters_dir, compose_file
+from harness.foundation.paths import compose_file
 from harness.foundation.ports import PortLeases
 from harness.foundation.processes import TOKEN_VARIABLE
 from harness.foundation.progress import Progress
@@ -56,9 +65,6 @@ SERVICE_LABEL = "com.docker.compose.service"
 CONFIG_DIR = "/etc/tidegauge"
 DATA = frozenset({Capability.FILES, Capability.DISK})
 COMPOSE_PORTS = {"client": 9092, "broker": 9093, "controller": 9094}  # in docker-compose.yml
-NO_COMMAND, GET_COMMAND = "the command `docker` is missing", "install the Docker command line with its compose plugin"
-PING_TIMEOUT_S = 5
-UNIX = "unix://"
 STOP_TIMEOUT_S = 30
 PAUSE_TIMEOUT_S = 10
 INTERNAL_ERROR = 500
@@ -69,55 +75,6 @@ _STATES = {
     "created": NodeState.RUNNING,
     "paused": NodeState.PAUSED,
 }
-
-
-def endpoint() -> str:
-    """Where the Docker engine is: DOCKER_HOST, or what the current context of its command line says."""
-    found = os.environ.get("DOCKER_HOST") or ContextAPI.kwargs_from_context().get("base_url")
-    return str(found or "unix:///var/run/docker.sock")
-
-
-def connect(timeout_s: int = 60) -> docker.DockerClient:
-    """The Docker engine of this machine, or why it cannot be used."""
-    where = "unknown"
-    try:
-        where = endpoint()
-        _knock(where)
-        docker.from_env(timeout=PING_TIMEOUT_S, environment={**os.environ, "DOCKER_HOST": where}).close()
-        client = docker.from_env(timeout=timeout_s, environment={**os.environ, "DOCKER_HOST": where})
-        client.ping()
-    except (DockerException, requests.RequestException, OSError) as error:
-        reason = _reason(error)
-        get = "join the group that owns the socket" if "Permission denied" in reason else "start the Docker engine"
-        raise CannotHere(
-            f"Docker does not answer at {where} ({reason})",
-            f"{get}, set DOCKER_HOST, or use --cluster local, which needs no Docker",
-        ) from error
-    return client
-
-
-def _knock(where: str) -> None:
-    """Fail where nobody listens: the SDK would leave its socket to the garbage collector."""
-    if where.startswith(UNIX):
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(PING_TIMEOUT_S)
-            probe.connect(where.removeprefix(UNIX))
-
-
-def compose_version() -> str:
-    """The version of compose, which has to be the second generation."""
-    if shutil.which("docker") is None:
-        raise CannotHere(NO_COMMAND, GET_COMMAND)
-    try:
-        ran = subprocess.run(
-            ["docker", "compose", "version", "--short"], capture_output=True, text=True, timeout=30, check=False
-        )
-        version = ran.stdout.strip().removeprefix("v") if ran.returncode == 0 else ""
-    except subprocess.TimeoutExpired:
-        version = ""
-    if not version or version.startswith("1."):
-        raise CannotHere("`docker compose` (version 2 or newer) is missing", "install Docker's compose plugin")
-    return version
 
 
 class DockerCluster(NetworkedCluster):
@@ -189,11 +146,11 @@ class DockerCluster(NetworkedCluster):
         except TidegaugeError as error:
             return Unavailable(error.message, error.remedy)
         except (DockerException, OSError) as error:
-            return Unavailable(f"the Docker engine at {endpoint()} fails ({_reason(error)})", "see the engine's log")
+            return Unavailable(f"the Docker engine at {endpoint()} fails ({reason_of(error)})", "see the engine's log")
 
     def _try_with(self, engine: docker.DockerClient, capability: Capability) -> Unavailable | None:
         if capability in network_support.NETWORK:
-            direct = self._may_enter() and _may_be_here(engine)
+            direct = self._may_enter() and may_be_here(engine)
             return network_support.missing(capability) if direct else self._try_sidecar(engine, capability)
         if capability is Capability.CLOCK:
             return Unavailable(
@@ -211,7 +168,7 @@ class DockerCluster(NetworkedCluster):
             )
         if sys.platform != "linux" or os.geteuid() != 0:
             return Unavailable("the data of containers can be changed by root on Linux only", "run as root")
-        if not (_may_be_here(engine) and _shares_files(endpoint(), str(engine.info()["ID"]))):
+        if not (may_be_here(engine) and shares_files(endpoint(), str(engine.info()["ID"]))):
             return Unavailable(
                 f"the Docker engine at {endpoint()} has another file system than this process",
                 "run on the engine's own machine",
@@ -371,7 +328,7 @@ class DockerCluster(NetworkedCluster):
             except APIError as error:
                 if error.status_code != INTERNAL_ERROR and self.state(node_id) is not NodeState.PAUSED:
                     raise
-                reasons.append(_reason(error))
+                reasons.append(reason_of(error))
             return self.state(node_id) is NodeState.PAUSED
 
         try:
@@ -474,33 +431,3 @@ class DockerCluster(NetworkedCluster):
 
     def _let_go(self) -> None:
         self._leases.release()
-
-
-def _may_be_here(engine: docker.DockerClient) -> bool:
-    """Whether the engine looks like one of this machine: by its socket, its kernel, and no other users in between."""
-    info = engine.info()
-    apart = [option for option in info.get("SecurityOptions") or [] if "rootless" in option or "userns" in option]
-    same_kernel = info["KernelVersion"] == os.uname().release
-    return endpoint().startswith("unix://") and not apart and same_kernel and Path(info["DockerRootDir"]).is_dir()
-
-
-@cache
-def _shares_files(where: str, engine_id: str) -> bool:
-    """Whether a volume with a name that there never was turns up among our files; it is in a journal, and gone soon."""
-    name = f"trial-{secrets.token_hex(8)}"
-    guard = Guard(clusters_dir() / name)
-    try:
-        guard.record(kind="compose", value=name, host=where, engine=engine_id)
-        volume = connect().volumes.create(name, labels={COMPOSE_PROJECT_LABEL: name})
-        return Path(volume.attrs["Mountpoint"]).is_dir()
-    finally:
-        guard.release()
-
-
-def _reason(error: Exception) -> str:
-    """The innermost cause in a few words: the SDK wraps it several times."""
-    cause: BaseException = error
-    while cause.__cause__ or cause.__context__:
-        cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
-    text = error.explanation if isinstance(error, APIError) else str(cause)
-    return str(text).strip().splitlines()[0] if str(text).strip() else type(cause).__name__

@@ -11,7 +11,8 @@ from kafka.errors import KafkaError
 
 from harness.clusters import wire
 from harness.clusters.admin import Admin
-from harness.clusters.base import LOG_TAIL_LINES, OURS, Capability, Cluster, Node, NodeState, Unavailable
+from harness.clusters.base import LOG_TAIL_LINES, Cluster
+from harness.clusters.node import OURS, Capability, Node, NodeState, Unavailable
 from harness.clusters.target import ReadyCheck
 from harness.foundation.errors import CannotHere, ClusterError, UsageError, one_line
 from harness.foundation.metadata_answer import BROKERS_AT_MOST

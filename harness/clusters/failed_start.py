@@ -12,7 +12,7 @@ from harness.foundation.errors import ClusterError
 from harness.foundation.paths import cache_dir
 
 if TYPE_CHECKING:  # it keeps logs with this
-    from harness.clusters.base import Node
+    from harness.clusters.node import Node
 
 KEPT_LINES = 20_000
 SHOWN_LINES = 5  # of each node whose lines the error does not show already

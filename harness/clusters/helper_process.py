@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.clusters import node_init, wire
-from harness.clusters.base import LOG_TAIL_LINES, wait_until
+from harness.clusters.base import LOG_TAIL_LINES
 from harness.clusters.target import HelperPart, write_inside
+from harness.clusters.waiting import wait_until
 from harness.foundation.errors import ClusterError, NodeDied
 
 READY_TIMEOUT_S = 60.0

@@ -12,7 +12,7 @@ import docker
 from docker.errors import APIError, DockerException, ImageNotFound
 from docker.utils import parse_repository_tag
 
-from harness.clusters.docker import connect
+from harness.clusters.docker_engine import connect
 from harness.clusters.image_builder import build_image, local_tag
 from harness.clusters.jars import ensure_jars
 from harness.clusters.target import Target

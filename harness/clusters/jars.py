@@ -95,7 +95,7 @@ def ensure_jars(
                 downloads = [pool.submit(_fetch, jar) for jar in missing]
                 for done, download in enumerate(as_completed(downloads), start=1):
                     download.result()
-                    progress.detail(f"{done}/{len(missing)}")
+                    progress.part(done, len(missing), "archives")
     return [jar.path for jar in jars]
 
 

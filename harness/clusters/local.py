@@ -21,24 +21,17 @@ from pathlib import Path
 import psutil
 
 from harness.clusters import network_support, node_init, prepared_files
-from harness.clusters.base import (
-    LOG_TAIL_LINES,
-    OURS,
-    Capability,
-    Node,
-    NodeState,
-    Unavailable,
-    new_uuid,
-    wait_until,
-)
+from harness.clusters.base import LOG_TAIL_LINES
 from harness.clusters.clock import LIBRARY, NodeClock, find_library, why_no_clocks
 from harness.clusters.disk import NodeDisk, why_no_disks
 from harness.clusters.helper_process import HelperProcess
 from harness.clusters.jars import ensure_jars
 from harness.clusters.netns import Network
 from harness.clusters.networked import NetworkedCluster
+from harness.clusters.node import OURS, Capability, Node, NodeState, Unavailable, new_uuid
 from harness.clusters.target import Target, copy_inside, inside, write_inside
 from harness.clusters.template import NodePlan, placeholders, render
+from harness.clusters.waiting import wait_until
 from harness.foundation import class_archive, optional_work
 from harness.foundation.class_archive import Archive
 from harness.foundation.errors import CannotHere, UsageError

@@ -14,7 +14,7 @@ from kafka.errors import KafkaError
 
 from harness.clusters import wire
 from harness.clusters.admin import Admin
-from harness.clusters.base import Node
+from harness.clusters.node import Node
 from harness.clusters.wire import Metadata, WireError
 from harness.foundation.known_addresses import outside, plain
 from harness.foundation.security import Security

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from harness.clusters.base import Capability, Unavailable
+from harness.clusters.node import Capability, Unavailable
 from harness.foundation.namespaces import run_command, with_system_path
 
 USE_DOCKER = "use --cluster docker"

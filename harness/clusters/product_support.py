@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.clusters.admin_calls import CALLS, AdminCall
-from harness.clusters.base import Node
+from harness.clusters.node import Node
 from harness.clusters.wire import NodeConnection, Versions, WireError, ask_versions
 from harness.foundation.error_codes import NUMBERS, name_of
 from harness.foundation.errors import one_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.clusters.base import Unavailable
+from harness.clusters.node import Unavailable
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from harness.foundation.errors import UsageError
 from harness.foundation.view import viewed_on
 
 if TYPE_CHECKING:  # it takes long to import
-    from harness.history.sealing import Sealed
+    from harness.history.sealed import Sealed
     from harness.judging.checking import Checked, CheckOptions
 
 

@@ -115,12 +115,19 @@ def _play(cluster: ClusterSpec, store: Path, progress: Console, tell: Callable[[
             return run_scenario(given, store, sys.argv, view, tell, shared=shared)
 
     with sharing("demo", cluster, progress, Place()) as shared:
-        return [run(act, shared) for act in ACTS]
+        checked: list[Checked] = []
+        for act in ACTS:
+            checked.append(run(act, shared))
+            if checked[-1].facts.get("interrupted"):
+                break
+        return checked
 
 
 def _exit_code(checked: list[Checked]) -> Exit:
     """Success if both runs ended as expected."""
     from harness.report.terminal.run import worst
 
+    if any(each.facts.get("interrupted") for each in checked):
+        return Exit.INTERRUPTED
     ended = [each.verdict.outcome for each in checked]
     return Exit.VALID if ended == [act.expected for act in ACTS] else worst(checked)

@@ -105,7 +105,8 @@ def run(
     """Load a cluster, inject faults, and check whether it kept its promises.
 
     The exit code is the verdict: 0 valid, 1 invalid, 5 unknown. Ctrl-C ends the load, heals the cluster and checks what
-    was recorded; a second Ctrl-C quits at once. Flags override environment variables, which override the scenario file.
+    was recorded (exit code 2, or 1 if it is invalid); a second Ctrl-C quits at once. Flags override environment
+    variables, which override the scenario file.
 
     [dim]tidegauge run -n leader-kill --dry-run[/]
     [dim]tidegauge run -w large-batch -n leader-kill --cluster docker --time 60 --seed 7 --set acks=all[/]
@@ -114,7 +115,7 @@ def run(
     from harness.history.store import find, store_dir
     from harness.report.terminal.tables import line
     from harness.runs.replay import replay_of
-    from harness.runs.runner import run_scenario
+    from harness.runs.runner import exit_code_of, run_scenario
 
     changes = [*os.environ.get("TIDEGAUGE_SET", "").split(), *(what.settings or [])]
     _refuse_contradictions(what, changes)
@@ -147,7 +148,7 @@ def run(
             place,
         )
     tell_reports([checked], as_json=as_json, detail=show.level)
-    raise typer.Exit(checked.exit_code)
+    raise typer.Exit(exit_code_of(checked))
 
 
 def _refuse_contradictions(what: RunOptions, changes: Sequence[str]) -> None:

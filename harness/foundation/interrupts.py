@@ -5,23 +5,27 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from harness.foundation import optional_work
 
 TICK_S = 0.2
+FIRST = "interrupted: healing, then checking what there is; Ctrl-C again to quit"
+SECOND = "quitting: undoing what was started"
 
 
 class StopRequest:
     """Counts what Ctrl-C (or SIGTERM) asked for: the first time ends the load, the second time everything.
 
     As long as nothing was recorded that could be checked (`may_wait` is false), the first time ends everything too.
+    The user is answered at once, in a thread: what was interrupted may be writing to the same screen.
     """
 
     def __init__(self) -> None:
         self.asked = 0
+        self.answer: Callable[[str], object] = lambda _: None
         self.may_wait = False
         self.load_is_over = False
 
@@ -43,7 +47,9 @@ class StopRequest:
     def _heard(self, _signal: int, _frame: FrameType | None) -> None:
         self.asked += 1
         optional_work.give_up()
-        if self.asked > 1 or not self.may_wait:
+        ends = self.asked > 1 or not self.may_wait
+        threading.Thread(target=self.answer, args=(SECOND if ends else FIRST,), name="answer", daemon=True).start()
+        if ends:
             self.ignore()
             raise KeyboardInterrupt
 

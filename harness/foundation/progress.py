@@ -1,7 +1,7 @@
 """Progress of something that takes long: a spinner on a terminal, plain lines elsewhere.
 
-A `Progress` is told the step that begins and, inside it, details (a count, an elapsed time). Details change often and
-are worth showing only where a line can be redrawn.
+A `Progress` is told the step that begins and, inside it, details (a count, an elapsed time) or how much of it is done.
+Both change often and are worth showing only where a line can be redrawn.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from typing import Protocol
 from rich.console import Console
 from rich.text import Text
 
+from harness.foundation.pace import Pace, bar
+
+BAR_WIDTH = 16
+
 
 class Progress(Protocol):
     """Told what is being done."""
@@ -23,6 +27,9 @@ class Progress(Protocol):
 
     def detail(self, text: str) -> None:
         """How far the current step has come."""
+
+    def part(self, done: float, total: float, unit: str = "") -> None:
+        """How much of it is done, where its size is known."""
 
 
 class SilentProgress:
@@ -34,23 +41,31 @@ class SilentProgress:
     def detail(self, text: str) -> None:
         """Ignored."""
 
+    def part(self, done: float, total: float, unit: str = "") -> None:
+        """Ignored."""
+
 
 class PlainProgress:
     """One plain line per step, with the seconds since the start; details at most every ten seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._started_at = time.monotonic()
+        self._started_at = self._step_began_at = time.monotonic()
         self._last_line_at = self._started_at
 
     def step(self, text: str) -> None:
         """Print the step."""
+        self._step_began_at = time.monotonic()
         self._print(text)
 
     def detail(self, text: str) -> None:
         """Print the detail when nothing was printed for a while."""
         if time.monotonic() - self._last_line_at >= 10:
             self._print(f"  {text}")
+
+    def part(self, done: float, total: float, unit: str = "") -> None:
+        """Print it when nothing was printed for a while."""
+        self.detail(Pace(self._step_began_at).said(done, total, unit, time.monotonic()))
 
     def _print(self, text: str) -> None:
         self._last_line_at = time.monotonic()
@@ -79,6 +94,11 @@ class Spinner:
         """Show the detail beside the step."""
         self._status.update(Text.assemble(self._text, " ", (text, "dim")))
 
+    def part(self, done: float, total: float, unit: str = "") -> None:
+        """Show a bar beside the step, with its rate and the time that is left."""
+        said = Pace(self._step_started_at).said(done, total, unit, time.monotonic())
+        self.detail(f"{''.join(bar(done / total if total else 0.0, BAR_WIDTH))} {said}")
+
     def drop(self) -> None:
         """Stop turning; the unfinished step is not shown as done."""
         self._status.stop()
@@ -96,7 +116,7 @@ class Spinner:
 @contextmanager
 def shown_on(console: Console) -> Iterator[Progress]:
     """The right kind of progress for this console; what turns is settled, or dropped when an error ends it."""
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         yield PlainProgress(console)
         return
     spinner = Spinner(console)

@@ -1,23 +1,23 @@
-"""What a run shows while it goes on: one changing screen on a terminal, plain lines elsewhere.
+"""What a run shows while it goes on: a line for each phase that changes on a terminal, few plain lines elsewhere.
 
-A view is told of phases, of things that happen in them (a fault bites, a worker dies), and several times a second how
-the load stands. It is a `harness.foundation.progress.Progress` as well, for what brings clusters up.
+A view is told of phases, of things that happen in them (a fault takes effect, a worker dies), and several times a
+second how the load stands. It is a `harness.foundation.progress.Progress` as well, for what brings clusters up.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.text import Text
 
+from harness.foundation.pace import Pace, Rates, lasting
+
 LINE_EVERY_S = 10.0
-RATE_WINDOW_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,14 @@ class LoadStatus:
     faults: tuple[str, ...] = ()
     leaders: str = ""
     waits: str = ""  # what it waits for, when nothing moves
+    share: float | None = None  # of what is to be sent, where that is known
 
 
 class View(Protocol):
     """Told what goes on."""
 
-    def phase(self, name: str, limit_s: float | None = None) -> None:
-        """A phase begins."""
+    def phase(self, name: str, expected_s: float | None = None) -> None:
+        """A phase begins, which takes as long as this if that is known."""
 
     def happened(self, text: str) -> None:
         """Something worth a line of its own."""
@@ -48,50 +49,50 @@ class View(Protocol):
     def detail(self, text: str) -> None:
         """How far that step has come."""
 
+    def part(self, done: float, total: float, unit: str = "") -> None:
+        """How much of it is done, where its size is known."""
+
     def close(self) -> None:
         """Leave the screen to others; from now on only what happened is shown."""
-
-
-class Rates:
-    """Operations per second by outcome, over the last seconds."""
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[float, Mapping[str, int]]] = []
-
-    def of(self, counts: Mapping[str, int], now_s: float) -> dict[str, float]:
-        """The rates now, given the counts so far."""
-        self._seen = [*(entry for entry in self._seen if now_s - entry[0] <= RATE_WINDOW_S), (now_s, dict(counts))]
-        then_s, before = self._seen[0]
-        passed_s = now_s - then_s
-        return {name: (counts[name] - before.get(name, 0)) / passed_s if passed_s else 0.0 for name in counts}
 
 
 def summary(standing: LoadStatus, rates: Mapping[str, float]) -> str:
     """The load in one line."""
     counts = standing.counts
-    parts = [f"{counts[name]:,} {name} ({rates[name]:,.0f}/s)" for name in ("sent", "ok", "read") if counts.get(name)]
+    parts = [
+        f"{counts[name]:,} {name}" + (f" ({rates[name]:,.0f}/s)" if rates.get(name) else "")
+        for name in ("sent", "ok", "read")
+        if counts.get(name)
+    ]
     parts += [f"{counts[name]:,} {name}" for name in ("info", "fail") if counts.get(name)]
     return " · ".join(parts) or "nothing yet"
 
 
-def _clock(elapsed_s: float, limit_s: float | None) -> str:
-    return f"{elapsed_s:.0f} s" if limit_s is None else f"{elapsed_s:.0f} of {limit_s:.0f} s"
+def clock(elapsed_s: float, expected_s: float | None) -> str:
+    """14 s, or 14 of 20 s."""
+    if expected_s is None:
+        return lasting(elapsed_s)
+    return f"{min(elapsed_s, expected_s):.0f} of {lasting(expected_s)}"
 
 
 class PlainView:
-    """Lines with the seconds since the start."""
+    """Lines with the seconds since the start: what happens at once, how far it is every ten seconds, nothing twice."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._began_s = self._phase_began_s = self._last_line_s = time.monotonic()
-        self._limit_s: float | None = None
-        self._name = ""
+    def __init__(self, console: Console, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._now_s = console, now_s
+        self._began_s = self._phase_began_s = self._now_s()
+        self._last_line_s = -LINE_EVERY_S  # the first phase is shown at once
+        self._expected_s: float | None = None
+        self._name = self._step = self._last = ""
         self._rates = Rates()
+        self._pace = Pace(self._began_s)
 
-    def phase(self, name: str, limit_s: float | None = None) -> None:
-        """Print it."""
-        self._name, self._limit_s, self._phase_began_s = name, limit_s, time.monotonic()
-        self._print(f"{name:<8}" if limit_s is None else f"{name:<8} at most {limit_s:.0f} s")
+    def phase(self, name: str, expected_s: float | None = None) -> None:
+        """Print it, unless a line was printed just now."""
+        self._name, self._expected_s, self._step = name, expected_s, ""
+        self._phase_began_s = self._now_s()
+        self._pace = Pace(self._phase_began_s)
+        self._now_and_then("" if expected_s is None else lasting(expected_s))
 
     def happened(self, text: str) -> None:
         """Print it."""
@@ -99,115 +100,39 @@ class PlainView:
 
     def standing(self, standing: LoadStatus) -> None:
         """Print it every ten seconds."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         rates = self._rates.of(standing.counts, now_s)
-        if now_s - self._last_line_s < LINE_EVERY_S:
-            return
-        clock = _clock(now_s - self._phase_began_s, self._limit_s)
-        parts = [f"{self._name} {clock}", summary(standing, rates), *standing.faults, standing.waits, standing.leaders]
-        self._print(f"         {' · '.join(part for part in parts if part)}")
+        elapsed = clock(now_s - self._phase_began_s, self._expected_s)
+        parts = [elapsed, summary(standing, rates), *standing.faults, standing.waits, standing.leaders]
+        self._now_and_then(" · ".join(part for part in parts if part))
 
     def step(self, text: str) -> None:
-        """Print it."""
-        self._print(f"         {text}")
+        """Print it, unless a line was printed just now."""
+        self._step, self._pace = text, Pace(self._now_s())
+        self._now_and_then(text)
 
     def detail(self, text: str) -> None:
-        """Print it when nothing was printed for a while."""
-        if time.monotonic() - self._last_line_s >= LINE_EVERY_S:
-            self._print(f"         {text}")
+        """Print it every ten seconds."""
+        self._now_and_then(f"{self._step}{': ' if self._step else ''}{text}")
+
+    def part(self, done: float, total: float, unit: str = "") -> None:
+        """Print it every ten seconds."""
+        self.detail(self._pace.said(done, total, unit, self._now_s()))
 
     def close(self) -> None:
         """There is no screen to leave."""
 
+    def _now_and_then(self, text: str) -> None:
+        if self._now_s() - self._last_line_s >= LINE_EVERY_S:
+            self._last_line_s = self._now_s()
+            self._print(f"{self._name:<8} {text}")
+
     def _print(self, text: str) -> None:
-        self._last_line_s = time.monotonic()
-        self._console.print(Text(f"{self._last_line_s - self._began_s:5.1f} s  {text.rstrip()}"), soft_wrap=True)
-
-
-class LiveView:
-    """Finished phases and happenings stay as lines; below them a few lines change."""
-
-    def __init__(self, console: Console, live: Live) -> None:
-        self._console = console
-        self._live = live
-        self._name = self._step = self._detail = ""
-        self._limit_s: float | None = None
-        self._began_s = time.monotonic()
-        self._standing = LoadStatus()
-        self._rates = Rates()
-        self._happened: list[str] = []
-
-    def phase(self, name: str, limit_s: float | None = None) -> None:
-        """Settle the phase before, begin this one."""
-        self.settle()
-        self._name, self._limit_s, self._began_s = name, limit_s, time.monotonic()
-        self._step = self._detail = ""
-        self._redraw()
-
-    def settle(self) -> None:
-        """Leave the finished phase on the screen."""
-        if self._name:
-            took_s = time.monotonic() - self._began_s
-            line = Text.assemble(("✓ ", "green"), f"{self._name:<8} {took_s:6.1f} s")
-            if self._name == "load":
-                line.append(
-                    f"   {summary(self._standing, dict.fromkeys(self._standing.counts, 0.0))}".replace(" (0/s)", "")
-                )
-            self._console.print(line, highlight=False)
-            for text in self._happened:
-                self._console.print(Text(f"  {'':<8} {text}"), highlight=False)
-            self._happened = []
-        self._name = ""
-
-    def happened(self, text: str) -> None:
-        """Keep it for as long as the phase lasts, and then on the screen."""
-        if not self._live.is_started:
-            self._console.print(Text(text), highlight=False)
+        if text == self._last:
             return
-        self._happened.append(text)
-        self._redraw()
-
-    def close(self) -> None:
-        """Settle what goes on, and stop redrawing."""
-        self.settle()
-        self._live.stop()
-
-    def standing(self, standing: LoadStatus) -> None:
-        """Show it."""
-        self._standing = standing
-        self._redraw()
-
-    def step(self, text: str) -> None:
-        """Show it beside the phase."""
-        self._step, self._detail = text, ""
-        self._redraw()
-
-    def detail(self, text: str) -> None:
-        """Show it beside the step."""
-        self._detail = text
-        self._redraw()
-
-    def _redraw(self) -> None:
-        if not self._live.is_started:
-            return
-        now_s = time.monotonic()
-        lines = [
-            Text.assemble(
-                ("▸ ", "cyan"), (f"{self._name:<8} ", "bold"), _clock(now_s - self._began_s, self._limit_s),
-                "   ", (f"{self._step} {self._detail}".strip(), "dim"),
-            )
-        ]  # fmt: skip
-        if self._name == "load":
-            rates = self._rates.of(self._standing.counts, now_s)
-            lines.append(Text(f"  {'':<8} {summary(self._standing, rates)}"))
-            if self._standing.faults:
-                lines.append(Text(f"  {'':<8} {' · '.join(self._standing.faults)}", "yellow"))
-            if self._standing.waits:
-                lines.append(Text(f"  {'':<8} {self._standing.waits}", "yellow"))
-            if self._standing.leaders:
-                lines.append(Text(f"  {'':<8} {self._standing.leaders}", "dim"))
-        lines += [Text(f"  {'':<8} {text}") for text in self._happened[-6:]]
-        self._live.update(Group(*lines), refresh=True)
+        self._last = text
+        elapsed_s = self._now_s() - self._began_s
+        self._console.print(Text(f"{elapsed_s:5.1f} s  {text.rstrip()}"), soft_wrap=True)
 
 
 class Asides:
@@ -216,7 +141,7 @@ class Asides:
     def __init__(self, console: Console, title: str) -> None:
         self._console, self._title = console, title
 
-    def phase(self, name: str, limit_s: float | None = None) -> None:
+    def phase(self, name: str, expected_s: float | None = None) -> None:
         """Not shown."""
 
     def happened(self, text: str) -> None:
@@ -232,17 +157,24 @@ class Asides:
     def detail(self, text: str) -> None:
         """Not shown."""
 
+    def part(self, done: float, total: float, unit: str = "") -> None:
+        """Not shown."""
+
     def close(self) -> None:
         """There is no screen to leave."""
 
 
 @contextmanager
 def viewed_on(console: Console) -> Iterator[View]:
-    """The right kind of view for this console."""
-    if not console.is_terminal:
+    """The right kind of view for this console; what was not finished when an error ends it is not shown as done."""
+    from harness.foundation.live_view import LiveView, can_redraw
+
+    if not can_redraw(console):
         yield PlainView(console)
         return
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        view = LiveView(console, live)
+    view = LiveView(console)
+    try:
         yield view
-        view.settle()
+        view.close()
+    finally:
+        view.leave()

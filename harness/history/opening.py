@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from harness.foundation.reasons import RUN_FAILED, Reason
-from harness.history.sealing import Sealed, open_history
+from harness.history.sealed import Sealed
+from harness.history.sealing import open_history
 from harness.history.store import RUN_FILE, Run
 
 ENDED = frozenset({"finished", "recorded", "interrupted"})

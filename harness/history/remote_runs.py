@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from harness.foundation.errors import CannotHere, TidegaugeError, UsageError
 from harness.history.places import HISTORY
 from harness.history.schema import Kind
-from harness.history.sealing import MANIFEST, Sealed, as_url, assemble
+from harness.history.sealed import MANIFEST, Sealed, as_url, assemble
 from harness.history.store import RUN_FILE, Run
 from harness.history.store import find as find_run
 

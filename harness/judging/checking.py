@@ -24,13 +24,14 @@ from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
 from harness.history.opening import failures_of, open_files, read_facts, table_of, without_the_missing
 from harness.history.remote_runs import RemoteRun
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 from harness.history.store import RESULTS_FILE, Run
 from harness.judging.broker_logs import logs_of
 from harness.judging.diagnosis import Diagnosis, diagnose
 from harness.judging.policies import PlannedFault, RunFacts
 from harness.judging.sentences import add_sentences
 from harness.judging.verdict import Verdict, decide
+from harness.spark.following import followed
 from harness.spark.place import Place
 from harness.spark.session import Session
 from nemesis import FAULTS
@@ -156,7 +157,10 @@ def _checked(  # noqa: PLR0913, PLR0917 - a run, what is known of it, and how to
 ) -> Checked:
     view.step(f"{sealed.events:,} events of {'/'.join(str(run.path).split('/')[-2:])}")
     known = run_facts_of(facts)
-    results = check(session.get(), without_the_missing(sealed, facts), setting_of(run, facts, asked))
+    spark = session.get()
+    with followed(session, view) as progress_file:
+        setting = replace(setting_of(run, facts, asked), progress_file=progress_file)
+        results = check(spark, without_the_missing(sealed, facts), setting)
     add_sentences(results, foreign=known.imported)
     checked = Checked(run, facts, results, decide(results, known))
     unkept = _keep(checked) if isinstance(run, Run) and not asked.only else None

@@ -105,6 +105,8 @@ def _tiles(facts: Mapping[str, Any], results: Mapping[str, Any]) -> list[Tile]:
     if faults:
         effective = sum(bool(each["bit"]) for each in faults)
         tiles.append(Tile("Faults that took effect", f"{effective} of {len(faults)}", _fault_names(faults), "faults"))
+    elif broken := ((facts.get("scenario") or {}).get("tap") or {}).get("broken"):
+        tiles.append(Tile("Built-in bug", ", ".join(broken), "simulated by the taps", "configuration"))
     elif facts.get("scenario"):
         tiles.append(Tile("Faults", "none", "nothing was broken on purpose", "faults"))
     checked = f"{results.get('looked_for', 0)} of {len(results['anomalies'])}"

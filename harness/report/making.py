@@ -17,7 +17,7 @@ from checkers.summaries.drawn_series import VERSION, fingerprint
 from harness.foundation.errors import TidegaugeError
 from harness.foundation.view import View
 from harness.history.opening import open_run
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 from harness.history.store import Run, write_whole
 from harness.judging.checking import Checked, CheckOptions, check_again, checked_before
 from harness.report.trace import TRACE_FILE, write_trace

@@ -91,8 +91,9 @@ class Pictures:
             return None
         kept = sorted(placed, key=lambda each: (each.told.rank, each.told.began_ns))[:OPERATIONS_AT_MOST]
         placed = _ordered(kept, linear=linear)
-        wrong = [each for each in placed if each.impossible or each.told.rank == 0]
-        appends = [each for each in placed if each.told.order < ENDS and each.offset is not None] or placed
+        in_log = [each for each in placed if each.offset is not None]
+        wrong = [each for each in in_log if each.impossible or each.told.rank == 0]
+        appends = [each for each in in_log if each.told.order < ENDS] or placed
         seen = wrong[:PAIR] or _longest_run(appends)
         view = min(each.told.began_ns for each in seen), max(each.told.ended_ns for each in seen)
         return self._panel(title, _axis(key, placed, view), placed, rows_at_most=PARTITION_ROWS)

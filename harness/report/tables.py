@@ -33,7 +33,10 @@ def linear(results: Mapping[str, Any], series: Mapping[str, Any] | None, names: 
         place, linear = each["partition"], each["verdict"] in LINEAR
         return pictures.of_partition(f"order-{number}", place, around.get(place, []), linear=linear)
 
-    rows = sorted(summary.get("partitions", []), key=lambda each: each["verdict"] in LINEAR)
+    def order(each: Mapping[str, Any]) -> tuple[bool, bool]:
+        return each["verdict"] in LINEAR, each["partition"] not in contradictions
+
+    rows = sorted(summary.get("partitions", []), key=order)
     return [
         {
             **each,

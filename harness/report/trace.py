@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from harness.foundation.errors import from_os_error
 from harness.history.schema import KINDS, F, FaultStage, Kind, Type
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 
 TRACE_FILE = "trace.json"
 SLICES_AT_MOST = 100_000

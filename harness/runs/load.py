@@ -111,6 +111,9 @@ class Load:
         self.ends_by_itself = all(role.finite for stage in self._stages for role in stage)
         consumers_s = settings.consumer_timeout_ms / 1000 if self.ends_by_itself else 0
         self.limit_s = self.scenario.time + GRACE_S + consumers_s
+        # how long it takes, and how much is to be sent: whichever ends it
+        self.expected_s = None if self.ends_by_itself else self.scenario.time
+        self._messages = settings.model_dump().get("messages") if self.ends_by_itself else None
         self._idle = Idleness(self._patience_s())
         self._gave_up, self._stage_began_s = False, time.monotonic()  # of the stage that works now
         self._strangers = StrangerWatch(self.cluster)
@@ -204,7 +207,7 @@ class Load:
         told_ms = self.scenario.settings.delivery_timeout_ms
         patience_s = min(FINISH_TIMEOUT_S, told_ms / 1000 + FINISH_GRACE_S) if told_ms else FINISH_TIMEOUT_S
         leaving = self._gave_up
-        deadline_s = time.monotonic() + (LEAVE_S if leaving else patience_s)
+        deadline_s = time.monotonic() + (LEAVE_S if leaving or stop.asked else patience_s)
         self._idle.begin()
         while stop.asked < 2 and time.monotonic() < deadline_s and not self._nobody_gets_through:
             self._tick(conductor, view)
@@ -249,6 +252,7 @@ class Load:
     ) -> None:
         """Fresh consumers, each with its share of the partitions, and a reader of each node; until all have ended."""
         deadline_s = time.monotonic() + limit_s
+        self._waited_in_vain = self._waited_in_vain or stop.asked > 0  # who wants the end waits no longer than need be
         roles = (FINAL, RAW) if self._workload.reads_raw(self.scenario.settings) else (FINAL,)
         for role in roles:
             for number, share in enumerate(targets):
@@ -258,6 +262,7 @@ class Load:
             roles = (*roles, REPLICA)
             for number in range(len(self.endpoints.nodes)):
                 self._start(Role(REPLICA, number, len(self.endpoints.nodes)), [at for share in targets for at in share])
+        expected = sum(at.last_acked + 1 for share in targets for at in share)
         asked, idle = stop.asked, Idleness(self._final_patience_s + READERS_END_S)
         while time.monotonic() < deadline_s and stop.asked == asked and not self._nobody_gets_through:
             if all(self.fleet.over(role) for role in roles):
@@ -269,11 +274,14 @@ class Load:
                 view.happened(f"the final read is ended: nothing of it has moved for {idle.lasted_s:.0f} s")
                 break
             waits = next((worker.detail for worker in readers if worker.detail and not worker.over), "")
-            parts = [
-                f"{self.fleet.totals(FINAL)['read']:,} read",
+            read, waiting = (
+                self.fleet.totals(FINAL)["read"],
                 idle.sentence(waits or "readers to end", self._final_patience_s),
-            ]
-            view.detail(" · ".join(part for part in parts if part))
+            )
+            if waiting or read > expected:
+                view.detail(" · ".join(part for part in (f"{read:,} read", waiting) if part))
+            else:
+                view.part(read, expected, "messages")
             time.sleep(TICK_S)
 
     @property
@@ -363,7 +371,9 @@ class Load:
         faults = tuple(f"{one.slot.fault}: {one.sentence}" for one in conductor.current())
         self._look_whether_idle(conductor)
         waits = self._idle.sentence(self._waits_for())
-        view.standing(LoadStatus(self.fleet.totals(), faults, self._leaders, waits))
+        counts = self.fleet.totals()
+        share = counts["ok"] / self._messages if self._messages else None
+        view.standing(LoadStatus(counts, faults, self._leaders, waits, share))
         time.sleep(TICK_S)
 
     def _look_whether_idle(self, conductor: Conductor) -> None:

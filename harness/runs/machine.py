@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from harness.clusters.base import FREE_DISK_BYTES, Capability, Cluster, Unavailable
+from harness.clusters.base import FREE_DISK_BYTES, Cluster
 from harness.clusters.clock import find_library, why_no_clocks
 from harness.clusters.disk import why_no_disks
 from harness.clusters.jars import locked_versions
 from harness.clusters.kinds import KINDS
+from harness.clusters.node import Capability, Unavailable
 from harness.clusters.prepared_files import is_prepared
 from harness.clusters.requirements import Requirement, RequirementMissing, fail_if
 from harness.clusters.target import load_target

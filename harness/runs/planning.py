@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from harness.clusters.base import Capability, Cluster
+from harness.clusters.base import Cluster
+from harness.clusters.node import Capability
 from harness.foundation.errors import UsageError
 from harness.foundation.view import View
 from harness.runs.replay import Replay

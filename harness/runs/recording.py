@@ -23,7 +23,8 @@ from harness.foundation.interrupts import StopRequest
 from harness.foundation.processes import TOKEN_VARIABLE
 from harness.foundation.reasons import LOAD_NOT_OVER, NOT_WHOLE, NOTED, Reason
 from harness.foundation.view import View
-from harness.history.schema import NEMESIS_PROCESS, RUNNER_PROCESS, FaultStage, Kind, Recorder
+from harness.history.recorder import Recorder
+from harness.history.schema import NEMESIS_PROCESS, RUNNER_PROCESS, FaultStage, Kind
 from harness.history.sealing import seal
 from harness.history.sources import read_unsealed, segment_path
 from harness.history.store import Run
@@ -108,7 +109,7 @@ class RunRecording:
         """Clients work, and faults come and go."""
         if self._load.no_probes and self.scenario.settings.probes:
             self.view.happened(f"no probes: {self._load.no_probes}")
-        with self._phase("load", self._load.limit_s):
+        with self._phase("load", self._load.expected_s):
             self._load.run(self._conductor, self.stop, self.view)
         self.stop.load_is_over = True
 
@@ -123,7 +124,7 @@ class RunRecording:
         """Wait until every node answers and every partition has a leader and all its replicas in sync."""
         limits = self.scenario.limits
         limit_s = limits.whole_s if self.plan else min(limits.whole_s, limits.idle_s)
-        with self._phase("recover", limit_s):
+        with self._phase("recover"):
             began_s = time.monotonic()
             while not self.stop.asked:
                 troubles = observe(self.cluster.nodes, self._load.topics_in_use(), self.cluster.security).troubles()
@@ -145,8 +146,11 @@ class RunRecording:
 
     def final_read(self) -> None:
         """Fresh consumers read every partition from its start to its end, wherever that is in a topic begun again."""
-        with self._phase("final", FINAL_LIMIT_S):
+        with self._phase("final"):
             written = read_unsealed(self.store.path)
+            if self.stop.asked and not self._fleet.totals()["ok"]:
+                self.view.happened("nothing was acknowledged, so there is nothing to read back")
+                return
             names = _of_the_run(written.topics, self.prefix)
             places = sorted(set(written.acknowledged) | self._partitions_at_the_end(names))
             anew = _begun_again(self._conductor.outcomes) | written.deleted
@@ -232,7 +236,8 @@ class RunRecording:
         self.store.update(machine=provenance.this_machine())
 
     def _fault(self, stage: FaultStage, slot: Slot, text: str) -> None:
-        self.view.happened(f"{slot.fault} {slot.number} {stage.name.lower()}: {text}")
+        how = "took effect" if stage is FaultStage.BIT else stage.name.lower()
+        self.view.happened(f"{slot.fault} {slot.number} {how}: {text}")
 
     def _keep_faults(self) -> None:
         outcomes = self._conductor.outcomes
@@ -305,10 +310,10 @@ class RunRecording:
                 self.store.update(tear_down_error=str(error))
 
     @contextmanager
-    def _phase(self, name: str, limit_s: float | None = None) -> Iterator[None]:
+    def _phase(self, name: str, expected_s: float | None = None) -> Iterator[None]:
         began_s = time.monotonic()
         self._recorder.write(Kind.PHASE, name=name)
-        self.view.phase(name, limit_s)
+        self.view.phase(name, expected_s)
         try:
             yield
         finally:

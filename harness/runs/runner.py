@@ -22,6 +22,7 @@ from harness.foundation.errors import Exit, Interrupted, TidegaugeError
 from harness.foundation.interrupts import StopRequest
 from harness.foundation.paths import clusters_dir
 from harness.foundation.view import View
+from harness.history.places import HISTORY
 from harness.history.schema import SCHEMA_VERSION
 from harness.history.store import SCENARIO_FILE, Run, create, discard_if_empty, without_secrets
 from harness.judging.checking import Checked, check_run
@@ -73,6 +74,7 @@ def run_scenario(  # noqa: PLR0913, PLR0917 - what to run, where to keep it, who
         )
 
         def judge(run: Run) -> Checked:
+            stop.may_wait = False  # who has had enough of a check can have another one later
             view.phase("check")
             return _judge(run, session, view, tell, reports=shared.reports)
 
@@ -162,6 +164,7 @@ def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
         equip(cluster, needs_of(plan), view)
     if replay:
         view.happened(f"the {len(plan)} faults of {replay.run} again")
+    stop.answer = view.happened
     with stop.listening():
         run = create(store, scenario.title)
         _describe(run, scenario, plan, command_line)
@@ -172,10 +175,11 @@ def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
             with run.held():
                 yield recording
         except KeyboardInterrupt:
-            run.update(state="interrupted", interrupted=True)
+            if run.facts.get("state") == "running":  # what was recorded to its end can be checked as a whole
+                run.update(state="interrupted", interrupted=True)
             gone = not recording.has_loaded and discard_if_empty(run)
-            left = "nothing was recorded" if gone else f"what was recorded is in {run.path}"
-            raise Interrupted("stopped by the user", f"everything was undone; {left}") from None
+            left = "everything was undone; nothing was recorded" if gone else _after_quitting(run)
+            raise Interrupted("stopped by the user", left) from None
         except BaseException as error:
             # what was recorded can be checked again, whatever happened after it
             with suppress(TidegaugeError, OSError):  # a store that is full takes no news of that
@@ -187,6 +191,19 @@ def _begun(  # noqa: PLR0913, PLR0917 - what to run, on what, and who listens
             if isinstance(error, OSError) and run.is_meant_by(error):
                 raise run.failure(error, "recording the run") from error
             raise
+
+
+def _after_quitting(run: Run) -> str:
+    """What there is now, and what can be done with it."""
+    if (run.path / HISTORY).is_dir():
+        return f"everything was undone; to check what was recorded: tidegauge check {run.path}"
+    return f"everything was undone; what was recorded is in {run.path}"
+
+
+def exit_code_of(checked: Checked) -> Exit:
+    """What a command returns that made this run: one that its user stopped is not a verdict, unless one was broken."""
+    interrupted = checked.facts.get("interrupted") and checked.exit_code is not Exit.INVALID
+    return Exit.INTERRUPTED if interrupted else checked.exit_code
 
 
 def _describe(run: Run, scenario: Scenario, plan: Sequence[Slot], command_line: list[str]) -> None:

@@ -22,7 +22,6 @@ SHIPPED = (
     "harness/history/__init__.py",
     "harness/history/outcomes.py",
     "harness/history/schema.py",
-    "harness/history/segments.py",
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.clusters.base import Capability
+from harness.clusters.node import Capability
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.errors import CannotHere, UsageError
 from harness.foundation.progress import SilentProgress

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from harness.clusters.base import Cluster, NodeState
+from harness.clusters.base import Cluster
 from harness.clusters.cluster_view import METADATA_VERSION, observe
+from harness.clusters.node import NodeState
 from harness.clusters.wire import NodeConnection, WireError, ask_metadata
 
 PATIENCE_S = 20.0

@@ -16,7 +16,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.clusters.base import Cluster, NodeState
+from harness.clusters.base import Cluster
 from harness.clusters.flags import (
     BOOTSTRAP_VARIABLE,
     KIND_VARIABLE,
@@ -24,6 +24,7 @@ from harness.clusters.flags import (
     VERSION_VARIABLE,
     cluster_of,
 )
+from harness.clusters.node import NodeState
 from harness.clusters.spec import ClusterSpec
 from harness.foundation.config import parse
 from harness.foundation.console import SafeConsole

@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 
 from checkers.core.spark import warm_up
-from harness.clusters.base import Capability, Cluster
+from harness.clusters.base import Cluster
 from harness.clusters.cleanup.guard import Guard
 from harness.clusters.network_support import NETWORK
+from harness.clusters.node import Capability
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.errors import TidegaugeError
 from harness.foundation.paths import clusters_dir

@@ -231,7 +231,7 @@ class _Course:
         if checking is None:
             return
         stop = StopRequest()
-        stop.may_wait, stop.asked = True, int(self._stopped)
+        stop.may_wait, stop.asked, stop.answer = True, int(self._stopped), self._hands.trouble
         with stop.listening():
             if not checking.future.done():
                 with self._hands.view() as view:

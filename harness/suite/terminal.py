@@ -23,7 +23,7 @@ STYLES: dict[Status, tuple[str, str]] = {
     "skipped": ("-", "dim"),
     "pending": (" ", "dim"),
 }
-TITLES = ("case", "expected", "found", "time", "cause", "report")
+TITLES = ("case", "expected", "found", "time", "cause")
 
 
 def cases(console: Console, planned: Sequence[PlannedCase]) -> None:
@@ -68,17 +68,20 @@ def ended(console: Console, outcome: CaseOutcome) -> None:
 
 
 def table(console: Console, state: State, directory: Path) -> None:
-    """All cases, whatever the width of the terminal: a line is never cut, because its end is a path."""
+    """All cases, a line each; of those that did not pass also why, and where the report is: a path is never cut."""
     rows = [_row(each) for each in state.outcomes]
     widths = [max(len(row[at]) for row in [TITLES, *rows]) for at in range(len(TITLES))]
+    titles = "  ".join(f"{title:<{width}}" for title, width in zip(TITLES, widths, strict=True))
     line(console, "")
-    line(console, ("   " + "  ".join(f"{title:<{width}}" for title, width in zip(TITLES, widths, strict=True)), "dim"))
+    line(console, (f"   {titles.rstrip()}", "dim"))
     for each, row in zip(state.outcomes, rows, strict=True):
         sign, style = STYLES[each.status]
         cells = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
         line(console, (f" {sign} ", style), cells.rstrip())
         if each.status not in {"passed", "pending"}:
             line(console, f"      {why(each)}")
+            if each.telling and (path := each.telling.report or each.telling.run):
+                line(console, f"      {_short(path)}")
     line(console, "")
     line(console, (counted(state), "bold"), f" · seed {state.seed}{' · interrupted' if state.interrupted else ''}")
     line(console, f"  {'suite':<10}{_short(str(directory))}")
@@ -92,7 +95,6 @@ def _row(outcome: CaseOutcome) -> tuple[str, ...]:
         " · ".join(filter(None, (found(outcome), outcome.rate))),
         f"{outcome.took_s:.0f} s" if outcome.tries else "",
         one.cause if one else "",
-        _short(one.report or one.run) if one else "",
     )
 
 

@@ -19,6 +19,7 @@ from kafka import codec as compressions
 from kafka.record.util import calc_crc32c, decode_varint, encode_varint
 
 from harness.foundation.protocol import MAGIC
+from harness.tap.batch_checksum import crc_of_changes
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PLACE = struct.Struct(">qi")  # base offset and length: what every batch begins with
@@ -28,7 +29,6 @@ _CRC_AT = 17
 _COVERED_AT = 21  # the checksum is over all that follows it
 _COMPRESSION, _TRANSACTIONAL, _CONTROL = 0x07, 0x10, 0x20
 _NOBODY = -1
-_POLYNOMIAL = 0x82F63B78  # of CRC-32C, its highest power last
 _DECODERS = {
     1: (compressions.has_gzip, compressions.gzip_decode),
     2: (compressions.has_snappy, compressions.snappy_decode),
@@ -243,7 +243,7 @@ def without_idempotence(batch: RecordBatch) -> RecordBatch:
     fields = batch.fields._replace(producer_id=_NOBODY, producer_epoch=_NOBODY, base_sequence=_NOBODY)
     raw = _HEADER.pack(*fields) + batch.raw[_HEADER.size :]
     changes = bytes(a ^ b for a, b in zip(batch.raw[_COVERED_AT : _HEADER.size], raw[_COVERED_AT:], strict=False))
-    return _with_crc(raw, batch.crc ^ _crc_of_changes(changes, len(raw) - _HEADER.size))
+    return _with_crc(raw, batch.crc ^ crc_of_changes(changes, len(raw) - _HEADER.size))
 
 
 def cut(batch: RecordBatch, end_offset: int) -> RecordBatch | None:
@@ -302,32 +302,3 @@ def _made(fields: Fields, body: bytes) -> RecordBatch:
 
 def _with_crc(raw: bytes, crc: int) -> RecordBatch:
     return RecordBatch(raw[:_CRC_AT] + struct.pack(">I", crc) + raw[_COVERED_AT:])
-
-
-def _crc_of_changes(changes: bytes, following: int) -> int:
-    """What changed bits do to a checksum when so many unchanged bytes follow: the checksum is linear in them.
-
-    Kafka-python computes checksums in Python: a whole batch takes milliseconds, its header does not.
-    """
-    crc = 0
-    for byte in changes:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
-    power = 0x00800000  # eight bits further
-    while following:
-        if following & 1:
-            crc = _product(crc, power)
-        power = _product(power, power)
-        following >>= 1
-    return crc
-
-
-def _product(a: int, b: int) -> int:
-    """Of two polynomials, modulo that of CRC-32C."""
-    product = 0
-    for bit in range(31, -1, -1):
-        if a >> bit & 1:
-            product ^= b
-        b = b >> 1 ^ (_POLYNOMIAL if b & 1 else 0)
-    return product

@@ -21,18 +21,8 @@ from harness.foundation.frame_skim import Garbled
 from harness.foundation.protocol import Api
 from harness.history.schema import Type, now
 from harness.tap import codec
-from harness.tap.exchange import (
-    Answer,
-    Changed,
-    Close,
-    Delay,
-    Drop,
-    Duplicate,
-    Effect,
-    Exchange,
-    Hold,
-    Swap,
-)
+from harness.tap.effects import Answer, Changed, Close, Delay, Drop, Duplicate, Effect, Hold, Swap
+from harness.tap.exchange import Exchange
 from harness.tap.frames import REQUEST_AT_MOST, RESPONSE_AT_MOST
 from harness.tap.response_order import Overtaken, ResponseSlot, find, wait_for
 from harness.tap.streams import BrokerSide, ClientSide, Side

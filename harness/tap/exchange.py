@@ -21,85 +21,15 @@ brokers' own.
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from harness.foundation.frame_skim import Garbled
 from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.codec import REQUESTS, RESPONSES, PartitionPart, RequestHeader, TopicNames
-
-Then = Literal["silence", "close", "reset"]
-
-
-@dataclass(frozen=True)
-class Delay:
-    """Wait before it goes on."""
-
-    seconds: float
-    unless: asyncio.Event | None = dataclasses.field(default=None, compare=False)  # ends the wait
-
-
-@dataclass(frozen=True)
-class Hold:
-    """Wait for the gate; `then` says what becomes of the client's connection meanwhile."""
-
-    gate: asyncio.Event
-    at_most_s: float = 600.0
-    then: Then = "silence"
-
-
-@dataclass(frozen=True)
-class Drop:
-    """It goes nowhere; `then` says what becomes of the connection."""
-
-    then: Then = "silence"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A response of ours."""
-
-    response: Any
-    is_old: bool = False  # a broker gave it, but not now: where it says that brokers are is no news
-
-
-@dataclass(frozen=True)
-class Duplicate:
-    """The broker gets another request after this one, the same one unless a frame is given."""
-
-    frame: bytes | None = None
-
-
-@dataclass(frozen=True)
-class Swap:
-    """The next request overtakes this one."""
-
-    at_most_s: float = 0.5
-
-
-@dataclass(frozen=True)
-class Close:
-    """The connection with the client ends, in order or by a reset."""
-
-    reset: bool = False
-    after: Delay | None = None  # (requests) nothing passes for that long before
-
-
-@dataclass(frozen=True)
-class Changed:
-    """Encode the message anew."""
-
-    noticed: bool = True  # False: neither side can tell, so the exchange does not count as bent
-
-
-CHANGED, UNNOTICED = Changed(), Changed(noticed=False)
-Effect = Delay | Hold | Drop | Answer | Duplicate | Swap | Close | Changed
-Effects = Sequence[Effect]
-NOTHING: Effects = ()
+from harness.tap.effects import NOTHING, Effects
+from harness.tap.synthetic_responses import NO_ANSWER, add_part, topic_key, whole_error
 
 
 @dataclass(frozen=True)
@@ -230,7 +160,7 @@ class Exchange:
     def put_answers(self) -> None:
         """Put what `answer_part` promised into the response."""
         for part, fields in self._answers:
-            _add_part(self.response, self.header, self._key_of(part), part.partition, fields)
+            add_part(self.response, self.header, self._key_of(part), part.partition, fields)
         self._answers = []
 
     def _key_of(self, part: PartitionPart) -> dict[str, Any]:
@@ -239,7 +169,7 @@ class Exchange:
         layout = REQUESTS[Api(self.api)]
         for topic in getattr(original, layout.topics):
             if self.world.names.of(topic, layout.name) == part.topic:
-                return _topic_key(topic, layout.name)
+                return topic_key(topic, layout.name)
         return {layout.name: part.topic}
 
     def empty_response(self) -> Any:
@@ -256,85 +186,11 @@ class Exchange:
             layout = REQUESTS[Api(self.api)]
             for topic in getattr(self.request, layout.topics) or ():
                 for each in getattr(topic, layout.partitions) or ():
-                    fields = {"error_code": code, **_NO_ANSWER.get(self.api, {})}
-                    key = _topic_key(topic, layout.name)
-                    _add_part(response, self.header, key, getattr(each, layout.index), fields)
+                    fields = {"error_code": code, **NO_ANSWER.get(self.api, {})}
+                    key = topic_key(topic, layout.name)
+                    add_part(response, self.header, key, getattr(each, layout.index), fields)
             return response
-        return _whole_error(self, response, code)
-
-
-_NO_ANSWER: dict[int, dict[str, Any]] = {
-    Api.PRODUCE: {"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1},
-    Api.FETCH: {
-        "high_watermark": -1,
-        "last_stable_offset": -1,
-        "log_start_offset": -1,
-        "preferred_read_replica": -1,
-        "aborted_transactions": None,
-        "records": b"",  # null is legal, but librdkafka does not take it
-    },
-    Api.LIST_OFFSETS: {"timestamp": -1, "offset": -1, "leader_epoch": -1},
-}
-
-
-def _topic_key(topic: Any, name_field: str) -> dict[str, Any]:
-    """How a message names a topic: by its name, its id, or both."""
-    key = {name_field: getattr(topic, name_field, None), "topic_id": getattr(topic, "topic_id", None)}
-    return {field: value for field, value in key.items() if value}
-
-
-def _add_part(
-    response: Any, header: RequestHeader, key: dict[str, Any], partition: int, fields: dict[str, Any]
-) -> None:
-    """Put one partition into a response of Produce, Fetch, ListOffsets or OffsetCommit."""
-    api, version = header.api, header.version
-    layout = RESPONSES[Api(api)]
-    request_layout = REQUESTS[Api(api)]
-    if request_layout.name in key and layout.name != request_layout.name:
-        key = {**key, layout.name: key[request_layout.name]}
-        del key[request_layout.name]
-    topic_class = type(response)._struct.fields[layout.topics].data_class  # noqa: SLF001 - no public way to it
-    part_class = topic_class._struct.fields[layout.partitions].data_class  # noqa: SLF001
-    known = part_class._struct.fields  # noqa: SLF001
-    part = part_class(version=version)
-    for field, value in {**_NO_ANSWER.get(api, {}), "error_code": 0, **fields, layout.index: partition}.items():
-        if field in known and known[field].for_version_q(version):
-            setattr(part, field, value)
-    topics = getattr(response, layout.topics) or ()
-    for topic in topics:
-        if all(getattr(topic, field) == value for field, value in key.items()):
-            setattr(topic, layout.partitions, [*(getattr(topic, layout.partitions) or ()), part])
-            return
-    wanted = topic_class._struct.fields  # noqa: SLF001
-    topic = topic_class(version=version, **{k: v for k, v in key.items() if wanted[k].for_version_q(version)})
-    setattr(topic, layout.partitions, [part])
-    setattr(response, layout.topics, [*topics, topic])
-
-
-def _whole_error(exchange: Exchange, response: Any, code: int) -> Any:
-    """For requests that are answered as a whole."""
-    if exchange.api == Api.FIND_COORDINATOR and exchange.version >= 4:  # keys in a list since then
-        coordinator = type(response)._struct.fields["coordinators"].data_class  # noqa: SLF001
-        response.coordinators = [
-            coordinator(version=exchange.version, key=key, node_id=-1, host="", port=-1, error_code=code)
-            for key in exchange.request.coordinator_keys
-        ]
-        return response
-    if exchange.api == Api.METADATA:
-        topic_class = type(response)._struct.fields["topics"].data_class  # noqa: SLF001
-        response.brokers = []
-        response.topics = [
-            topic_class(version=exchange.version, error_code=code, name=topic.name, topic_id=topic.topic_id,
-                        is_internal=False, partitions=[])
-            for topic in exchange.request.topics or ()
-        ]  # fmt: skip
-        return response
-    field = type(response)._struct.fields.get("error_code")  # noqa: SLF001
-    if field is None or not field.for_version_q(exchange.version):
-        name = codec.CODECS[exchange.api].name
-        raise Garbled(f"version {exchange.version} of {name} cannot be answered with an error")
-    response.error_code = code
-    return response
+        return whole_error(self.request, self.header, response, code)
 
 
 class Bend:

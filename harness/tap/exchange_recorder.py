@@ -13,7 +13,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from harness.foundation.frame_skim import Garbled
-from harness.history.schema import COLUMNS, KINDS, NO_CONNECTION, Kind, Recorder, Type, now, row_struct, row_type
+from harness.history.recorder import Recorder
+from harness.history.schema import COLUMNS, KINDS, NO_CONNECTION, Kind, Type, now, row_struct, row_type
 from harness.tap import codec
 from harness.tap.codec import TopicNames
 from harness.tap.exchange import Exchange

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from harness.foundation.protocol import NO_SESSION, OPENS_SESSION, Api, ErrorCode
-from harness.tap.exchange import NOTHING, UNNOTICED, Answer, Effects, Exchange
+from harness.tap.effects import NOTHING, UNNOTICED, Answer, Effects
+from harness.tap.exchange import Exchange
 
 SESSIONS_SINCE = 7  # version of Fetch
 

@@ -25,7 +25,7 @@ from typing import Any
 from harness.foundation.config import Model, parse
 from harness.foundation.errors import TidegaugeError
 from harness.foundation.security import SecuritySpec
-from harness.history.schema import Recorder
+from harness.history.recorder import Recorder
 from harness.tap.broken import make_broken
 from harness.tap.codec import TopicNames
 from harness.tap.exchange import TapContext

@@ -18,7 +18,8 @@ from harness.foundation.metadata_answer import BROKERS_AT_MOST
 from harness.foundation.protocol import Api
 from harness.tap import addresses, codec
 from harness.tap.connection import ProxiedConnection
-from harness.tap.exchange import UNNOTICED, Answer, Bend, Close, Drop, Effect, Exchange, TapContext
+from harness.tap.effects import UNNOTICED, Answer, Close, Drop, Effect
+from harness.tap.exchange import Bend, Exchange, TapContext
 from harness.tap.exchange_recorder import ExchangeRecorder
 from harness.tap.frames import FrameBudget
 from harness.tap.resends import ResendCounter

@@ -13,7 +13,8 @@ from harness.foundation.frame_skim import Garbled
 from harness.foundation.protocol import Api
 from harness.tap.batch_headers import batch_positions, header_at
 from harness.tap.bounded_dict import BoundedDict
-from harness.tap.exchange import Close, Drop, Duplicate, Effects, Exchange, Hold
+from harness.tap.effects import Close, Drop, Duplicate, Effects, Hold
+from harness.tap.exchange import Exchange
 
 Batch = tuple[str, int, int, int, int, int]  # topic, partition, producer id, epoch, sequence, checksum
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from harness.foundation.frame_skim import Garbled
 from harness.history.schema import Type
-from harness.tap.exchange import Delay, Exchange, Hold, Then
+from harness.tap.effects import Delay, Hold, Then
+from harness.tap.exchange import Exchange
 
 
 class ResponseSlot:

@@ -13,20 +13,8 @@ from harness.foundation.frame_skim import Garbled
 from harness.foundation.protocol import Api
 from harness.tap import rule_names
 from harness.tap.codec import PartitionPart
-from harness.tap.exchange import (
-    CHANGED,
-    NOTHING,
-    Answer,
-    Bend,
-    Close,
-    Delay,
-    Drop,
-    Duplicate,
-    Effects,
-    Exchange,
-    Hold,
-    Swap,
-)
+from harness.tap.effects import CHANGED, NOTHING, Answer, Close, Delay, Drop, Duplicate, Effects, Hold, Swap
+from harness.tap.exchange import Bend, Exchange
 from harness.tap.fetch_sessions import sessionless
 from harness.tap.rules import Rule
 from harness.tap.stale_answers import FirstAnswers

@@ -30,7 +30,7 @@ from harness.foundation.durations import Duration
 from harness.foundation.errors import UsageError
 from harness.tap import rule_names
 from harness.tap.codec import API_NAMES, CODECS
-from harness.tap.exchange import Then
+from harness.tap.effects import Then
 
 if TYPE_CHECKING:
     from harness.tap.rule_bend import RuleBend

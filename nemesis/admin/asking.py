@@ -12,7 +12,9 @@ from typing import Any
 
 from kafka.errors import for_code
 
-from harness.clusters.base import Cluster, Node, wait_until
+from harness.clusters.base import Cluster
+from harness.clusters.node import Node
+from harness.clusters.waiting import wait_until
 from harness.clusters.wire import NodeConnection, WireError
 from harness.foundation.errors import ClusterError
 

@@ -14,7 +14,8 @@ from kafka import KafkaAdminClient
 from harness.clusters.base import Cluster
 from harness.foundation.protocol import Api
 from harness.tap.broken import make_broken
-from harness.tap.exchange import NOTHING, Bend, Effects, Exchange
+from harness.tap.effects import NOTHING, Effects
+from harness.tap.exchange import Bend, Exchange
 from tests.integration.broken_clients import (
     BATCH_RECORDS,
     Consumer,

@@ -20,9 +20,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaAdminClient
 
-from harness.clusters.base import Capability, Cluster
+from harness.clusters.base import Cluster
 from harness.clusters.cluster_view import observe
 from harness.clusters.image_choice import images_here
+from harness.clusters.node import Capability
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.clusters.target import load_target
 from harness.foundation.progress import SilentProgress
@@ -171,7 +172,7 @@ class Stage:
 def spec_of(kind: str) -> ClusterSpec:
     """`local`, `netns` or `docker`."""
     if kind == "docker":
-        from harness.clusters.docker import connect
+        from harness.clusters.docker_engine import connect
 
         return ClusterSpec(kind="docker", image=images_here(load_target("kafka"), connect())[0])
     return ClusterSpec(kind="local", netns=kind == "netns")

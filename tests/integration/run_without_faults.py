@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from checkers.core.run import REPLICA_ROLE
 from harness.clusters.base import Cluster
 from harness.history.schema import F, Kind, Type, now
-from harness.history.sealing import OPEN, Sealed, open_history
+from harness.history.sealed import Sealed
+from harness.history.sealing import OPEN, open_history
 from tests.integration.tapped_cluster import Tapped
 from tests.support import eventually, unique
 from tests.support.worker_sessions import RUN, rows

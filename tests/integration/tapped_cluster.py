@@ -13,10 +13,12 @@ from typing import Any
 import pyarrow.parquet as pq
 from kafka import KafkaAdminClient
 
-from harness.clusters.base import Cluster, Node
+from harness.clusters.base import Cluster
+from harness.clusters.node import Node
 from harness.foundation.protocol import Api
 from harness.history.places import HISTORY
-from harness.history.schema import FIRST_TAP, Kind, Recorder, Type
+from harness.history.recorder import Recorder
+from harness.history.schema import FIRST_TAP, Kind, Type
 from harness.history.sealing import seal
 from harness.history.sources import segment_path
 from harness.tap.codec import TopicNames

@@ -12,8 +12,9 @@ import pytest
 from kafka import KafkaAdminClient
 
 from harness.clusters import wire
-from harness.clusters.base import Capability, Cluster, NodeState
+from harness.clusters.base import Cluster
 from harness.clusters.local import LocalCluster
+from harness.clusters.node import Capability, NodeState
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.class_archive import CLASSES
 from harness.foundation.errors import UsageError

@@ -18,7 +18,8 @@ from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.config import parse
 from harness.foundation.progress import SilentProgress
 from harness.history.schema import Kind, Type
-from harness.history.sealing import Sealed, open_history
+from harness.history.sealed import Sealed
+from harness.history.sealing import open_history
 from tests.integration.run_without_faults import Run, left_open
 from tests.integration.tapped_cluster import tapped
 from tests.support import cli, eventually, unique

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.base import NodeState
 from harness.clusters.local import LocalCluster
+from harness.clusters.node import NodeState
 from harness.clusters.target import load_target
 from harness.foundation.errors import CannotHere
 from tests.integration.traffic import EXPECTED, confluent_round_trip

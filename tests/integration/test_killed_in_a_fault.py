@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.docker import connect
+from harness.clusters.docker_engine import connect
 from harness.clusters.spec import make_cluster
 from harness.foundation.errors import CannotHere
 from harness.foundation.processes import TOKEN_VARIABLE

@@ -12,11 +12,13 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
-from harness.clusters.base import Cluster, NodeState
+from harness.clusters.base import Cluster
 from harness.clusters.cluster_view import PartitionView, observe
+from harness.clusters.node import NodeState
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.foundation.progress import SilentProgress
-from harness.history.schema import FaultStage, Recorder
+from harness.history.recorder import Recorder
+from harness.history.schema import FaultStage
 from harness.history.segments import Segment
 from nemesis import check_plans, faults_on
 from nemesis.conductor import Conductor

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import Capability
+from harness.clusters.node import Capability
 from harness.clusters.spec import make_cluster
 from harness.foundation.errors import CannotHere
 from harness.foundation.progress import SilentProgress

@@ -214,7 +214,7 @@ def test_network_namespaces_go_with_a_killed_harness(state_home: Path) -> None:
 @pytest.mark.docker
 def test_foreign_containers_and_networks_are_left_alone(state_home: Path) -> None:
     """Only what carries the label of our project is removed."""
-    from harness.clusters.docker import connect
+    from harness.clusters.docker_engine import connect
 
     cluster = up("--cluster", "docker")
     client = connect()

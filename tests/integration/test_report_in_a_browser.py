@@ -237,6 +237,16 @@ def test_it_prints_with_everything_unfolded(browser: Browser, report: Path) -> N
         assert seen.page.pdf()[:5] == b"%PDF-"
 
 
+def test_paper_is_white_whatever_the_system_has(browser: Browser, report: Path) -> None:
+    """Pale colours cannot be read on it."""
+    with opened(browser, report, color_scheme="dark") as seen:
+        seen.page.emulate_media(media="print", color_scheme="dark")
+        seen.keep("report-print", whole=False)
+        paper = colours(seen.page)
+        seen.page.emulate_media(media="print", color_scheme="light")
+        assert colours(seen.page) == paper
+
+
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_as_much_as_is_ever_drawn_is_one_page(browser: Browser, tmp_path: Path, viewport: dict[str, int]) -> None:
     """What a run of ten million events leaves: 24 partitions on 5 nodes in 300 steps; most of it is folded."""

@@ -24,8 +24,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.foundation.errors import Exit
+from harness.foundation.interrupts import FIRST, SECOND
 from harness.history.schema import FIRST_TAP, F, Kind, Type
-from harness.history.sealing import Sealed, open_history
+from harness.history.sealed import Sealed
+from harness.history.sealing import open_history
 from harness.history.sources import segment_path
 from harness.report.terminal.run import OTHER_LINES, VALID_LINES
 from tests.integration.tapped_cluster import exchanges
@@ -148,8 +150,10 @@ def test_neither_killed_processes_nor_an_interruption_cost_a_verdict(state_home:
         out, err = process.communicate(timeout=180)
     finally:
         end([process])
-    assert process.returncode == Exit.UNKNOWN, err
+    assert process.returncode == Exit.INTERRUPTED, err
+    assert FIRST in err
     results = json.loads(out)
+    assert results["verdict"] == "unknown"
     assert "the run was interrupted" in said(results)
     assert any("worker" in reason and "SIGKILL" in reason for reason in said(results))
     assert any("the tap ended with SIGKILL" in reason for reason in said(results))
@@ -239,6 +243,8 @@ def ended_by(how: Callable[[subprocess.Popen[str]], None], place: Path, *argumen
 def test_a_run_interrupted_twice_leaves_at_once(left: Left) -> None:
     """Ctrl-C twice: everything is undone, exit code 2."""
     assert (left.code, left.said[0]) == (Exit.INTERRUPTED, ""), left.said[1]
+    assert FIRST in left.said[1]
+    assert SECOND in left.said[1]
     assert remains("run", left.state_home) == []
 
 

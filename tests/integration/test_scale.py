@@ -17,7 +17,8 @@ from checkers.core.results import CheckResults
 from harness.foundation import class_archive
 from harness.foundation.class_archive import Archive
 from harness.history import parquet
-from harness.history.sealing import Sealed, open_history
+from harness.history.sealed import Sealed
+from harness.history.sealing import open_history
 from harness.spark.session import Session
 
 pytestmark = pytest.mark.usefixtures("spark_of_its_own")

@@ -16,7 +16,7 @@ import pytest
 from harness.foundation import class_archive
 from harness.foundation.class_archive import Archive
 from harness.history.remote_runs import RemoteRun
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 from harness.history.store import RESULTS_FILE, Run
 from harness.judging.checking import Checked, CheckOptions, check_again
 from harness.spark.place import Place

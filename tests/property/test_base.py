@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.clusters.base import new_uuid
+from harness.clusters.node import new_uuid
 
 
 @given(st.binary(min_size=16, max_size=16).filter(lambda drawn: drawn[0] >> 2 != 62))

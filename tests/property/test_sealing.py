@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from harness.history import parquet, sources
 from harness.history.places import HISTORY
-from harness.history.schema import ID_BITS, F, Kind, Recorder, Type
-from harness.history.sealing import MANIFEST, OPEN, open_history
+from harness.history.recorder import Recorder
+from harness.history.schema import ID_BITS, F, Kind, Type
+from harness.history.sealed import MANIFEST
+from harness.history.sealing import OPEN, open_history
 from harness.history.sources import segment_path
 
 Row = dict[str, Any]

@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.history.schema import F, Kind, Recorder, Type
+from harness.history.recorder import Recorder
+from harness.history.schema import F, Kind, Type
 from harness.history.sealing import open_history
 from harness.history.segments import Segment
 from harness.history.sources import segment_path

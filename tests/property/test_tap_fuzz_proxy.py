@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.foundation.protocol import Api
-from harness.history.schema import Recorder
+from harness.history.recorder import Recorder
 from harness.tap import codec
 from harness.tap.codec import TopicNames
 from harness.tap.exchange import TapContext

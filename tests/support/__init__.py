@@ -15,10 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.clusters.base import wait_until
 from harness.clusters.cleanup.supervisor import DIRECTORY_VARIABLE
 from harness.clusters.cleanup.undo import of_project
-from harness.clusters.docker import compose_version, connect
+from harness.clusters.docker_engine import compose_version, connect
+from harness.clusters.waiting import wait_until
 from harness.foundation.errors import CannotHere
 from harness.foundation.namespaces import COMPOSE_PROJECT_LABEL
 from harness.foundation.processes import TOKEN_VARIABLE, marked

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.history.schema import F, Kind, Type
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 
 Row = dict[str, Any]
 

@@ -27,8 +27,9 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
 from harness.clusters import base as clusters
-from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState
+from harness.clusters.base import LOG_TAIL_LINES, Cluster
 from harness.clusters.cluster_view import ClusterView, PartitionView
+from harness.clusters.node import Capability, Node, NodeState
 from harness.clusters.target import ReadyCheck
 from harness.clusters.wire import WireError
 from harness.foundation.errors import ClusterError

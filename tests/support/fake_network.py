@@ -8,8 +8,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.clusters.base import LOG_TAIL_LINES, Capability, Cluster, Node, NodeState
+from harness.clusters.base import LOG_TAIL_LINES, Cluster
 from harness.clusters.cluster_view import ClusterView, PartitionView
+from harness.clusters.node import Capability, Node, NodeState
 from harness.clusters.target import ReadyCheck
 from harness.foundation.errors import ClusterError
 from nemesis.base import Fault, FaultContext

@@ -15,7 +15,8 @@ from harness.foundation.view import PlainView
 from harness.history.exchange.exporting import Exported, export_run
 from harness.history.exchange.importing import Imported, import_history
 from harness.history.exchange.jepsen_lines import OPERATION, ParsedChunk
-from harness.history.schema import SCHEMA_VERSION, F, FaultStage, Kind, OffsetView, Recorder, Status, Type
+from harness.history.recorder import Recorder
+from harness.history.schema import SCHEMA_VERSION, F, FaultStage, Kind, OffsetView, Status, Type
 from harness.history.sealing import open_history, seal
 from harness.history.sources import segment_path
 from harness.history.store import Run

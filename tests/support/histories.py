@@ -44,7 +44,7 @@ import pyarrow.parquet as pq
 
 from harness.history.parquet import parquet_schema
 from harness.history.schema import COLUMNS, ID_BITS, KINDS, TEXT, F, Kind, OffsetView, Status, Type
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 
 if TYPE_CHECKING:
     from checkers.core.results import Finding

@@ -29,7 +29,7 @@ from checkers.core.tables import schema_of, tables_of
 from checkers.core.timeline import timeline
 from harness.foundation.limits import DEFAULTS
 from harness.history.schema import F, Kind, Type
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 from tests.oracle import Oracle, compacted, oracles
 from tests.support.histories import Rows
 
@@ -157,7 +157,7 @@ def _here(sealed: Sealed, job: CheckJob) -> dict[str, Any]:
             rows = pl.concat([pl.read_parquet(file, hive_partitioning=False) for file in files])
             tables |= tables_of(kind, rows, wanted, job.run)
     piece = Piece(tables, job.run)
-    return answer_of(check_piece(piece, job.run, families, job.budget_s), piece)
+    return answer_of(check_piece(piece, job.run, families, job.budget_s, job.progress_file), piece)
 
 
 def chosen(*names: str) -> list[Family]:

@@ -70,7 +70,7 @@ def checked(verdict: str = "valid", acks: str = "all", **facts: Any) -> Checked:
 class NoView(SilentProgress):
     """Shows nothing."""
 
-    def phase(self, name: str, limit_s: float | None = None) -> None:
+    def phase(self, name: str, expected_s: float | None = None) -> None:
         """Ignored."""
 
     def happened(self, text: str) -> None:

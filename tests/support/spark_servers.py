@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-from harness.clusters.base import wait_until
+from harness.clusters.waiting import wait_until
 from harness.foundation.java import find_java
 from harness.spark import jvm as spark_jvm
 from harness.spark.place import Place

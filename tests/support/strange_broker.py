@@ -41,7 +41,7 @@ from kafka.protocol.producer import (
     ProduceResponse,
 )
 
-from harness.clusters.base import Node
+from harness.clusters.node import Node
 from harness.foundation.error_codes import NUMBERS
 from harness.foundation.protocol import Api
 from harness.tap.batches import RecordBatch, join, split, with_base

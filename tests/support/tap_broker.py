@@ -11,7 +11,8 @@ from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.batches import RecordBatch, cut, join, split, with_base
 from harness.tap.codec import TopicNames
-from harness.tap.exchange import CHANGED, Answer, Bend, Drop, Effect, Exchange, Hold, TapContext
+from harness.tap.effects import CHANGED, Answer, Drop, Effect, Hold
+from harness.tap.exchange import Bend, Exchange, TapContext
 from tests.support.tap_frames import TOPIC_IDS, request_frame, response_frame, topics
 
 TOPIC = "orders"

@@ -11,7 +11,8 @@ from uuid import UUID
 import numpy as np
 
 from harness.foundation.protocol import Api
-from harness.history.schema import COLUMNS, KINDS, TEXT, Kind, Recorder, Type, row_type
+from harness.history.recorder import Recorder
+from harness.history.schema import COLUMNS, KINDS, TEXT, Kind, Type, row_type
 from harness.history.segments import Segment
 from harness.tap import codec
 from harness.tap.codec import CODECS, TopicNames

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.foundation.protocol import Api
-from harness.history.schema import Recorder
+from harness.history.recorder import Recorder
 from harness.history.segments import Segment
 from harness.tap import codec
 from harness.tap.connection import ProxiedConnection

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.foundation.security import Security
-from harness.history.schema import Kind, Recorder, row_type
+from harness.history.recorder import Recorder
+from harness.history.schema import Kind, row_type
 from harness.history.segments import Segment
 from workloads import find_workload, payload
 from workloads.base import PRODUCER, FinalTarget, NodeAddress, WorkerConfig

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.clusters.base import Cluster
-from harness.clusters.docker import SERVICE_LABEL, DockerCluster, compose_version, connect
+from harness.clusters.docker import SERVICE_LABEL, DockerCluster
+from harness.clusters.docker_engine import compose_version, connect
 from harness.clusters.image_builder import local_tag
 from harness.clusters.image_choice import OFFICIAL, Consent, ensure_image, images_here
 from harness.clusters.kinds.base import OF_A_PRODUCT, ClusterKind

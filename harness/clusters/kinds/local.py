@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.clusters import network_support
-from harness.clusters.base import Capability, Cluster
+from harness.clusters.base import Cluster
 from harness.clusters.kinds.base import OF_A_PRODUCT, ClusterKind, KindSettings
 from harness.clusters.local import LOG_FILE, LocalCluster
+from harness.clusters.node import Capability
 from harness.clusters.requirements import Requirement, RequirementMissing, fail_if
 from harness.clusters.target import load_target
 from harness.foundation.namespaces import run_command

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.clusters.base import OURS
+from harness.clusters.node import OURS
 from harness.experiments.explore.goal import found_in
 from harness.experiments.explore.search import StoppedError, TryResult, as_error
 from harness.experiments.explore.search_space import SearchSpace

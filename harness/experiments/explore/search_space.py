@@ -33,7 +33,8 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 from pydantic import ValidationError
 
-from harness.clusters.base import Capability, Cluster
+from harness.clusters.base import Cluster
+from harness.clusters.node import Capability
 from harness.experiments.explore.weights import Weights
 from harness.experiments.investigate.experiments import IMPATIENT
 from harness.foundation.errors import UsageError

@@ -26,7 +26,7 @@ from harness.history.exchange.file_format import WORDS, FileHeader, about_of
 from harness.history.exchange.parquet import is_worded
 from harness.history.opening import failures_of, open_run, read_facts
 from harness.history.schema import KINDS, Kind
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 from harness.history.store import Run
 
 PIECE_ROWS = 1 << 16

@@ -127,7 +127,9 @@ class Panel {
       inside.setAttribute("viewBox", `${axis.low} 0 ${axis.high - axis.low} ${height}`);
       inside.querySelector(".grid").setAttribute("d", ticks.map(([at]) => `M${at} 0V${height}`).join(""));
       for (const text of plot.querySelectorAll(".written")) {
-        const [from, to] = [Math.max(axis.low, Number(text.dataset.a)), Math.min(axis.high, Number(text.dataset.b))];
+        const [begin, until, over] = [text.dataset.a, text.dataset.b, text.dataset.over].map(Number);
+        // a bar that is out of view takes its text along
+        const [from, to] = [over > axis.low ? Math.max(axis.low, begin) : begin, Math.min(axis.high, until)];
         text.setAttribute("x", axis.percent(from));
         text.setAttribute("width", `${Math.max(0, (100 * (to - from)) / (axis.high - axis.low))}%`);
       }

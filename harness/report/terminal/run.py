@@ -109,7 +109,8 @@ def _reasons(checked: Checked, names: Names) -> Iterator[Row]:
         left = Wording.count(len(rest) - REASONS_SHOWN, "more reason")
         yield Row("", f"and {left} (--verbose)", least=4)
     if verdict.outcome == "unknown" and checked.results.figures.acknowledged:
-        yield Row("so far", f"{'; '.join(reached(checked))}; nothing wrong found", least=1)
+        clean = all(each.mark.status == "allowed" for each in verdict.seen)
+        yield Row("so far", "; ".join([*reached(checked), *(["nothing wrong found"] if clean else [])]), least=1)
 
 
 def _end(checked: Checked) -> Iterator[Row]:

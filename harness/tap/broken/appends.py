@@ -18,7 +18,8 @@ from harness.tap.broken.base import (
     sent,
 )
 from harness.tap.codec import PartitionPart
-from harness.tap.exchange import CHANGED, NOTHING, Drop, Effect, Effects, Exchange, Swap
+from harness.tap.effects import CHANGED, NOTHING, Drop, Effect, Effects, Swap
+from harness.tap.exchange import Exchange
 
 HIDDEN_AT_MOST = 10_000  # of one partition
 

@@ -11,7 +11,8 @@ from harness.foundation.protocol import LATEST, Api
 from harness.tap.batches import RecordBatch, cut, join, split
 from harness.tap.bounded_dict import BoundedDict
 from harness.tap.codec import PartitionPart
-from harness.tap.exchange import CHANGED, NOTHING, Bend, Delay, Effect, Effects, Exchange
+from harness.tap.effects import CHANGED, NOTHING, Delay, Effect, Effects
+from harness.tap.exchange import Bend, Exchange
 from harness.tap.fetch_sessions import sessionless
 
 Place = tuple[str, int]  # topic and partition

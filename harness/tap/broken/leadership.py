@@ -19,7 +19,8 @@ from harness.tap.broken.base import (
     put_records,
 )
 from harness.tap.codec import PartitionPart
-from harness.tap.exchange import CHANGED, NOTHING, Answer, Effect, Effects, Exchange, Hold
+from harness.tap.effects import CHANGED, NOTHING, Answer, Effect, Effects, Hold
+from harness.tap.exchange import Exchange
 from harness.tap.fetch_sessions import sessionless
 
 

@@ -20,7 +20,8 @@ from harness.tap.broken.base import (
     sent,
 )
 from harness.tap.codec import PartitionPart
-from harness.tap.exchange import CHANGED, NOTHING, Effects, Exchange
+from harness.tap.effects import CHANGED, NOTHING, Effects
+from harness.tap.exchange import Exchange
 
 CACHED = 50  # batches that were made anew
 GROUPS_IN_A_LIST_SINCE = 8  # version of OffsetFetch

@@ -23,7 +23,8 @@ from harness.tap.broken.base import (
 )
 from harness.tap.broken.leadership import KnownLeaders, is_answered
 from harness.tap.codec import PartitionPart
-from harness.tap.exchange import CHANGED, NOTHING, Effect, Effects, Exchange
+from harness.tap.effects import CHANGED, NOTHING, Effect, Effects
+from harness.tap.exchange import Exchange
 from harness.tap.fetch_sessions import sessionless
 
 TORN_PARTITION = 0

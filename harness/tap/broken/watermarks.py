@@ -25,7 +25,8 @@ from harness.tap.broken.base import (
     set_latest,
 )
 from harness.tap.codec import PartitionPart
-from harness.tap.exchange import CHANGED, NOTHING, Answer, Drop, Effect, Effects, Exchange, Hold
+from harness.tap.effects import CHANGED, NOTHING, Answer, Drop, Effect, Effects, Hold
+from harness.tap.exchange import Exchange
 
 NAMES_ITSELF_SINCE = 3  # version of ApiVersions
 GIVES_UP = frozenset({"kafka-python"})  # clients, by what they call themselves, that stop at most errors if idempotent

@@ -14,7 +14,8 @@ from bench.check import shapes_of
 from bench.sick.shapes import SHAPES, generate
 from harness.foundation.errors import UsageError
 from harness.history.schema import ID_BITS, F, Kind, Type
-from harness.history.sealing import Sealed, open_history
+from harness.history.sealed import Sealed
+from harness.history.sealing import open_history
 
 EVENTS = 25_000
 WIDE = "10,000 partitions"  # it takes two events for each of them

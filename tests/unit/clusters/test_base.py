@@ -11,22 +11,15 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import base, wire
-from harness.clusters.base import (
-    LOG_TAIL_LINES,
-    ODD_AT_MOST_S,
-    Capability,
-    Cluster,
-    Node,
-    NodeState,
-    new_uuid,
-    wait_until,
-)
+from harness.clusters import base, waiting, wire
+from harness.clusters.base import LOG_TAIL_LINES, ODD_AT_MOST_S, Cluster
 from harness.clusters.docker import DockerCluster
 from harness.clusters.external import ExternalCluster
 from harness.clusters.failed_start import KEPT_STARTS
 from harness.clusters.local import LocalCluster
+from harness.clusters.node import Capability, Node, NodeState, new_uuid
 from harness.clusters.target import ReadyCheck, ReadyKind, Target, load_target
+from harness.clusters.waiting import wait_until
 from harness.clusters.wire import Metadata, WireError
 from harness.foundation.config import parse
 from harness.foundation.errors import CannotHere, ClusterError, NodeDied, UsageError
@@ -84,7 +77,9 @@ class Paper(Cluster):
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Time that passes only by sleeping."""
     naps: list[float] = []
-    monkeypatch.setattr(base, "time", SimpleNamespace(monotonic=lambda: sum(naps), sleep=naps.append))
+    passing = SimpleNamespace(monotonic=lambda: sum(naps), sleep=naps.append)
+    for module in (base, waiting):
+        monkeypatch.setattr(module, "time", passing)
     return naps
 
 

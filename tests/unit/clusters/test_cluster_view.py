@@ -15,8 +15,8 @@ from kafka.errors import KafkaTimeoutError
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from harness.clusters import cluster_view as module
-from harness.clusters.base import Node
 from harness.clusters.cluster_view import METADATA_VERSION, ClusterView, PartitionView, ask_partitions, observe
+from harness.clusters.node import Node
 from harness.foundation.security import Security
 
 Topic = MetadataResponse.MetadataResponseTopic

@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 from harness.clusters import disk as disks
-from harness.clusters import docker, local
-from harness.clusters.base import Capability, Cluster, Node
+from harness.clusters import docker, docker_engine, local
+from harness.clusters.base import Cluster
 from harness.clusters.cleanup import undo
 from harness.clusters.disk import NodeDisk, is_mounted, loops_of, why_no_disks
 from harness.clusters.docker import DockerCluster
 from harness.clusters.local import LocalCluster
+from harness.clusters.node import Capability, Node
 from harness.clusters.target import Target, load_target
 from harness.foundation.config import parse
 from harness.foundation.errors import ClusterError
@@ -330,8 +331,9 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     info = {"KernelVersion": os.uname().release, "DockerRootDir": "/", "SecurityOptions": ["name=seccomp"], "ID": "id"}
     client = type("Engine", (), {"info": lambda _: info})()
     monkeypatch.setattr(docker, "connect", lambda timeout_s=0: client)
-    monkeypatch.setattr(docker, "endpoint", lambda: "unix:///engine")
-    monkeypatch.setattr(docker, "_shares_files", lambda *_: True)
+    for module in (docker, docker_engine):
+        monkeypatch.setattr(module, "endpoint", lambda: "unix:///engine")
+    monkeypatch.setattr(docker, "shares_files", lambda *_: True)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(docker, "why_no_disks", lambda: None)
     monkeypatch.setattr(local, "why_no_disks", lambda: None)
@@ -381,10 +383,11 @@ def test_data_of_an_engine_elsewhere_is_out_of_reach(engine: dict[str, Any], ano
 
 
 @pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize(("name", "value"), [("endpoint", "tcp://h:1"), ("_shares_files", False)])
+@pytest.mark.parametrize(("name", "value"), [("endpoint", "tcp://h:1"), ("shares_files", False)])
 def test_an_engine_that_only_looks_like_ours_is_not(monkeypatch: pytest.MonkeyPatch, name: str, value: Any) -> None:
     """The same kernel and the same directories prove nothing."""
-    monkeypatch.setattr(docker, name, lambda *_: value)
+    for module in (docker, docker_engine):
+        monkeypatch.setattr(module, name, lambda *_: value)
     missing = cluster_of("docker", load_target("kafka")).cannot(Capability.FILES)
     assert missing
     assert "another file system" in missing.what
@@ -424,12 +427,12 @@ def test_an_engine_shares_files_when_its_new_volume_turns_up(
             """Noted."""
             did.append("release")
 
-    monkeypatch.setattr(docker, "connect", lambda: SimpleNamespace(volumes=Volumes()))
-    monkeypatch.setattr(docker, "Guard", Journal)
-    docker._shares_files.cache_clear()
-    assert docker._shares_files("unix:///x", "id") is here
-    assert docker._shares_files("unix:///x", "id") is here
-    docker._shares_files.cache_clear()
+    monkeypatch.setattr(docker_engine, "connect", lambda: SimpleNamespace(volumes=Volumes()))
+    monkeypatch.setattr(docker_engine, "Guard", Journal)
+    docker_engine.shares_files.cache_clear()
+    assert docker_engine.shares_files("unix:///x", "id") is here
+    assert docker_engine.shares_files("unix:///x", "id") is here
+    docker_engine.shares_files.cache_clear()
     name = did[0][1]
     assert did == [("guard", name), ("record", name, "unix:///x", "id"), ("create", name, [name]), "release"]
 

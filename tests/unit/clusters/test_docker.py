@@ -14,10 +14,12 @@ import pytest
 import requests
 from docker.context import ContextAPI
 
-from harness.clusters import base, image_choice, network_support
 from harness.clusters import docker as cluster_module
-from harness.clusters.base import Capability, Unavailable
-from harness.clusters.docker import PING_TIMEOUT_S, DockerCluster, connect, endpoint
+from harness.clusters import image_choice, network_support
+from harness.clusters.docker import DockerCluster
+from harness.clusters.docker_engine import PING_TIMEOUT_S, connect, endpoint
+from harness.clusters.node import OURS, Capability, Unavailable
+from harness.clusters.node import Node as ClusterNode
 from harness.clusters.target import load_target
 from harness.foundation.errors import CannotHere, ClusterError, Exit, UsageError
 from harness.foundation.namespaces import Namespace, Sidecar
@@ -220,7 +222,7 @@ class Machine:
     def cluster(self, *, image: str = IMAGE, node: Node | None = None, always_sidecar: bool = False) -> DockerCluster:
         """A cluster with one node."""
         made = DockerCluster(load_target("kafka"), image=image, always_sidecar=always_sidecar)
-        made.nodes = (base.Node(1, "127.0.0.1:19092"),)
+        made.nodes = (ClusterNode(1, "127.0.0.1:19092"),)
         container: Any = node or Node("/proc")
         made._containers = {1: container}
         return made
@@ -354,8 +356,8 @@ def test_without_an_engine_nothing_is_possible(machine: Machine, monkeypatch: py
 
     monkeypatch.setattr(cluster_module, "connect", refuse)
     cluster = machine.cluster()
-    assert {cluster.cannot(each) for each in set(Capability) - base.OURS} == {Unavailable("no engine", "start it")}
-    assert {cluster.cannot(each) for each in base.OURS} == {None}
+    assert {cluster.cannot(each) for each in set(Capability) - OURS} == {Unavailable("no engine", "start it")}
+    assert {cluster.cannot(each) for each in OURS} == {None}
 
 
 def test_partitions_are_always_there_and_shaping_when_asked_for(machine: Machine) -> None:

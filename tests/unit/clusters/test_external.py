@@ -8,8 +8,8 @@ from typing import Any, Self
 import pytest
 
 from harness.clusters import external
-from harness.clusters.base import Node
 from harness.clusters.external import ExternalCluster, numbered
+from harness.clusters.node import Node
 from harness.foundation.errors import ClusterError
 from harness.foundation.metadata_answer import BROKERS_AT_MOST
 from harness.foundation.protocol import Api

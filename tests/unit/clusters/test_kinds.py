@@ -10,11 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from harness.clusters import kinds
-from harness.clusters.base import Capability, Cluster, Unavailable
+from harness.clusters.base import Cluster
 from harness.clusters.detached import Detached, log_lines
 from harness.clusters.flags import DEFAULT_KIND
 from harness.clusters.kinds import KINDS, kind_named, kinds_in
 from harness.clusters.kinds.base import OF_A_PRODUCT, ClusterKind, KindSettings
+from harness.clusters.node import Capability, Unavailable
 from harness.clusters.requirements import Requirement, RequirementMissing
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.commands.main import app

@@ -10,8 +10,8 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from harness.clusters.base import OURS, Capability, Node, NodeState
 from harness.clusters.local import LocalCluster
+from harness.clusters.node import OURS, Capability, Node, NodeState
 from harness.clusters.target import Target, load_target
 from harness.clusters.template import NodePlan
 from harness.foundation.config import parse

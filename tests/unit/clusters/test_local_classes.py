@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.clusters import local
-from harness.clusters.base import Capability
 from harness.clusters.local import LocalCluster
+from harness.clusters.node import Capability
 from harness.clusters.target import load_target
 from harness.foundation import optional_work
 from harness.foundation.class_archive import CLASSES

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from harness.clusters.base import Node
 from harness.clusters.metadata_oddities import SHOWN_AT_MOST, TIMEOUT_S, ask_all, odd_metadata
+from harness.clusters.node import Node
 from harness.foundation.protocol import Api
 from harness.foundation.security import Security
 from tests.support.strange_broker import LOOPBACK, Elsewhere, strange_brokers

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.clusters import netns, network_support
-from harness.clusters.base import Unavailable
 from harness.clusters.netns import SUBNETS, Network
+from harness.clusters.node import Unavailable
 from harness.foundation.errors import CannotHere, ClusterError
 from harness.foundation.namespaces import Namespace
 

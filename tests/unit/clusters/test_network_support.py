@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from harness.clusters import network_support
-from harness.clusters.base import Capability, Unavailable
 from harness.clusters.network_support import NETWORK, NO_TOOL, TOOLS, TRIALS, why_no_namespaces, why_not
+from harness.clusters.node import Capability, Unavailable
 
 
 @pytest.fixture

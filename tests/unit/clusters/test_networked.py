@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from harness.clusters import networked
-from harness.clusters.base import Capability
 from harness.clusters.local import LocalCluster
 from harness.clusters.networked import NetworkedCluster
+from harness.clusters.node import Capability
 from harness.clusters.target import load_target
 from harness.foundation.errors import ClusterError
 from harness.foundation.namespaces import Namespace

@@ -44,6 +44,9 @@ class Heard:
     def detail(self, text: str) -> None:
         """How far it has come."""
 
+    def part(self, done: float, total: float, unit: str = "") -> None:
+        """How much of it is done."""
+
 
 class Kitchen:
     """Where it is made: a scratch directory for every attempt, and how often the command ran."""

@@ -16,7 +16,7 @@ import pytest
 from harness.commands import main as cli
 from harness.experiments.explore import runs as explore_runs
 from harness.foundation.errors import ClusterError, Exit
-from harness.history.schema import Recorder
+from harness.history.recorder import Recorder
 from harness.history.sources import segment_path
 from harness.history.store import RESULTS_FILE, RUN_FILE, SCENARIO_FILE, Run
 from harness.judging.checking import Checked

@@ -162,7 +162,7 @@ def test_the_report_of_a_run_is_made_of_what_its_check_brought(
     for name, data in ((RUN_FILE, facts()), (RESULTS_FILE, results()), (SERIES_FILE, series())):
         (tmp_path / name).write_text(json.dumps(data))
     assert runs.report(tmp_path) == tmp_path / REPORT_FILE
-    assert "Promises were broken" in (tmp_path / REPORT_FILE).read_text(encoding="utf-8")
+    assert "broke its promises" in (tmp_path / REPORT_FILE).read_text(encoding="utf-8")
 
 
 def test_a_report_that_cannot_be_made_is_told_and_changes_nothing(runs: ExplorationRuns, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.base import Capability, Cluster
+from harness.clusters.base import Cluster
+from harness.clusters.node import Capability
 from harness.clusters.spec import ClusterSpec, make_cluster
 from harness.experiments.explore.goal import goal_of
 from harness.experiments.explore.search_space import (

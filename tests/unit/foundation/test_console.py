@@ -12,7 +12,8 @@ from rich.text import Text
 
 from harness.foundation.console import SafeConsole, shown
 from harness.foundation.errors import TidegaugeError
-from harness.foundation.view import Asides, LiveView, PlainView, viewed_on
+from harness.foundation.live_view import LiveView
+from harness.foundation.view import Asides, PlainView, viewed_on
 from harness.report.terminal import lists as terminal
 from harness.report.terminal import tables
 

@@ -2,10 +2,12 @@
 
 import os
 import signal
+import threading
+from contextlib import suppress
 
 import pytest
 
-from harness.foundation.interrupts import StopRequest
+from harness.foundation.interrupts import FIRST, SECOND, StopRequest
 
 
 def send(number: int = signal.SIGINT) -> None:
@@ -48,3 +50,24 @@ def test_signals_are_given_back() -> None:
     with StopRequest().listening():
         pass
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def answers(*, may_wait: bool, times: int) -> list[str]:
+    """What the user is told, in the order of the signals."""
+    stop = StopRequest()
+    heard: list[str] = []
+    stop.may_wait, stop.answer = may_wait, heard.append
+    with stop.listening():
+        for _ in range(times):
+            with suppress(KeyboardInterrupt):
+                send()
+            for thread in threading.enumerate():
+                if thread.name == "answer":
+                    thread.join()
+    return heard
+
+
+def test_the_user_is_answered_at_once() -> None:
+    """With what happens next."""
+    assert answers(may_wait=True, times=2) == [FIRST, SECOND]
+    assert answers(may_wait=False, times=1) == [SECOND]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from harness.history.opening import open_run, read_facts, without_the_missing
-from harness.history.schema import SCHEMA_VERSION, F, Kind, Recorder, Status, Type
+from harness.history.recorder import Recorder
+from harness.history.schema import SCHEMA_VERSION, F, Kind, Status, Type
 from harness.history.sealing import seal
 from harness.history.sources import segment_path
 from harness.history.store import Run

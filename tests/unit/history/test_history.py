@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from harness.history import schema as history
-from harness.history.schema import COLUMNS, KINDS, TOO_MANY_TEXTS, F, Kind, Recorder, Type, row_type
+from harness.history import recorder as recording
+from harness.history.recorder import TOO_MANY_TEXTS, Recorder
+from harness.history.schema import COLUMNS, ID_BITS, KINDS, SCHEMA_VERSION, F, Kind, Type, row_type
 from harness.history.sealing import open_history
 from harness.history.segments import Segment
 from harness.history.sources import segment_path
@@ -29,7 +30,7 @@ def test_operations_and_events_are_unique_in_the_run(tmp_path: Path) -> None:
     with Recorder(segment_path(tmp_path, 1), 1) as one, Recorder(segment_path(tmp_path, 2), 2) as other:
         ops = [one.begin(F.POLL), one.begin(F.POLL), other.begin(F.POLL)]
     assert len({op.id for op in ops}) == 3
-    assert {op.id >> history.ID_BITS for op in ops} == {1, 2}
+    assert {op.id >> ID_BITS for op in ops} == {1, 2}
 
 
 def test_a_completion_carries_its_invocations_time(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_no_rows_are_no_frame(tmp_path: Path) -> None:
 
 def test_texts_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that never says the same twice costs no more than a fixed number of texts."""
-    monkeypatch.setattr(history, "TEXTS_AT_MOST", 3)
+    monkeypatch.setattr(recording, "TEXTS_AT_MOST", 3)
     with Recorder(segment_path(tmp_path, 1), 1) as recorder:
         for number in range(10):
             recorder.write(Kind.PHASE, name=f"text {number}")
@@ -86,7 +87,7 @@ def test_a_row_is_fixed_and_small(kind: Kind) -> None:
 def test_the_specification_has_every_kind_and_column_as_the_code_has_them() -> None:
     """docs/history.md is what other programs are written by."""
     text = (REPOSITORY / "docs" / "history.md").read_text(encoding="utf-8")
-    assert f"schema version {history.SCHEMA_VERSION};" in text
+    assert f"schema version {SCHEMA_VERSION};" in text
     for kind, columns in KINDS.items():
         own = ", ".join(f"`{name}`" for name in columns if name not in {"event", "time", "process"})
         assert re.search(rf"^\| `{kind.name.lower()}` \| .* \| {re.escape(own)} \|$", text, re.MULTILINE), kind

@@ -14,8 +14,10 @@ import pytest
 from harness.foundation.errors import TidegaugeError
 from harness.history import parquet, segments, sources
 from harness.history.parquet import parquet_schema
-from harness.history.schema import COLUMNS, KINDS, F, Kind, Recorder, Type, now
-from harness.history.sealing import OPEN, Sealed, open_history, seal
+from harness.history.recorder import Recorder
+from harness.history.schema import COLUMNS, KINDS, F, Kind, Type, now
+from harness.history.sealed import Sealed
+from harness.history.sealing import OPEN, open_history, seal
 from harness.history.sources import read_unsealed, segment_path
 
 CHECKSUM_BYTES = 4  # of a header, over the rest of it

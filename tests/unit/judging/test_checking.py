@@ -11,7 +11,8 @@ from checkers.core.results import Anomaly, CheckResults, Finding
 from harness.foundation.errors import CannotHere, UsageError
 from harness.foundation.reasons import NOT_WHOLE, NOTED, RUN_FAILED, Reason
 from harness.history import opening
-from harness.history.schema import F, Kind, Recorder
+from harness.history.recorder import Recorder
+from harness.history.schema import F, Kind
 from harness.history.sealing import open_history
 from harness.history.sources import segment_path
 from harness.history.store import Run

@@ -14,12 +14,13 @@ import pytest
 from checkers.core.results import CheckResults
 from checkers.core.timeline import timeline
 from checkers.summaries.coverage import Coverage, FaultCoverage, Span
-from harness.clusters.base import Capability
 from harness.clusters.cluster_view import PartitionView
+from harness.clusters.node import Capability
 from harness.foundation.errors import ClusterError
 from harness.foundation.reasons import FAULT_FAILED
 from harness.foundation.threads import Threads
-from harness.history.schema import FaultStage, Kind, Recorder, row_type
+from harness.history.recorder import Recorder
+from harness.history.schema import FaultStage, Kind, row_type
 from harness.history.segments import Damage, Segment
 from harness.judging.policies import PlannedFault, RunFacts
 from harness.judging.verdict import decide

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import Capability, NodeState
 from harness.clusters.cluster_view import PartitionView
+from harness.clusters.node import Capability, NodeState
 from harness.foundation.errors import ClusterError
 from nemesis import base, on_disks
 from nemesis.base import Fault

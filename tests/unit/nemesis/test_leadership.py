@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import OURS, Capability, Cluster
+from harness.clusters.base import Cluster
 from harness.clusters.cluster_view import ClusterView, PartitionView
 from harness.clusters.external import ExternalCluster
 from harness.clusters.local import LocalCluster
+from harness.clusters.node import OURS, Capability
 from harness.clusters.target import load_target
 from harness.foundation.config import parse
 from harness.foundation.errors import CannotHere, ClusterError, Exit, UsageError

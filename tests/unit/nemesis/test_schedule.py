@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import Capability, Unavailable
 from harness.clusters.external import ExternalCluster
+from harness.clusters.node import Capability, Unavailable
 from harness.foundation.config import parse
 from harness.foundation.errors import CannotHere, UsageError
 from harness.foundation.security import Security

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.base import NodeState
 from harness.clusters.cluster_view import PartitionView
+from harness.clusters.node import NodeState
 from harness.foundation.errors import ClusterError
 from nemesis import base
 from nemesis.base import Fault

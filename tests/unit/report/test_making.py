@@ -11,7 +11,7 @@ from rich.console import Console
 from checkers.summaries.drawn_series import VERSION, fingerprint
 from harness.foundation.errors import UsageError
 from harness.foundation.view import View, viewed_on
-from harness.history.sealing import Sealed
+from harness.history.sealed import Sealed
 from harness.history.store import RESULTS_FILE, RUN_FILE, Run
 from harness.judging.checking import RESULTS_VERSION, After, Checked, CheckOptions, checked_before
 from harness.report import making

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.history.schema import F, FaultStage, Kind, Recorder, Type
-from harness.history.sealing import Sealed, open_history
+from harness.history.recorder import Recorder
+from harness.history.schema import F, FaultStage, Kind, Type
+from harness.history.sealed import Sealed
+from harness.history.sealing import open_history
 from harness.history.sources import segment_path
 from harness.report import trace
 

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 import pytest
 
 from harness.clusters import network_support
-from harness.clusters.base import Capability, Unavailable
 from harness.clusters.docker import DockerCluster
 from harness.clusters.jars import locked_versions
 from harness.clusters.kinds import docker, local
 from harness.clusters.local import LocalCluster
+from harness.clusters.node import Capability, Unavailable
 from harness.clusters.prepared_files import MANIFEST, is_prepared, prepared_dir
 from harness.clusters.target import load_target
 from harness.foundation.errors import CannotHere

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import Capability, Unavailable
 from harness.clusters.external import ExternalCluster
+from harness.clusters.node import Capability, Unavailable
 from harness.foundation.errors import CannotHere, Exit, UsageError
 from harness.foundation.security import Security
 from harness.runs.planning import equip, plan_of

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import Capability, Unavailable
 from harness.clusters.local import LocalCluster
+from harness.clusters.node import Capability, Unavailable
 from harness.clusters.spec import ClusterSpec
 from harness.foundation.errors import CannotHere, UsageError
 from harness.suite.command import assumed

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.base import Capability, Node, NodeState
+from harness.clusters.node import Capability, Node, NodeState
 from harness.clusters.spec import ClusterSpec
 from harness.foundation.errors import ClusterError
 from harness.suite import health, resource_pool

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.clusters.base import wait_until
+from harness.clusters.waiting import wait_until
 from harness.foundation.errors import ClusterError, Exit, Interrupted, UsageError
 from harness.foundation.interrupts import StopRequest
 from harness.history.store import Run

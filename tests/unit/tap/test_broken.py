@@ -7,7 +7,7 @@ import pytest
 from harness.foundation.errors import UsageError
 from harness.foundation.protocol import Api
 from harness.tap.broken import BROKEN, make_broken
-from harness.tap.exchange import Answer
+from harness.tap.effects import Answer
 from tests.support.tap_broker import NEWEST, VERSIONS, Broker, batch_of
 
 NAMES = [

@@ -7,7 +7,7 @@ import pytest
 from harness.foundation.protocol import Api
 from harness.tap.batches import RecordBatch
 from harness.tap.broken import make_broken
-from harness.tap.exchange import CHANGED, Drop, Swap
+from harness.tap.effects import CHANGED, Drop, Swap
 from tests.support.tap_broker import VERSIONS, Broker, batch_of
 
 pytestmark = pytest.mark.parametrize("versions", VERSIONS, ids=["old", "middle", "newest"])

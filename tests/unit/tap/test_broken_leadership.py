@@ -10,7 +10,8 @@ from harness.foundation.protocol import Api
 from harness.tap import codec
 from harness.tap.broken import make_broken
 from harness.tap.codec import TopicNames
-from harness.tap.exchange import CHANGED, Delay, Exchange, Hold, TapContext
+from harness.tap.effects import CHANGED, Delay, Hold
+from harness.tap.exchange import Exchange, TapContext
 from tests.support.tap_broker import NEWEST, NOT_LEADER, VERSIONS, Broker, batch_of
 from tests.support.tap_frames import message, request_frame, response_frame, topics
 

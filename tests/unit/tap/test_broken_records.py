@@ -11,7 +11,8 @@ from harness.tap import codec
 from harness.tap.batches import RecordBatch, with_base
 from harness.tap.broken import make_broken
 from harness.tap.broken.base import Broken
-from harness.tap.exchange import CHANGED, Effects, Exchange
+from harness.tap.effects import CHANGED, Effects
+from harness.tap.exchange import Exchange
 from tests.support.tap_broker import VERSIONS, Broker, batch_of
 from tests.support.tap_frames import TOPIC_IDS, fetched, request_frame, response_frame, topics
 from tests.support.tap_frames import exchange as exchange_of

@@ -9,7 +9,8 @@ from harness.tap.batches import with_base
 from harness.tap.broken import make_broken
 from harness.tap.broken.base import Broken
 from harness.tap.codec import read_header
-from harness.tap.exchange import Delay, Drop, Exchange
+from harness.tap.effects import Delay, Drop
+from harness.tap.exchange import Exchange
 from tests.support.tap_broker import VERSIONS, Broker, batch_of
 from tests.support.tap_frames import request_frame
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from harness.foundation.protocol import Api
-from harness.history.schema import Recorder
+from harness.history.recorder import Recorder
 from harness.tap.connection import WAITING_REQUESTS_AT_MOST
-from harness.tap.exchange import CHANGED, Answer, Bend, Effects, Exchange
+from harness.tap.effects import CHANGED, Answer, Effects
+from harness.tap.exchange import Bend, Exchange
 from tests.support.tap_frames import bend
 from tests.support.tap_wire import (
     BASE,

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.foundation.protocol import Api
-from harness.history.schema import COLUMNS, ID_BITS, KINDS, Kind, OffsetView, Recorder, Type, now, row_struct, row_type
+from harness.history.recorder import Recorder
+from harness.history.schema import COLUMNS, ID_BITS, KINDS, Kind, OffsetView, Type, now, row_struct, row_type
 from harness.history.segments import Damage, Segment
 from harness.tap.codec import CODECS
 from harness.tap.exchange_recorder import NOT_UNDERSTOOD, OWN_TOPICS, TOPICS_AT_MOST

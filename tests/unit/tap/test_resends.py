@@ -8,7 +8,8 @@ from harness.foundation.protocol import Api
 from harness.tap import resends as module
 from harness.tap.batch_headers import Records, batch_positions
 from harness.tap.bounded_dict import BoundedDict
-from harness.tap.exchange import CHANGED, Close, Delay, Drop, Duplicate, Effect, Exchange, Hold, Swap
+from harness.tap.effects import CHANGED, Close, Delay, Drop, Duplicate, Effect, Hold, Swap
+from harness.tap.exchange import Exchange
 from harness.tap.resends import ResendCounter
 from tests.support import tap_frames as frames
 from tests.support.tap_exchanges import batch

@@ -8,7 +8,7 @@ import pytest
 
 from harness.foundation.protocol import Api
 from harness.tap.codec import PartitionPart
-from harness.tap.exchange import CHANGED, UNNOTICED, Answer, Close, Delay, Drop, Duplicate, Effects, Hold, Swap
+from harness.tap.effects import CHANGED, UNNOTICED, Answer, Close, Delay, Drop, Duplicate, Effects, Hold, Swap
 from tests.support import tap_frames as frames
 from tests.support.tap_frames import Clock, acknowledged, bend, read, rule, sent
 

@@ -9,7 +9,8 @@ import pytest
 
 from harness.foundation.protocol import Api
 from harness.tap.codec import CODECS
-from harness.tap.exchange import Delay, Drop, Exchange
+from harness.tap.effects import Delay, Drop
+from harness.tap.exchange import Exchange
 from harness.tap.rule_bend import RuleBend
 from harness.tap.rules import Rule
 from tests.support import tap_frames as frames

@@ -9,7 +9,8 @@ import pytest
 
 from harness.foundation.protocol import Api
 from harness.tap import codec, stale_answers
-from harness.tap.exchange import Answer, Effects, Exchange
+from harness.tap.effects import Answer, Effects
+from harness.tap.exchange import Exchange
 from harness.tap.rule_bend import RuleBend
 from tests.support import tap_frames as frames
 from tests.support.tap_frames import bend
