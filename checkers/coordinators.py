@@ -23,8 +23,9 @@ import polars as pl
 from checkers.core.arrays import NEVER, NONE, ints
 from checkers.core.family import ByFamily, Family, FamilyResult
 from checkers.core.findings import Findings, make_findings
+from checkers.core.moments import MomentIndex
 from checkers.core.node_answers import SETTLING_NS
-from checkers.core.other_nodes import MomentIndex, RunningBest, taken
+from checkers.core.other_nodes import RunningBest, taken
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.shared.metadata_claims import coded, in_order, number_of

@@ -33,8 +33,9 @@ import polars as pl
 from checkers.core.arrays import NEVER, Ints, ints
 from checkers.core.family import Family, FamilyResult, PiecewiseFamily
 from checkers.core.findings import Findings, make_findings, merge_findings
+from checkers.core.moments import MomentIndex
 from checkers.core.node_answers import FETCH, LIST_OFFSETS, OF_LEADERS, PRODUCE, SETTLING_NS, Epochs
-from checkers.core.other_nodes import MomentIndex, RunningBest, taken
+from checkers.core.other_nodes import RunningBest, taken
 from checkers.core.piece import Piece
 from checkers.core.run import SECOND_NS, RunContext
 from checkers.shared.metadata_claims import (

@@ -30,8 +30,9 @@ import polars as pl
 from checkers.core.arrays import Ints, Lanes, ints
 from checkers.core.family import ByFamily, Family, FamilyResult, PiecewiseFamily
 from checkers.core.findings import Findings, make_findings
+from checkers.core.moments import MomentIndex
 from checkers.core.node_answers import METADATA, OF_LEADERS, SETTLING_NS, Epochs
-from checkers.core.other_nodes import MomentIndex, taken
+from checkers.core.other_nodes import taken
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
 from checkers.shared.metadata_claims import (

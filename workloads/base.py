@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PRODUCER, CONSUMER, PROBE, FINAL, RAW = "producer", "consumer", "probe", "final", "raw"
 REPLICA = "replica"  # reads what one node has; worker n is for the node n
-KEEPER = "keeper"  # of topics: neither sends nor reads, and no fault is aimed at it
+ADMIN = "admin"  # creates and deletes topics: neither sends nor reads, and no fault is aimed at it
 COUNTS = ("sent", "ok", "fail", "info", "read")  # what statuses count
 LEAST_VALUE_BYTES = 64  # what identifies a message has to fit
 
@@ -115,7 +115,7 @@ class TopicSpec(Model):
 class Role:
     """One worker of a stage."""
 
-    name: str  # PRODUCER, CONSUMER or KEEPER
+    name: str  # PRODUCER, CONSUMER or ADMIN
     number: int = 0  # among the workers of this name
     of: int = 1  # workers of this name
     finite: bool = True  # ends by itself; otherwise it goes on until it is told to stop
@@ -203,7 +203,7 @@ class WorkerConfig(Model):
     """All a worker is told at its start: one line of JSON."""
 
     process: int
-    role: str  # PRODUCER, CONSUMER, KEEPER, PROBE, FINAL, RAW or REPLICA
+    role: str  # PRODUCER, CONSUMER, ADMIN, PROBE, FINAL, RAW or REPLICA
     number: int = 0
     of: int = 1
     parts: int = 1

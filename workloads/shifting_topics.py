@@ -1,9 +1,9 @@
 """Topics that shift: created, deleted, made anew and grown while clients use them.
 
-A keeper changes something at a steady pace, drawn from its seed. Producers and consumers are not told: they ask the
-cluster once a second which topics of the run there are, as applications do, and until then go on with what they know.
-So sends meet topics that are gone, and end in errors within bounds; a consumer takes up a topic that was made anew from
-its beginning. The number of a topic is the one in its name, so that all agree on it without talking.
+An admin process changes something at a steady pace, drawn from its seed. Producers and consumers are not told: they ask
+the cluster once a second which topics of the run there are, as applications do, and until then go on with what they
+know. So sends meet topics that are gone, and end in errors within bounds; a consumer takes up a topic that was made
+anew from its beginning. The number of a topic is the one in its name, so that all agree on it without talking.
 
 One topic is never deleted, and faults and probes are about that one. When the load ends, whatever is deleted is made
 again, with as many partitions as it had: the final read finds everything that was ever written to.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
 from harness.foundation.durations import Duration
-from workloads.base import CONSUMER, KEEPER, PRODUCER, Role, Settings, TopicSpec, Workload
+from workloads.base import ADMIN, CONSUMER, PRODUCER, Role, Settings, TopicSpec, Workload
 
 if TYPE_CHECKING:
     from workloads.clients.base import TopicPartition
@@ -74,7 +74,7 @@ def number_of(name: str) -> int:
 
 
 class Topics(Workload[TopicsSettings]):
-    """Producers, consumers and a keeper of topics, until they are told to stop."""
+    """Producers, consumers and an admin process, until they are told to stop."""
 
     name = "topics"
     about = "topics are created, deleted, created again and grown while producers and consumers use them"
@@ -93,7 +93,7 @@ class Topics(Workload[TopicsSettings]):
         return [
             [
                 Role(name, number, count, finite=False)
-                for name, count in ((CONSUMER, settings.consumers), (PRODUCER, settings.producers), (KEEPER, 1))
+                for name, count in ((CONSUMER, settings.consumers), (PRODUCER, settings.producers), (ADMIN, 1))
                 for number in range(count)
             ]
         ]

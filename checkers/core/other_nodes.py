@@ -7,7 +7,6 @@ A row is its number, and -1 stands for none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -38,35 +37,6 @@ def first_of_each(groups: GroupBy, *keys: Ints) -> Ints:
     for key in keys:
         left &= key == groups.min(key, left)[number]
     return groups.min(np.arange(len(left)), left)
-
-
-@dataclass(frozen=True)
-class MomentIndex:
-    """Rows that are in order by lane and moment: how many of them lie before any moment of a lane."""
-
-    lane: Ints
-    moment: Ints
-
-    def count(self, lane: Ints, moment: Ints) -> Ints:
-        """All rows of lower lanes, and those of this one with a lower moment."""
-        passed: Ints = np.searchsorted(self._keys, self._key(lane, moment))
-        return passed
-
-    def last(self, lane: Ints, moment: Ints) -> Ints:
-        """The last row of this lane with a lower moment."""
-        row = self.count(lane, moment) - 1
-        return np.where((row >= 0) & (taken(self.lane, row) == lane), row, -1)
-
-    @cached_property
-    def _moments(self) -> Ints:
-        return np.sort(self.moment, kind="stable")
-
-    @cached_property
-    def _keys(self) -> Ints:
-        return self._key(self.lane, self.moment)
-
-    def _key(self, lane: Ints, moment: Ints) -> Ints:
-        return lane * (len(self._moments) + 1) + np.searchsorted(self._moments, moment)
 
 
 class RunningBest:

@@ -72,6 +72,11 @@ class Piece:
         else:
             yield self[table]
 
+    @property
+    def is_short(self) -> bool:
+        """Whether all answers can be looked at together."""
+        return not self.run.many or self.length("probes") + self.length("exchanges") <= self.run.rows_at_once
+
     def length(self, table: str) -> int:
         """Rows of a table."""
         found = self.tables.get(table)
@@ -127,7 +132,8 @@ class Piece:
         waiting, begin = [answers(empty("probes"), empty("exchanges"))], NONE
         for rows, end in self._answers_in_time():
             waiting.append(rows)
-            if end > begin:
+            is_enough = end == NEVER or sum(map(len, waiting)) >= self.run.rows_at_once
+            if end > begin and is_enough:
                 whole = pl.concat(waiting)
                 ready = pl.col("time") < end
                 yield Window(whole.filter(ready), begin, end)

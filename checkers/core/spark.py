@@ -102,7 +102,7 @@ def _check_in_task(batches: Batches, job: CheckJob, answer: Callable[[CheckState
     wanted = wanted_columns(families, READS)
     parts: dict[str, list[pl.DataFrame]] = {}
     for kind, content in _contents(batches):
-        for rows in _rows(content, columns_of(kind, wanted)):
+        for rows in _rows(content, columns_of(kind, wanted), ONE_TASK_EVENTS):
             for table, frame in tables_of(kind, rows, wanted, job.run).items():
                 parts.setdefault(table, []).append(frame)
     piece = Piece({table: pl.concat(frames) for table, frames in parts.items()}, job.run)
@@ -252,7 +252,7 @@ def _contents(batches: Batches) -> Iterator[tuple[Kind, Any]]:
             yield Kind[match[1].upper()], content.as_buffer()
 
 
-def _rows(content: Any, columns: Sequence[str]) -> Iterator[Any]:
+def _rows(content: Any, columns: Sequence[str], at_once: int = ROWS_AT_ONCE) -> Iterator[Any]:
     """The rows of a file, some at a time: a whole file, or a row group, would need too much memory."""
     import polars as pl
     import pyarrow as pa
@@ -261,7 +261,7 @@ def _rows(content: Any, columns: Sequence[str]) -> Iterator[Any]:
     if not columns:
         return
     file = parquet.ParquetFile(pa.BufferReader(content))
-    for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(columns), use_threads=False):
+    for batch in file.iter_batches(at_once, columns=list(columns), use_threads=False):
         if batch.num_rows:
             yield pl.from_arrow(batch)
 

@@ -20,8 +20,8 @@ import numpy as np
 import polars as pl
 
 from checkers.core.arrays import NONE, Bools, Ints, Lanes, RangeMaximum, ints, nullable
+from checkers.core.moments import MomentIndex
 from checkers.core.node_answers import FETCH
-from checkers.core.other_nodes import MomentIndex
 from checkers.core.run import SECOND_NS
 from checkers.shared.reader_steps import READER, columns, key_of, last_upto
 from checkers.shared.workers import worker

@@ -34,12 +34,12 @@ class AskedWindow:
 
 def asked_windows(piece: Piece, marks: Collection[str]) -> Iterator[AskedWindow]:
     """All answers of a piece, each asked for once."""
-    if not piece.run.many:
-        if len(piece.answers):
-            yield _asked(Window(piece.answers, NONE, NEVER), piece.answers.clear(), marks, {})
+    if piece.is_short:
+        answers = pl.concat(piece.answer_parts())
+        if len(answers):
+            yield _asked(Window(answers, NONE, NEVER), answers.clear(), marks, {})
         return
-    late = _late(piece)
-    lanes = _lanes(piece)
+    late, lanes = _late_and_lanes(piece)
     carried = {mark: np.full(len(lanes), NONE) for mark in marks}
     for window in piece.answer_windows():
         here = late.filter((pl.col("invoked") >= window.begin) & (pl.col("invoked") < window.end))
@@ -60,16 +60,13 @@ def in_lanes(piece: Piece, fallen: pl.DataFrame) -> pl.DataFrame:
     ])  # fmt: skip
 
 
-def _late(piece: Piece) -> pl.DataFrame:
-    """Answers that were asked for before the window began in which they ended."""
-    return pl.concat([
-        window.answers.filter(pl.col("invoked") < window.begin) for window in piece.answer_windows()
-    ])  # fmt: skip
-
-
-def _lanes(piece: Piece) -> pl.DataFrame:
-    found = [answers.select(LANE).unique() for answers in piece.answer_parts()]
-    return pl.concat(found).unique().with_row_index("lane")
+def _late_and_lanes(piece: Piece) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Answers that were asked for before the window began in which they ended; and all lanes, numbered."""
+    late, lanes = [], []
+    for answers, begin, _ in piece.answer_windows():
+        late.append(answers.filter(pl.col("invoked") < begin))
+        lanes.append(answers.select(LANE).unique())
+    return pl.concat(late), pl.concat(lanes).unique().with_row_index("lane")
 
 
 def _asked(window: Window, late: pl.DataFrame, marks: Collection[str], carried: Mapping[str, Ints]) -> AskedWindow:

@@ -11,6 +11,7 @@ import polars as pl
 from checkers.core.arrays import NONE, Bools, GroupBy, Ints, ints
 from checkers.core.deletions import UNSURE
 from checkers.core.findings import Findings, make_findings, merge_findings
+from checkers.core.moments import MomentIndex, different_values
 from checkers.core.node_answers import (
     ALWAYS,
     FETCH,
@@ -23,7 +24,7 @@ from checkers.core.node_answers import (
 )
 from checkers.core.piece import Piece
 from checkers.core.run import RunContext
-from checkers.watermarks.earlier_answers import EarlierAnswers, LaneMoments, dense_ranks, different_values, numbered
+from checkers.watermarks.earlier_answers import EarlierAnswers, dense_ranks, numbered
 from harness.history.schema import Type
 
 MARKS = ("shown", "stable", "start")
@@ -117,9 +118,9 @@ class AnswerLeaders:
         is_rise, is_told = table["is_rise"].to_numpy(), table["is_told"].to_numpy()
         changes = is_rise | (table["leader_epoch"].fill_null(0) > 0).to_numpy()
         invoked, time = shown.invoked[untold], shown.time[untold]
-        era[untold] = -1 - LaneMoments(theirs[is_rise], seen[is_rise]).before(mine, invoked + 1)
-        begun = LaneMoments(theirs[changes], since[changes]).before(mine, time + SETTLING_NS + 1)
-        over = LaneMoments(theirs[changes], seen[changes]).before(mine, invoked - SETTLING_NS)
+        era[untold] = -1 - MomentIndex(theirs[is_rise], seen[is_rise]).count(mine, invoked + 1)
+        begun = MomentIndex(theirs[changes], since[changes]).count(mine, time + SETTLING_NS + 1)
+        over = MomentIndex(theirs[changes], seen[changes]).count(mine, invoked - SETTLING_NS)
         settled[untold] = begun == over
         known[untold] = np.isin(mine, theirs[is_told])
         alone[untold] = np.isin(mine, theirs[is_rise])

@@ -35,10 +35,10 @@ from harness.tap.taps import Taps
 from nemesis.conductor import Conductor
 from workloads import find_workload
 from workloads.base import (
+    ADMIN,
     CONSUMER,
     COUNTS,
     FINAL,
-    KEEPER,
     PROBE,
     PRODUCER,
     RAW,
@@ -63,7 +63,7 @@ LEAVE_S = 15.0  # for workers to leave what is outstanding
 AGAIN_S = 15.0  # for a final read after a load in which nothing moved any more
 READERS_END_S = 60.0  # for final readers, beyond their own patience
 LEADERS_SHOWN = 6
-WORKING = (KEEPER, PRODUCER, CONSUMER)
+WORKING = (ADMIN, PRODUCER, CONSUMER)
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class Load:
         view.happened(f"{said}; more waiting would change nothing")
         again, self._gave_up = self._gave_up, True
         self._waited_in_vain = True
-        sending = any(not worker.over for role in (KEEPER, PRODUCER) for worker in self.fleet.of(role))
+        sending = any(not worker.over for role in (ADMIN, PRODUCER) for worker in self.fleet.of(role))
         if sending or again:
             self.not_over = f"the load ended early, because {said}"
         self._have_all_leave()

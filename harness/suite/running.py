@@ -114,7 +114,7 @@ class _Course:
         upcoming: Sequence[PlannedCase],
     ) -> None:
         self.state = state
-        self._planned, self._hands, self._keeper, self._attempts = planned, hands, pool, attempts
+        self._planned, self._hands, self._pool, self._attempts = planned, hands, pool, attempts
         self._upcoming = upcoming
         self._turns = deque(self._to_be_made())
         self._checking: _Checking | None = None
@@ -176,13 +176,13 @@ class _Course:
             self._after_trouble(turn, turn.troubled(self.state.seed, error))
             return
         if why := recorded.suspicion or (LEFT if turn.planned.spoils and not turn.run else ""):
-            self._keeper.spoil(why)
+            self._pool.spoil(why)
         turn = turn.after(time.monotonic() - began_s)
         self._stopped = self._stopped or recorded.stopped
         if not recorded.cut_short:
             self._note(turn, lambda outcome: outcome.with_run(turn.recorded_as(recorded.run)))
         self._settle()
-        checks = self._aside.submit(self._check, turn, recorded, self._keeper.session())
+        checks = self._aside.submit(self._check, turn, recorded, self._pool.session())
         self._checking = _Checking(turn, checks)
 
     def _recorded(self, turn: PendingTry) -> Recorded:
@@ -198,7 +198,7 @@ class _Course:
 
     def _lend(self, turn: PendingTry) -> SharedResources:
         with self._hands.view() as view:
-            return self._keeper.resources_for(turn.planned, [*self._planned[turn.at :], *self._upcoming], view)
+            return self._pool.resources_for(turn.planned, [*self._planned[turn.at :], *self._upcoming], view)
 
     def _check(self, turn: PendingTry, recorded: Recorded, session: Session) -> Try | None:
         """In a thread of its own. A run that was cut short is checked for those who read it, and does not count."""
@@ -243,7 +243,7 @@ class _Course:
         self._stopped = self._stopped or stop.asked > 0
 
     def _after_trouble(self, turn: PendingTry, one: Try) -> None:
-        self._keeper.renew("the last run ended in trouble")
+        self._pool.renew("the last run ended in trouble")
         if turn.run:
             self._without(turn, one.trouble)
         elif len(turn.troubles) + 1 < self._attempts:
@@ -263,7 +263,7 @@ class _Course:
     def _end_cluster(self) -> None:
         """Nothing is recorded any more, and a check needs none."""
         try:
-            self._keeper.drop_cluster()
+            self._pool.drop_cluster()
         except (TidegaugeError, OSError) as error:
             self._hands.trouble(str(error))
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 SECOND_NS = 1_000_000_000
 ROLES = {"p": ("producer", 0), "c": ("consumer", 100), "r": ("final", 200), "n": ("probe", 300), "x": ("runner", 400),
-         "t": ("tap", 500), "u": ("consumer", 600), "w": ("raw", 700), "k": ("keeper", 800), "i": ("producer", 900),
+         "t": ("tap", 500), "u": ("consumer", 600), "w": ("raw", 700), "k": ("admin", 800), "i": ("producer", 900),
          "j": ("producer", 1000), "g": ("consumer", 1100), "s": ("replica", 1200)}  # fmt: skip
 ABOUT: dict[str, dict[str, Any]] = {
     "u": {"isolation": "read_uncommitted"},

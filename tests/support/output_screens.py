@@ -104,8 +104,8 @@ def a_suite(console: Console) -> None:
     lost = lossy()
     cause = lost.diagnosis.cause
     assert cause is not None
-    failed = Try(1, 7, 41.0, lost.verdict.outcome, ("valid was expected",), cause=cause.name, sentences=(cause.sentence,),
-                 report=f"{lost.run.path}/{REPORT_FILE}")  # fmt: skip
+    failed = Try(1, 7, 41.0, lost.verdict.outcome, ("valid was expected",), cause=cause.name,
+                 sentences=(cause.sentence,), report=f"{lost.run.path}/{REPORT_FILE}")  # fmt: skip
     passed = Try(1, 7, 23.0, "valid", report=f"store/stream+leader-kill/{TIME}/{REPORT_FILE}")
     outcomes = (
         CaseOutcome("leader-kill", "valid", tries=(passed,)),

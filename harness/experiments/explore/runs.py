@@ -38,11 +38,11 @@ class ExplorationRuns:
     ) -> None:
         self._needs = space.needs - OURS  # which every cluster has
         self._store, self._command_line, self._console, self._place = store, command_line, console, place
-        self._keeper = ResourcePool(place)
+        self._pool = ResourcePool(place)
 
     def close(self) -> None:
         """End the cluster and the session."""
-        self._keeper.close()
+        self._pool.close()
 
     def run(self, scenario: Scenario, limit_s: float) -> TryResult:
         """What comes of a scenario that may take so long; StoppedError if the user has asked for the end meanwhile."""
@@ -54,7 +54,7 @@ class ExplorationRuns:
             raise StoppedError from None
         except Exception as error:  # noqa: BLE001 - told as trouble of this try; others may have a finding
             ran = TryResult(took_s=time.monotonic() - began_s, trouble=str(as_error(error)))
-            self._keeper.renew("the last run failed")
+            self._pool.renew("the last run failed")
         else:
             early = bool(checked.facts.get("interrupted"))
             ran = ran_of(checked, time.monotonic() - began_s, cut_short=early and stop.out_of_time)
@@ -74,10 +74,10 @@ class ExplorationRuns:
                 return None
 
     def _checked(self, scenario: Scenario, limit_s: float, stop: StopAfter) -> Checked:
-        self._keeper.session()  # loads while the cluster starts
+        self._pool.session()  # loads while the cluster starts
         with viewed_on(self._console) as view:
             shared = scenario.cluster.of.can_be_shared
-            cluster = self._keeper.cluster(scenario.cluster, self._needs, self._needs, view) if shared else None
+            cluster = self._pool.cluster(scenario.cluster, self._needs, self._needs, view) if shared else None
             with stop.within(limit_s):
                 return run_scenario(
                     scenario,
@@ -86,7 +86,7 @@ class ExplorationRuns:
                     view,
                     lambda _: None,
                     place=self._place,
-                    shared=SharedResources(cluster, self._keeper.session(), reports=False),
+                    shared=SharedResources(cluster, self._pool.session(), reports=False),
                     stop=stop,
                 )
 

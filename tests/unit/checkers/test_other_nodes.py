@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from checkers.core.arrays import Bools, GroupBy, Ints
-from checkers.core.other_nodes import MomentIndex, RunningBest, first_of_each
+from checkers.core.moments import MomentIndex
+from checkers.core.other_nodes import RunningBest, first_of_each
 
 SEEDS = range(60)
 

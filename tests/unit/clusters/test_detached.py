@@ -154,7 +154,7 @@ def test_what_runs_is_what_has_a_description(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "kind"), [(Exit.USAGE, UsageError), (Exit.CANNOT_HERE, CannotHere), (Exit.HARNESS_ERROR, ClusterError)]
 )
-def test_an_error_of_the_keeper_is_ours(code: Exit, kind: type[Exception]) -> None:
+def test_an_error_of_the_detached_harness_is_ours(code: Exit, kind: type[Exception]) -> None:
     """With its kind, its sentence and all its notes: log lines, and what could not be undone."""
     error = {"message": "it died", "remedy": "see", "exit_code": int(code), "notes": ["one\ntwo", "not removed"]}
     with pytest.raises(kind, match="it died: see") as caught:

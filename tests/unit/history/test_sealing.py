@@ -230,7 +230,7 @@ def test_the_topics_that_were_deleted_are_known_before_sealing(tmp_path: Path) -
     for process, (name, ended) in enumerate(
         [("gone", Type.OK), ("perhaps", Type.INFO), ("refused", Type.FAIL), ("open", None), ("created", Type.OK)]
     ):
-        with Recorder(segment_path(tmp_path, process), process, {"role": "keeper"}) as recorder:
+        with Recorder(segment_path(tmp_path, process), process, {"role": "admin"}) as recorder:
             recorder.topic(7, name)  # each process numbers by itself
             op = recorder.begin(F.CREATE if name == "created" else F.DELETE, topic=7)
             if ended is not None:

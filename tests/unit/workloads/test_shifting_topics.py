@@ -23,7 +23,7 @@ from harness.history.schema import F, Kind, Type
 from tests.support import eventually
 from tests.support.worker_sessions import FakeConsumer, FakeProducer, rows, session, settings_of
 from workloads import consuming, producing, shifting_topics, topic_changes
-from workloads.base import CONSUMER, KEEPER, PRODUCER, TopicSpec
+from workloads.base import ADMIN, CONSUMER, PRODUCER, TopicSpec
 from workloads.clients import confluent, kafka_python
 from workloads.consuming import RecordingConsumer
 from workloads.producing import RecordingProducer
@@ -59,7 +59,7 @@ def test_faults_are_aimed_at_the_topic_that_lasts() -> None:
 def test_its_workers() -> None:
     """One keeper beside producers and consumers."""
     (stage,) = TOPICS.stages(TopicsSettings(), 0)
-    assert [role.name for role in stage] == [CONSUMER] * 2 + [PRODUCER] * 2 + [KEEPER]
+    assert [role.name for role in stage] == [CONSUMER] * 2 + [PRODUCER] * 2 + [ADMIN]
     assert not any(role.finite for role in stage)
 
 
@@ -127,11 +127,11 @@ def operations(at: WorkerSession) -> list[tuple[F, int, Type]]:
 
 def keeper_of(directory: Path, seed: int = 1, **settings: Any) -> tuple[WorkerSession, TopicChanger]:
     """A keeper of the four."""
-    at = session(directory, "topics", role=KEEPER, seed=seed, settings=settings)
+    at = session(directory, "topics", role=ADMIN, seed=seed, settings=settings)
     return at, TopicChanger(at, settings_of(at))
 
 
-def test_a_keeper_creates_deletes_and_grows_within_its_limits(tmp_path: Path, cluster: Cluster) -> None:
+def test_an_admin_process_creates_deletes_and_grows_within_its_limits(tmp_path: Path, cluster: Cluster) -> None:
     """Everything that was deleted is there again, and one topic always was."""
     at, pool = keeper_of(tmp_path, topics_at_most=6, partitions_at_most=5)
     for _ in range(200):
@@ -279,9 +279,9 @@ def test_the_end_is_not_waited_for_without_an_end(
     assert pool.missing.keys() == {0, 1, 2, 3}
 
 
-def test_a_keeper_ends_when_it_is_told_to(tmp_path: Path, cluster: Cluster) -> None:
+def test_an_admin_process_ends_when_it_is_told_to(tmp_path: Path, cluster: Cluster) -> None:
     """With everything in its place."""
-    at = session(tmp_path, "topics", role=KEEPER, settings={"change_every": "1ms"})
+    at = session(tmp_path, "topics", role=ADMIN, settings={"change_every": "1ms"})
     cluster.before_look = lambda: at.control.stop() if len(cluster.asked) > 5 else None
     TOPICS.work(at, settings_of(at))
     assert {"run-topic-0", "run-topic-1", "run-topic-2", "run-topic-3"} <= cluster.topics.keys()
