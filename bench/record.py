@@ -1,10 +1,10 @@
 """What recording costs: `make bench-record`.
 
 The same load, bare and recorded, in turn within one run, on a real cluster on this machine, with both clients. The bare
-loop is what a careful benchmark of the client would do: the same unique payloads, the same calls, a callback that
-counts what was acknowledged; reading, it looks at place, offset and value of each record. The recorded loop is the one
-that workers run. Reading what lies ready in the client's memory is so fast that any use of a record shows: there is a
-goal for sending only.
+loop (`bench.bare_clients`) is what a careful benchmark of the client would do: the same unique payloads, the same
+calls, a callback that counts what was acknowledged; reading, it looks at place, offset and value of each record. The
+recorded loop is the one that workers run. Reading what lies ready in the client's memory is so fast that any use of a
+record shows: there is a goal for sending only.
 
 Then the recorder alone, and the memory of a process that records ten million events.
 """
@@ -18,15 +18,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import confluent_kafka
 import numpy as np
 import psutil
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
+from bench.bare_clients import BARE_CLIENTS
 from bench.command import run_command
 from harness.clusters.base import Cluster
 from harness.clusters.spec import ClusterSpec, make_cluster
@@ -37,8 +35,6 @@ from harness.history.schema import F, Kind, Type, now
 from workloads import payload
 from workloads.base import CONSUMER, PRODUCER, NodeAddress, TopicSpec, WorkerConfig
 from workloads.clients.base import DeliveredMessages, KeyedMessages, Producer
-from workloads.clients.confluent import FULL_QUEUE_BACKOFF_MS, ConfluentProducer
-from workloads.clients.kafka_python import KafkaPythonProducer
 from workloads.consuming import open_consumer
 from workloads.large_batch import LargeBatchSettings
 from workloads.producing import DRAIN_S, OUTSTANDING_AT_MOST, RecordingProducer, open_producer
@@ -46,8 +42,6 @@ from workloads.session import Control, WorkerSession, WorkerStatus, collect_garb
 from workloads.topics import create_topics
 
 ROUNDS = 7
-MESSAGES = {"confluent-kafka": 300_000, "kafka-python": 20_000}
-GOAL = {"confluent-kafka": 0.10, "kafka-python": 0.05}
 PARTITIONS = 3
 RUN = 1
 EVENTS = 10_000_000
@@ -85,7 +79,8 @@ class Bench:
     def __init__(self, cluster: Cluster, directory: Path, client: str) -> None:
         self.cluster = cluster
         self.client = client
-        self.count = MESSAGES[client]
+        self.bare = BARE_CLIENTS[client]
+        self.count = self.bare.messages
         self.settings = LargeBatchSettings(client=client, acks="1", partitions=PARTITIONS)
         self._directory = directory
         self._topics = itertools.count()
@@ -135,9 +130,8 @@ class Bench:
     def produce_bare(self, topic: TopicSpec) -> Callable[[], None]:
         """The library's own calls and nothing else."""
         builder = payload.PayloadBuilder(RUN, next(_processes), self.settings.value_bytes)
-        name = topic.full_name("bench")
-        loop = self._bare_confluent if self.client == "confluent-kafka" else self._bare_kafka_python
-        send, poll, acknowledged, chunk = loop(name)
+        bare = self.bare.producer(self.cluster.bootstrap, topic.full_name("bench"))
+        chunk, acknowledged = bare.chunk, bare.acknowledged
 
         def work() -> None:
             for start in range(0, self.count, chunk):
@@ -146,42 +140,14 @@ class Bench:
                 payloads = builder.build(
                     chunk, topic=0, partition=partitions, value=number, sequence=number, invoked=now()
                 )
-                send(partitions.tolist(), payloads)
-                poll(0)
+                bare.send(partitions.tolist(), payloads)
+                bare.poll(0)
                 while start + chunk - acknowledged[0] > OUTSTANDING_AT_MOST:
-                    poll(DRAIN_S)
+                    bare.poll(DRAIN_S)
             while acknowledged[0] < self.count:
-                poll(DRAIN_S)
+                bare.poll(DRAIN_S)
 
         return work
-
-    def _bare_confluent(self, name: str) -> tuple[Any, Any, list[int], int]:
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "1"})
-        acknowledged = [0]
-
-        def counted(error: Any, _: Any) -> None:
-            if error is None:
-                acknowledged[0] += 1
-
-        def send(partitions: Sequence[int], payloads: Sequence[bytes]) -> None:
-            produce = producer.produce
-            for partition, value in zip(partitions, payloads, strict=True):
-                produce(name, value, None, partition, counted)
-
-        return send, producer.poll, acknowledged, ConfluentProducer.chunk
-
-    def _bare_kafka_python(self, name: str) -> tuple[Any, Any, list[int], int]:
-        producer = KafkaProducer(bootstrap_servers=self.cluster.bootstrap.split(","), acks=1, enable_idempotence=False)
-        acknowledged = [0]
-
-        def counted(_: Any) -> None:
-            acknowledged[0] += 1
-
-        def send(partitions: Sequence[int], payloads: Sequence[bytes]) -> None:
-            for partition, value in zip(partitions, payloads, strict=True):
-                producer.send(name, value, partition=partition).add_callback(counted)
-
-        return send, time.sleep, acknowledged, KafkaPythonProducer.chunk
 
     def consume_recorded(self, topic: TopicSpec) -> Callable[[], None]:
         """As workers do."""
@@ -202,46 +168,16 @@ class Bench:
 
     def consume_bare(self, topic: TopicSpec) -> Callable[[], None]:
         """The library's own calls, each record looked at."""
-        name, most = topic.full_name("bench"), self.settings.max_poll_records
-        if self.client == "confluent-kafka":
-            options = {
-                "bootstrap.servers": self.cluster.bootstrap,
-                "group.id": "bare",
-                "enable.auto.commit": False,
-                "fetch.queue.backoff.ms": FULL_QUEUE_BACKOFF_MS,
-            }
-            consumer: Any = confluent_kafka.Consumer(options)
-            consumer.assign([confluent_kafka.TopicPartition(name, partition, 0) for partition in range(PARTITIONS)])
-
-            def poll() -> int:
-                used = [
-                    (message.topic(), message.partition(), message.offset(), len(message.value()))
-                    for message in consumer.consume(most, 0.1)
-                    if not message.error()
-                ]
-                return len(used)
-        else:
-            consumer = KafkaConsumer(bootstrap_servers=self.cluster.bootstrap.split(","), max_poll_records=most)
-            places = [TopicPartition(name, partition) for partition in range(PARTITIONS)]
-            consumer.assign(places)
-            consumer.seek_to_beginning(*places)
-
-            def poll() -> int:
-                batches = consumer.poll(timeout_ms=100)
-                used = [
-                    (place, record.offset, len(record.value))
-                    for place, records in batches.items()
-                    for record in records
-                ]
-                return len(used)
-
-        first = poll()
+        bare = self.bare.consumer(
+            self.cluster.bootstrap, topic.full_name("bench"), PARTITIONS, self.settings.max_poll_records
+        )
+        first = bare.poll()
 
         def work() -> None:
             read = first
             while read < self.count:
-                read += poll()
-            consumer.close()
+                read += bare.poll()
+            bare.close()
 
         return work
 
@@ -256,7 +192,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as place:
         directory = Path(place)
         with make_cluster(ClusterSpec(kind="local"), SilentProgress()) as cluster:
-            for client in MESSAGES:
+            for client in BARE_CLIENTS:
                 bench = Bench(cluster, directory, client)
                 results = {(what, how): Measured() for what in ("produce", "consume") for how in (BARE, RECORDED)}
                 for number in range(ROUNDS):
@@ -292,7 +228,7 @@ def _row(table: Table, name: str, bench: Bench, bare: Measured, recorded: Measur
         _rates(recorded, bench.count),
         f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
         f"{micros[0]:.2f} / {micros[1]:.2f} µs",
-        f"{1 - GOAL[bench.client]:.2f}" if name.endswith("produce") else "",
+        f"{1 - bench.bare.goal:.2f}" if name.endswith("produce") else "",
     )
 
 

@@ -30,7 +30,8 @@ _ANSWER = (*PLACE, "node", "leader", "leader_epoch", "error", "brokers", "invoke
 def answers(piece: Piece) -> Iterator[pl.DataFrame]:
     """Every answer to Metadata, some at a time."""
     for probes, exchanges in piece.node_parts(OF_PROBES, OF_EXCHANGES):
-        of_probes = probes.filter((pl.col("api") == METADATA) & pl.col("node").is_not_null())
+        asked = (pl.col("api") == METADATA) & pl.col("node").is_not_null()
+        of_probes = probes.select(*_ANSWER, "api").filter(asked)  # which copies no column that nobody looks at
         yield pl.concat([of_probes.select(_ANSWER), _of_clients(exchanges).select(_ANSWER)])
 
 
@@ -41,7 +42,7 @@ def of_clients(piece: Piece) -> Iterator[pl.DataFrame]:
 
 def _of_clients(exchanges: pl.DataFrame) -> pl.DataFrame:
     passed = (pl.col("api") == METADATA) & (pl.col("type") == Type.OK) & pl.col("node").is_not_null()
-    return exchanges.filter(passed & OF_OTHERS)
+    return exchanges.select(*_ANSWER, "api", "type", "client").filter(passed & OF_OTHERS)
 
 
 def claims(answers: Iterable[pl.DataFrame], *of: str) -> pl.DataFrame:
@@ -51,7 +52,7 @@ def claims(answers: Iterable[pl.DataFrame], *of: str) -> pl.DataFrame:
     texts = {name: pl.concat([part.select(name) for part in parts]).unique().sort(name) for name in ("brokers", *of)}
     made = coded(pl.concat(parts), texts)
     if len(parts) > 1:
-        made = made.group_by(*keys, "node", "leader", "epoch", "brokers", maintain_order=True).agg(
+        made = made.group_by(*keys, "node", "leader", "epoch", "brokers").agg(
             pl.col("begun", "first").min(), pl.col("last").max(), pl.col("event").min()
         )
     ordered = in_order(made, (*keys, "first"), ("node", "leader", "epoch", "brokers"))
@@ -64,7 +65,7 @@ def _claimed(rows: pl.DataFrame, *of: str) -> pl.DataFrame:
     texts = {name: chosen.select(name).unique().sort(name) for name in ("brokers", *of)}
     made = (
         coded(chosen, texts)
-        .group_by(*PLACE, *of, "node", "leader", "epoch", "brokers", maintain_order=True)
+        .group_by(*PLACE, *of, "node", "leader", "epoch", "brokers")
         .agg(
             begun=pl.col("invoked").min(),
             first=pl.col("time").min(),

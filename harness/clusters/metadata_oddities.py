@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from kafka.errors import KafkaError
 
@@ -24,6 +25,17 @@ ADMIN_TIMEOUT_S = 10.0  # for a connection with TLS and SASL
 THREADS = 16
 SHOWN_AT_MOST = 10
 Answers = Mapping[int, Metadata]  # by the node that gave them
+
+
+@dataclass(frozen=True)
+class Oddity:
+    """A contradiction; or what a node alone decides if it is stateless: whom it lists, and under which id."""
+
+    sentence: str
+    own_choice: bool = False
+
+    def __str__(self) -> str:
+        return self.sentence
 
 
 def ask_all(nodes: Sequence[Node], security: Security, timeout_s: float = TIMEOUT_S) -> Answers:
@@ -51,6 +63,12 @@ def _ask_securely(node: Node, security: Security, timeout_s: float) -> Metadata:
     return told
 
 
+def shared_ids(answers: Answers) -> list[int]:
+    """Ids that some node gives to several brokers: whom Metadata means by one of these, nobody can say."""
+    counts = [Counter(number for number, _ in told.listed) for told in answers.values()]
+    return sorted({number for each in counts for number, count in each.items() if count > 1})
+
+
 def strangers(answers: Answers, known: Collection[str]) -> Iterator[tuple[int, str]]:
     """Nodes that name a broker outside of the cluster, each with its address."""
     for node, told in sorted(answers.items()):
@@ -58,38 +76,40 @@ def strangers(answers: Answers, known: Collection[str]) -> Iterator[tuple[int, s
             yield node, address
 
 
-def odd_metadata(answers: Answers, nodes: Sequence[Node]) -> list[str]:
-    """A sentence for each contradiction, of which some are shown."""
+def odd_metadata(answers: Answers, nodes: Sequence[Node]) -> list[Oddity]:
+    """Each contradiction, of which some are shown."""
     found = list(oddities(answers, nodes))
-    more = len(found) - SHOWN_AT_MOST
-    return [*found[:SHOWN_AT_MOST], *([f"and {more:,} more contradictions in Metadata"] if more > 0 else [])]
+    left_out = found[SHOWN_AT_MOST:]
+    more = Oddity(f"and {len(left_out):,} more contradictions in Metadata", all(each.own_choice for each in left_out))
+    return [*found[:SHOWN_AT_MOST], *([more] if left_out else [])]
 
 
-def oddities(answers: Answers, nodes: Sequence[Node]) -> Iterator[str]:
+def oddities(answers: Answers, nodes: Sequence[Node]) -> Iterator[Oddity]:
     """What does not fit in these answers, by the node that gave them."""
     ours = {plain(node.address): node.id for node in nodes}
     for node, told in sorted(answers.items()):
         yield from _of_one(node, told, ours)
     clusters = sorted({told.cluster_id or "" for told in answers.values()})
     if len(clusters) > 1:
-        yield f"nodes name different clusters: {', '.join(each or 'none' for each in clusters)}"
+        yield Oddity(f"nodes name different clusters: {', '.join(each or 'none' for each in clusters)}")
 
 
-def _of_one(node: int, told: Metadata, ours: Mapping[str, int]) -> Iterator[str]:
+def _of_one(node: int, told: Metadata, ours: Mapping[str, int]) -> Iterator[Oddity]:
     ids = Counter(number for number, _ in told.listed)
     for number, count in sorted(ids.items()):
         if count > 1:
-            yield f"node {node} lists {count} brokers with the id {number}"
+            yield Oddity(f"node {node} lists {count} brokers with the id {number}")
     listed = {plain(address) for _, address in told.listed}
     for address in sorted(listed - ours.keys()):
-        yield f"node {node} lists a broker at {address}, which is not in the cluster; nothing of ours connects to it"
+        said = f"node {node} lists a broker at {address}, which is not in the cluster; nothing of ours connects to it"
+        yield Oddity(said)
     for address in sorted(ours.keys() - listed):
-        yield f"node {node} does not list node {ours[address]} ({address})"
+        yield Oddity(f"node {node} does not list node {ours[address]} ({address})", own_choice=True)
     for number, address in told.listed:
         known = ours.get(plain(address))
         if known is not None and known != number and ids[number] == 1:
-            yield f"node {node} lists {address} as node {number}, and it is node {known}"
+            yield Oddity(f"node {node} lists {address} as node {number}, and it is node {known}", own_choice=True)
     if told.controller_id < 0:
-        yield f"node {node} knows of no controller"
+        yield Oddity(f"node {node} knows of no controller")
     elif told.controller_id not in ids:
-        yield f"node {node} names node {told.controller_id} as controller, and does not list it"
+        yield Oddity(f"node {node} names node {told.controller_id} as controller, and does not list it")

@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.clusters.admin_calls import LIST_OFFSETS
 from harness.clusters.base import Cluster
-from harness.clusters.metadata_oddities import ask_all, odd_metadata
+from harness.clusters.metadata_oddities import ask_all, odd_metadata, shared_ids
 from harness.clusters.product_support import find_out
 from harness.foundation.reasons import NOT_INJECTED, NOT_WHOLE, Reason
 from harness.runs.strangers import refuse_strangers
@@ -28,13 +28,19 @@ class Preparation:
 
     given_up: list[str] = field(default_factory=list)
     odd_metadata: list[str] = field(default_factory=list)
+    shared_ids: list[int] = field(default_factory=list)  # that Metadata gives to several brokers
     missing: dict[str, Any] = field(default_factory=dict)  # calls that were needed and that nodes do not do
     reasons: list[Reason] = field(default_factory=list)
     plan: list[Slot] = field(default_factory=list)  # the faults that this product can have
 
     def as_json(self) -> dict[str, Any]:
         """For run.json."""
-        return {"given_up": self.given_up, "odd_metadata": self.odd_metadata, "missing_calls": self.missing}
+        return {
+            "given_up": self.given_up,
+            "odd_metadata": self.odd_metadata,
+            "shared_ids": self.shared_ids,
+            "missing_calls": self.missing,
+        }
 
     @property
     def sentences(self) -> list[str]:
@@ -47,8 +53,10 @@ def look_at(cluster: Cluster, plan: Sequence[Slot], *, probes: bool, tapped: boo
     answers = ask_all(cluster.nodes, cluster.security)
     if not tapped:
         refuse_strangers(answers, cluster.addresses)
-    found = Preparation(odd_metadata=odd_metadata(answers, cluster.nodes))
-    found.reasons += [Reason(NOT_WHOLE, f"Metadata contradicts itself: {each}") for each in found.odd_metadata]
+    odd = odd_metadata(answers, cluster.nodes)
+    found = Preparation(odd_metadata=[str(each) for each in odd], shared_ids=shared_ids(answers))
+    wrong = [each for each in odd if not (cluster.stateless and each.own_choice)]
+    found.reasons += [Reason(NOT_WHOLE, f"Metadata contradicts itself: {each}") for each in wrong]
     if cluster.security.protocol != "PLAINTEXT":  # what nodes can do is asked over plain connections only
         found.plan = list(plan)
         return found

@@ -46,7 +46,7 @@ def examine_product(cluster: Cluster) -> ProductReport:
         raise CannotHere(
             f"nodes cannot be asked one by one over {cluster.security.protocol}", "use a listener without TLS and SASL"
         )
-    odd = odd_metadata(ask_all(cluster.nodes, cluster.security), cluster.nodes)
+    odd = [str(each) for each in odd_metadata(ask_all(cluster.nodes, cluster.security), cluster.nodes)]
     calls = find_out(cluster.nodes).outcomes
     made, said = _try_topic(cluster)
     return ProductReport(f"{cluster.product} {cluster.version}", calls, said, made, odd)

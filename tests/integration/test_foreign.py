@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,3 +50,30 @@ def test_what_was_exported_is_judged_as_it_was(tmp_path: Path) -> None:
     assert [again["check"][name] for name in ("seen", "reasons")] == [
         first["check"][name] for name in ("seen", "reasons")
     ]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("workload", ["large-batch", "exactly-once"])
+def test_a_run_goes_round(tmp_path: Path, workload: str) -> None:
+    """A recorded run is judged the same after an export and an import, in either format."""
+    store = str(tmp_path / "store")
+    ran = cli("run", "-w", workload, "--time", "6s", "--json", "--store", store)
+    assert ran.returncode == Exit.VALID, ran.stdout + ran.stderr
+    first = json.loads(ran.stdout)
+    for suffix in ("jsonl.gz", "parquet"):
+        file = str(tmp_path / f"history.{suffix}")
+        exported = cli("export", first["run"], file, "--store", store)
+        assert exported.returncode == Exit.VALID, exported.stderr
+        again = cli("import", file, "--check", "--json", "--store", store)
+        assert again.returncode == Exit.VALID, again.stderr
+        assert judged(json.loads(again.stdout)["check"]) == judged(first)
+
+
+def judged(results: dict[str, Any]) -> dict[str, Any]:
+    """The verdict, what was found and how it is marked, and in how much it was looked for."""
+    return {
+        "verdict": (results["verdict"], results["reasons"]),
+        "seen": [(seen["anomaly"], seen["found"], seen["mark"]["status"]) for seen in results["seen"]],
+        "looked at": {name: each.get("looked_at") for name, each in results["anomalies"].items()},
+        "causes": [cause["sentence"] for cause in results["diagnosis"]["causes"]],
+    }

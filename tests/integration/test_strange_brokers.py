@@ -112,9 +112,9 @@ def test_a_stranger_is_named_and_nobody_connects_to_it(tmp_path: Path) -> None:
         run = ("run", *LOAD, "--target", str(strange), "--store", str(tmp_path))
         tapped = cli(*run)
         assert tapped.returncode == Exit.UNKNOWN, tapped.stdout + tapped.stderr
+        assert any(address in each["sentence"] for each in results_of(tmp_path)["reasons"])
         for client in ("kafka-python", "confluent-kafka"):
             refused = cli(*run, "--no-tap", "--set", f"client={client}")
             assert refused.returncode == Exit.HARNESS_ERROR, refused.stdout + refused.stderr
             assert f"node 1 names a broker at {address}, which is not in the cluster under test" in error_of(refused)
         assert not elsewhere.was_visited
-    assert any(address in each["sentence"] for each in results_of(tmp_path)["reasons"])

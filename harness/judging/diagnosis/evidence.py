@@ -18,6 +18,10 @@ from harness.judging.verdict import MarkedFinding, Verdict
 from nemesis import FAULTS
 
 CONFIDENCE_AT_MOST: dict[str, Confidence] = {"unproven": "possible", "possibly the client": "likely"}
+# causes that take the ids in Metadata for the nodes that answer
+BY_ID = frozenset(
+    {"clients-cannot-find-leaders", "stale-leader", "answers-as-leader", "leaders-disputed", "leader-refuses"}
+)
 NS = 1_000_000_000
 
 
@@ -30,6 +34,7 @@ class Evidence:
     settings: Mapping[str, Any]
     nodes: tuple[int, ...] = ()
     tapped: bool = False  # whether exchanges were seen
+    shared_ids: tuple[int, ...] = ()  # that Metadata gave to several brokers
     accounted: frozenset[Finding] = field(default=frozenset())
     causes: tuple[Cause, ...] = ()  # that account for them
 
@@ -40,7 +45,9 @@ class Evidence:
         nodes = _table(facts, "cluster").get("nodes")
         ids = [each.get("id") for each in nodes if isinstance(each, dict)] if isinstance(nodes, list) else []
         tapped = bool(_table(facts, "tap").get("exchanges"))
-        return cls(results, verdict, settings, tuple(each for each in ids if isinstance(each, int)), tapped)
+        shared = facts.get("shared_ids")
+        known = tuple(each for each in shared if isinstance(each, int)) if isinstance(shared, list) else ()
+        return cls(results, verdict, settings, tuple(each for each in ids if isinstance(each, int)), tapped, known)
 
     def seen(self, *anomalies: str, tag: str = "") -> list[Finding]:
         """Findings that are left, whatever their marks, in the order of time."""
@@ -131,14 +138,15 @@ class Evidence:
         return replace(self, accounted=accounted, causes=(*self.causes, cause))
 
     def capped(self, cause: Cause) -> Cause:
-        """No surer than the marks of what proves it."""
+        """No surer than the marks of what proves it, nor than it is known whom an id means."""
+        if self.shared_ids and cause.name in BY_ID:
+            said = f"several brokers go by the id {listed(self.shared_ids)}: whom Metadata means by that is not known"
+            cause = replace(cause, confidence=_at_most(cause, "likely"), against=(*cause.against, said))
         marks = [each.mark for each in self._judged() if each.finding in cause.findings]
         if not marks or any(mark.status not in CONFIDENCE_AT_MOST for mark in marks):
             return cause
         mark = min(marks, key=lambda each: each.status)  # possibly the client, before unproven
-        most = CONFIDENCE_AT_MOST[mark.status]
-        worse = {"certain": 0, "likely": 1, "possible": 2}
-        confidence = max(cause.confidence, most, key=lambda each: worse[each])
+        confidence = _at_most(cause, CONFIDENCE_AT_MOST[mark.status])
         return replace(cause, confidence=confidence, against=(*cause.against, str(mark)))
 
     def places(self, findings: Iterable[Finding]) -> str:
@@ -217,6 +225,11 @@ class Evidence:
             and (not tag or tag in each.finding.tags)
         ]
         return sorted(found, key=lambda each: (each.finding.time_ns is None, each.finding.time_ns or 0))
+
+
+def _at_most(cause: Cause, most: Confidence) -> Confidence:
+    worse = {"certain": 0, "likely": 1, "possible": 2}
+    return max(cause.confidence, most, key=lambda each: worse[each])
 
 
 def total(findings: Iterable[Finding], fact: str) -> int:

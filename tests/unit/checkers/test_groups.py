@@ -439,8 +439,8 @@ def test_what_is_lost_may_reach_over_stretches_of_a_log(size: Size) -> None:
     _member(rows, "g2", "H", 2, 4, 3)
     _member(rows, "g3", "H", 21)
     _member(rows, "g4", "H", 6, 39)
-    rows.add(Kind.COMPLETE, "g2", f=F.POLL, type=3, time=200, invoked=200)
-    rows.add(Kind.COMPLETE, "g3", f=F.POLL, type=3, time=200, invoked=100)
+    rows.add(Kind.COMPLETE, "g2", f=F.POLL, op=1, type=3, time=200, invoked=200)
+    rows.add(Kind.COMPLETE, "g3", f=F.POLL, op=2, type=3, time=200, invoked=100)
     assert _losses(rows, size) == {
         ("G", 26, 4, 29, (4,)), ("H", 15, 5, 20, (5,)), ("H", 17, 22, 38, (22,), "open poll"),
     }  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from harness.clusters.metadata_oddities import SHOWN_AT_MOST, TIMEOUT_S, ask_all, odd_metadata
+from harness.clusters.metadata_oddities import SHOWN_AT_MOST, TIMEOUT_S, ask_all, odd_metadata, shared_ids
 from harness.clusters.node import Node
 from harness.foundation.protocol import Api
 from harness.foundation.security import Security
@@ -15,7 +15,7 @@ from tests.support.strange_broker import LOOPBACK, Elsewhere, strange_brokers
 
 def odd(nodes: Sequence[Node], timeout_s: float = TIMEOUT_S) -> list[str]:
     """Of a cluster of these nodes."""
-    return odd_metadata(ask_all(nodes, Security(), timeout_s), nodes)
+    return [str(each) for each in odd_metadata(ask_all(nodes, Security(), timeout_s), nodes)]
 
 
 def test_metadata_that_is_true_is_not_odd() -> None:
@@ -28,6 +28,7 @@ def test_one_id_for_all_brokers() -> None:
     """As each node says."""
     with strange_brokers(one_id=7) as brokers:
         found = odd(brokers.nodes)
+        assert shared_ids(ask_all(brokers.nodes, Security())) == [7]
     assert found == [f"node {node} lists 3 brokers with the id 7" for node in (1, 2, 3)]
 
 
@@ -59,6 +60,8 @@ def test_numbers_that_were_exchanged() -> None:
         nodes = brokers.nodes
         brokers.ports[1], brokers.ports[2] = brokers.ports[2], brokers.ports[1]
         found = odd(nodes)
+        own_choice = [each.own_choice for each in odd_metadata(ask_all(nodes, Security()), nodes)]
+    assert all(own_choice)
     assert f"node 3 lists {nodes[0].address} as node 2, and it is node 1" in found
 
 

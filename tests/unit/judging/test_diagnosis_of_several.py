@@ -194,3 +194,16 @@ def test_of_several_partitions_without_a_leader_the_longest_time_is_said_as_such
     """It is not that of all."""
     shorter = finding("leaderless", partition=1, until_ns=2_000_000_000)
     assert told(finding("leaderless"), shorter)["no-leader"].sentence == "p0 and p1 had no leader for up to 9.0 s"
+
+
+def test_where_several_brokers_have_one_id_nobody_is_certainly_no_leader() -> None:
+    """Metadata may mean the very node that answers, or that is not asked."""
+    impostor = finding("impostor-leader", nodes=(2,), facts={"answers": 9, "leader": 1, "epoch": 0})
+    refuses = replace(LOOP, partition=1, nodes=(1,))
+    for shared, confidence in (([1], "likely"), ([], "certain")):
+        causes = diagnosis(results(impostor, refuses), facts={"shared_ids": shared}).causes
+        assert {each.name: each.confidence for each in causes} == {
+            "answers-as-leader": confidence,
+            "leader-refuses": confidence,
+        }
+        assert all(("several brokers go by the id 1" in " ".join(each.against)) == bool(shared) for each in causes)

@@ -109,7 +109,7 @@ class IdleFleet(PaperFleet):
         return dict.fromkeys(COUNTS, 0)
 
 
-@pytest.mark.parametrize(("over", "first"), [(False, "end"), (True, "keeper {'stop': True}")])
+@pytest.mark.parametrize(("over", "first"), [(False, "end"), (True, "admin {'stop': True}")])
 def test_faults_end_before_clients_are_told_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, *, over: bool
 ) -> None:

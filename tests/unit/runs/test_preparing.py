@@ -70,6 +70,21 @@ def test_metadata_that_lies_is_evidence() -> None:
     assert found.sentences == list(dict.fromkeys(found.sentences))
 
 
+def test_whom_stateless_nodes_list_and_as_whom_is_their_own_choice() -> None:
+    """It is noted all the same; of any other cluster it is a reason."""
+    with strange_brokers() as brokers:
+        nodes = brokers.nodes
+        brokers.ports[1], brokers.ports[2] = brokers.ports[2], brokers.ports[1]
+        with ExternalCluster((nodes[0].address,), Security()) as cluster:
+            cluster.nodes = nodes  # as if it were ours
+            held_to_it = look_at(cluster, [], probes=False, tapped=True)
+            cluster.stateless = True
+            free = look_at(cluster, [], probes=False, tapped=True)
+    assert held_to_it.odd_metadata == free.odd_metadata
+    assert len(held_to_it.reasons) == len(free.odd_metadata) > 0
+    assert free.reasons == []
+
+
 def test_what_was_given_up_is_in_the_verdicts_coverage() -> None:
     """From run.json."""
     with strange_brokers(refuse_settings=frozenset({"min.insync.replicas"})) as brokers:
