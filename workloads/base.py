@@ -216,6 +216,7 @@ class WorkerConfig(Model):
     prefix: str  # of topic names
     topics: tuple[TopicSpec, ...]
     nodes: tuple[NodeAddress, ...]
+    tapped: bool = False  # whether these are taps, which refuse strangers, and listen for nodes that show up later
     security: SecuritySpec = SecuritySpec()
     seed: int = 0
     targets: tuple[FinalTarget, ...] = ()  # of FINAL, RAW and REPLICA alone

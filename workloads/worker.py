@@ -58,7 +58,8 @@ def work(config: WorkerConfig, control: Control, status: WorkerStatus) -> None:
     about = about_of(config, workload, settings)
     own = {"isolation_level": about["isolation"], "idempotence": about["idempotent"]}
     settings = settings.model_copy(update=own)  # as this worker has them
-    keep_to(node.address for node in config.nodes)
+    if not config.tapped:
+        keep_to(node.address for node in config.nodes)
     recorder = Recorder(config.segment, config.process, about)
     for topic in config.topics:
         recorder.topic(topic.number, topic.full_name(config.prefix))

@@ -336,6 +336,7 @@ class Load:
                 began=self._began,
                 topics=tuple(self.topics),
                 nodes=self.endpoints.nodes,
+                tapped=self.endpoints.taps is not None,
                 security=SecuritySpec.of(self.endpoints.security),
                 seed=derived_seed(self.scenario.seed, role.name, role.number, *own),
                 targets=tuple(targets),

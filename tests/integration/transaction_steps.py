@@ -25,6 +25,7 @@ from tests.support.worker_sessions import session
 from workloads.base import NodeAddress, TransactingSettings
 from workloads.clients import make_transactional_producer
 from workloads.clients.base import TopicPartition
+from workloads.clients.java.machine import java_class
 from workloads.clients.transactional import TransactionalProducer
 from workloads.session import WorkerSession
 from workloads.transacting import Transaction, Transactor
@@ -88,6 +89,8 @@ class Walk:
         """What the client library takes for somebody of a step's group, which has no members."""
         if self.client == "kafka-python":
             return self.name(step)
+        if self.client == "java":
+            return java_class("clients.consumer.ConsumerGroupMetadata")(self.name(step))
         consumer = Consumer({"bootstrap.servers": self.addresses[0], "group.id": self.name(step)})
         return consumer.consumer_group_metadata()
 

@@ -226,11 +226,11 @@ def test_damage_is_found_among_much_that_is_right(tmp_path: Path) -> None:
     ("header", "said"),
     [
         (PHASE, "the header is missing"),
-        ({"tidegauge": "history"} | {"version": 2}, "'version' is wrong"),
-        ({"tidegauge": "story", "version": 1}, "'tidegauge' is wrong"),
+        ({"tidegauge": "history"} | {"version": 2}, "'version' cannot be 2: use 1"),
+        ({"tidegauge": "story", "version": 1}, "'tidegauge' cannot be 'story': use history"),
         (HEADER | {"frob": 1}, "unknown key 'frob'"),
         (HEADER | {"about": {"setings": {}}}, "unknown key 'about.setings'"),
-        (HEADER | {"about": {"seed": 1.5}}, "'about.seed' is wrong"),
+        (HEADER | {"about": {"seed": 1.5}}, "'about.seed' cannot be 1.5: use a whole number"),
         (HEADER | {"about": {"schedule": [{}]}}, "each slot names its fault"),
         (HEADER | {"processes": {"x": {"role": "producer"}}}, "'x' is no number of a process"),
         (HEADER | {"processes": {"2": {}}}, "process 2 has no role"),
@@ -245,7 +245,7 @@ def test_a_header_that_makes_no_sense(tmp_path: Path, header: dict[str, Any] | s
     with pytest.raises(UsageError) as refused:
         take(jsonl(tmp_path / "h.jsonl", PHASE, header=header), tmp_path / "store")
     assert "h.jsonl line 1: " in refused.value.message
-    assert said in refused.value.message
+    assert said in str(refused.value)
 
 
 def test_a_file_that_ends_early(tmp_path: Path) -> None:
@@ -317,7 +317,8 @@ def test_headers_that_nobody_could_use(tmp_path: Path, header: str, said: str) -
     """They would break an export, or be misunderstood by the verdict."""
     with pytest.raises(UsageError) as refused:
         take(jsonl(tmp_path / "h.jsonl", header=header), tmp_path / "store")
-    assert f"line 1: {said}" in refused.value.message or said in refused.value.message
+    assert "line 1: " in refused.value.message
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(

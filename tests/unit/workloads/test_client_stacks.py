@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from harness.experiments.investigate.experiments import EXPERIMENTS
+from harness.foundation import known_addresses
 from harness.foundation.config import parse
 from harness.foundation.errors import UsageError
 from harness.foundation.security import Security
@@ -73,6 +74,17 @@ def test_workers_go_through_a_stack_that_was_registered(tmp_path: Path, in_memor
     for records in (read, finally_read):
         assert np.array_equal(np.sort(records["value"]), np.sort(sent["value"]))
         assert np.array_equal(np.sort(records["offset"]), np.sort(sent["offset"]))
+
+
+@pytest.mark.parametrize(("tapped", "kept"), [(False, 1), (True, 0)])
+@pytest.mark.usefixtures("in_memory")
+def test_a_worker_is_kept_to_its_nodes_unless_they_are_taps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, tapped: bool, kept: int
+) -> None:
+    """Taps listen at other addresses too, for nodes that show up later, and refuse strangers themselves."""
+    monkeypatch.setattr(known_addresses, "_kept_to", set())
+    worked(tmp_path, PRODUCER, 2, tapped=tapped)
+    assert len(known_addresses._kept_to) == kept
 
 
 def test_everything_that_takes_a_client_takes_it(in_memory: InMemory) -> None:
