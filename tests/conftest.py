@@ -25,6 +25,7 @@ LONGEST = (
     "test_pages.py",
     "test_suites.py",
     "test_products.py",
+    "test_strange_brokers.py",
     "test_errors.py",
     "test_spark.py",
     "test_clusters.py",

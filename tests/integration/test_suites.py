@@ -60,10 +60,13 @@ expect = { anomalies = [["lost-write", "lost-tail"]], cause = "acknowledged-then
 """
 # what a test with the `tap` fixture may look like
 TAPPED = """
+from pathlib import Path
+
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 
 def test_taps_see_clients_of_a_test(tap, cluster):
+    Path("bootstrap").write_text(cluster.bootstrap)
     assert not set(tap.bootstrap.split(",")) & set(cluster.bootstrap.split(","))
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
     admin.create_topics([NewTopic("my-own-topic", 1, 3)])
@@ -137,7 +140,8 @@ def test_a_users_own_test_of_ten_lines(state_home: Path, tmp_path: Path) -> None
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "2 passed" in ran.stdout
-    assert ran.stdout.count("waiting for 3 nodes") == 1, "both on one cluster"
-    (report,) = (tmp_path / "store").glob("test_no_message*/latest/report.html")
-    assert report.is_file()
+    (run,) = (tmp_path / "store").glob("test_no_message*/latest")
+    used = json.loads((run / "run.json").read_text())["cluster"]["bootstrap"]
+    assert (tmp_path / "bootstrap").read_text() == used, "both on one cluster"
+    assert (run / "report.html").is_file()
     assert not list(cluster_dirs())

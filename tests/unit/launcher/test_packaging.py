@@ -52,7 +52,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(installed: Path, place: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """A command of the virtual environment, in a directory outside the checkout."""
-    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV", "PYTEST_ADDOPTS"}
+    }
     program, *arguments = command
     return subprocess.run(
         [str(installed / "bin" / program), *arguments],
