@@ -93,7 +93,7 @@ def test_a_broker_that_misbehaves_gets_a_verdict(how: str, tmp_path: Path) -> No
 
 # what is wrong from the start: the sentence that ends the run
 ENDS: Mapping[str, tuple[dict[str, Any], str]] = {
-    "Metadata is never answered": ({"silent": {Api.METADATA}}, "does not answer (timed out)"),
+    "Metadata is never answered": ({"silent": {Api.METADATA}}, "it accepts connections and does not answer"),
     "a million brokers": ({"million": "brokers"}, "a Metadata answer with 1,000,000 brokers"),
     "a million partitions": ({"million": "partitions"}, "a Metadata answer with more than 50,000 partitions"),
 }
