@@ -6,12 +6,16 @@ The JVM, the classes and `MockProducer`, which is a part of Kafka's clients, are
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jpype
 import pytest
 
 from harness.foundation.error_codes import NUMBERS, REFUSED_LOCALLY
+from harness.foundation.errors import CannotHere
+from harness.foundation.java import Java
+from harness.foundation.progress import SilentProgress
 from harness.foundation.security import Security
 from harness.history.outcomes import is_classified
 from harness.history.schema import F
@@ -20,8 +24,9 @@ from workloads.base import TransactingSettings
 from workloads.clients import make_consumer, make_producer, make_transactional_producer
 from workloads.clients.base import MARK, KeyedMessages
 from workloads.clients.java import consumer, failures, producer, settings
-from workloads.clients.java.machine import java_class, options, partition_of
+from workloads.clients.java.machine import java_class, library_of, options, partition_of
 from workloads.clients.settings import ClientSettings, GroupSettings
+from workloads.clients.stacks import find_stack
 
 SOON_S = 0.2
 SERVERS = ["127.0.0.1:1"]
@@ -174,6 +179,18 @@ def test_the_library_takes_every_setting() -> None:
         given = options(settings.member_options(group, SERVERS, Security(), "id") | {"group.id": "group"})
         java_class("clients.consumer.ConsumerConfig")(given)
         java_class("clients.consumer.KafkaConsumer")(given).close()
+
+
+def test_a_java_that_cannot_be_loaded_is_found_out_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by a worker that dies."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(CannotHere, match="JAVA_HOME has no working Java"):
+        find_stack("java").prepare(SilentProgress())
+    incomplete = Java(tmp_path / "bin" / "java", 17, "PATH")
+    with pytest.raises(CannotHere, match="has no .*jvm"):
+        library_of(incomplete)
 
 
 def test_passwords_are_quoted() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.clusters.client_archives import VERSION, ensure_client_jars
+from harness.foundation.java import find_java
 from workloads.clients.stack import GROUP_PROTOCOLS, ClientStack, Quirks
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ class Java(ClientStack):
     quirks = Quirks()
 
     def prepare(self, progress: Progress) -> None:
-        """Fetch the archives."""
+        """Find a Java that can be loaded, and fetch the archives: a worker would fail without them."""
+        from workloads.clients.java.machine import library_of
+
+        library_of(find_java())
         ensure_client_jars(progress)
 
     def producer(
