@@ -187,7 +187,7 @@ class Conductor:
     def _say_healed(self) -> None:
         for outcome in self.outcomes:
             if outcome.recovering and not any(self._breaks(each) for each in self.current()):
-                text = f"whole again {(now() - (outcome.undone_at or 0)) / 1e9:.1f} s after it was undone"
+                text = f"recovered {(now() - (outcome.undone_at or 0)) / 1e9:.1f} s after it was undone"
                 outcome.healed_at = self._say(FaultStage.HEALED, outcome, text)
 
     def _advance(self, outcome: FaultOutcome, now_s: float) -> None:

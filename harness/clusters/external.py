@@ -157,7 +157,7 @@ class ExternalCluster(Cluster):
     def _unreachable(self, said: str) -> ClusterError:
         secured = self.security.protocol != "PLAINTEXT"
         return ClusterError(
-            f"no broker at {','.join(self._addresses)} can be asked with {self.security.protocol} ({said})",
+            f"no broker answers at {','.join(self._addresses)} over {self.security.protocol} ({said})",
             f"check the addresses, and that they are listeners of brokers {SECURED if secured else PLAIN}",
         )
 

@@ -68,7 +68,7 @@ OTHER_PANEL = "Look at runs"
 ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 INTERRUPTED_BY_CLICK = 130  # what it makes of Ctrl-C inside a command
 EPILOG = """\
-tidegauge demo  [dim]# three real Kafka brokers, put to the test[/]
+tidegauge demo  [dim]# a first run, on three real Kafka brokers[/]
 
 tidegauge run -n leader-kill --dry-run  [dim]# the plan of a run; without --dry-run, the run[/]
 

@@ -137,7 +137,11 @@ class RunRecording:
                 time.sleep(TICK_S)
             else:
                 return
-            said = f"not whole after {waited_s:.0f} s: {troubles[0]}" if troubles else f"whole after {waited_s:.1f} s"
+            said = (
+                f"not recovered after {waited_s:.0f} s: {troubles[0]}"
+                if troubles
+                else f"recovered after {waited_s:.1f} s"
+            )
             self.view.happened(said)
             self.troubles += [Reason(NOT_WHOLE, f"the cluster was {said}")] if troubles else []
             self._recorder.write(Kind.PHASE, name="recovered" if not troubles else "not recovered", detail=said)

@@ -40,7 +40,7 @@ _SCENARIO_TABLE = re.compile(r"^\s*\[\[\s*scenario\s*\]\]", re.MULTILINE)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What `tidegauge suite` has for the same purpose."""
-    group = parser.getgroup("tidegauge", "Tidegauge: real Kafka clusters, put to the test")
+    group = parser.getgroup("tidegauge", "Tidegauge: tests on real Kafka clusters")
     group.addoption("--tidegauge-cluster", metavar="KIND", help="local (the default), docker or external")
     group.addoption("--tidegauge-bootstrap", metavar="HOST:PORT,...", help="addresses of an external cluster")
     group.addoption("--tidegauge-kafka-version", metavar="VERSION", help="default: 4.3.1")

@@ -34,9 +34,7 @@ def test_nobody_who_can_be_asked() -> None:
     """The sentence says what each address answered, in a line."""
     with strange_brokers(garbled=frozenset({Api.METADATA})) as brokers:
         address = brokers.nodes[0].address
-        said = (
-            rf"no broker at {NOBODY},{address} can be asked with PLAINTEXT \({NOBODY} refuses connections .*; {address}"
-        )
+        said = rf"no broker answers at {NOBODY},{address} over PLAINTEXT \({NOBODY} refuses connections .*; {address}"
         with pytest.raises(ClusterError, match=rf"{said} answers what cannot be understood .*without TLS and SASL"):
             ExternalCluster((NOBODY, address), Security()).start()
 

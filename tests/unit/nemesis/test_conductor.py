@@ -494,7 +494,7 @@ def test_the_cluster_recovers_after_the_undo(play: Play, clock: Clock) -> None:
     (outcome,) = stage.conductor.outcomes
     assert (over, outcome.sentence) == ([True], "it hurt")
     assert set(asked) == {outcome.undone_at}
-    assert stage.texts[-1].startswith("whole again ")
+    assert stage.texts[-1].startswith("recovered ")
     assert outcome.recovered_after_s is not None
     assert stage.rows()["stage"].tolist()[-1] == FaultStage.HEALED
 

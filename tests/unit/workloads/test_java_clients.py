@@ -189,7 +189,7 @@ def test_a_java_that_cannot_be_loaded_is_found_out_before_the_run(
     with pytest.raises(CannotHere, match="JAVA_HOME has no working Java"):
         find_stack("java").prepare(SilentProgress())
     incomplete = Java(tmp_path / "bin" / "java", 17, "PATH")
-    with pytest.raises(CannotHere, match="has no .*jvm"):
+    with pytest.raises(CannotHere, match=r"has no .*jvm"):
         library_of(incomplete)
 
 
