@@ -121,3 +121,15 @@ class Consumer(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of the library."""
+
+
+def one_by_one(
+    ask: Callable[[Sequence[TopicPartition], float], dict[TopicPartition, int]],
+    partitions: Sequence[TopicPartition],
+    timeout_s: float,
+) -> dict[TopicPartition, int]:
+    """Ask for each partition alone, in the same time: one without an answer fails some libraries' call for all."""
+    if len(partitions) == 1:
+        return {}
+    answers = [ask([tp], timeout_s / len(partitions)) for tp in partitions]
+    return {tp: end for answer in answers for tp, end in answer.items()}

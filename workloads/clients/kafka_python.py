@@ -28,6 +28,7 @@ from workloads.clients.base import (
     PolledRecords,
     Producer,
     TopicPartition,
+    one_by_one,
 )
 from workloads.clients.settings import ClientSettings
 
@@ -273,10 +274,7 @@ class KafkaPythonConsumer(Consumer):
         try:
             found = self._consumer.end_offsets(asked, timeout_ms=int(timeout_s * 1000))
         except (KafkaError, KeyError):  # the library takes it for granted that an answer names every partition
-            if len(partitions) == 1:
-                return {}
-            answers = [self.end_offsets([tp], timeout_s / len(partitions)) for tp in partitions]
-            return {tp: end for answer in answers for tp, end in answer.items()}
+            return one_by_one(self.end_offsets, partitions, timeout_s)
         return {(tp.topic, tp.partition): end for tp, end in found.items() if end is not None}
 
     def close(self) -> None:

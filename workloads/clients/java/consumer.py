@@ -11,7 +11,7 @@ import jpype
 
 from harness.foundation.error_codes import NUMBERS
 from harness.foundation.security import Security
-from workloads.clients.base import BEGINNING, MARK, ClientError, Consumer, PolledRecords, TopicPartition
+from workloads.clients.base import BEGINNING, MARK, ClientError, Consumer, PolledRecords, TopicPartition, one_by_one
 from workloads.clients.java.failures import failure
 from workloads.clients.java.loops import loops
 from workloads.clients.java.machine import java_class, options, partition_of, seconds
@@ -150,11 +150,9 @@ class JavaConsumer(Consumer):
         try:
             found = self._consumer.endOffsets(partitions_of(partitions), seconds(timeout_s))
         except jpype.JException:
-            if len(partitions) == 1:
-                return {}
-            answers = [self.end_offsets([tp], timeout_s / len(partitions)) for tp in partitions]
-            return {tp: end for answer in answers for tp, end in answer.items()}
-        return {tp: int(found.get(partition_of(*tp))) for tp in partitions if found.get(partition_of(*tp)) is not None}
+            return one_by_one(self.end_offsets, partitions, timeout_s)
+        ends = {tp: found.get(partition_of(*tp)) for tp in partitions}
+        return {tp: int(end) for tp, end in ends.items() if end is not None}
 
     def close(self) -> None:
         """Close the library."""
